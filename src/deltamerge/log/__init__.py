@@ -1,0 +1,1 @@
+"""The transaction log of a Delta table, read and written without Spark."""

@@ -1,0 +1,1 @@
+"""MERGE itself: the command, its executors and the generation of their output."""

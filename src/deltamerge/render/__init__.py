@@ -1,0 +1,1 @@
+"""Reports as a person reads them: terminal, notebook, HTML."""

@@ -1,0 +1,1 @@
+"""Files of a snapshot as a DataFrame."""

@@ -1,0 +1,1 @@
+"""Which files of a table can hold rows that a condition is true for; no Spark here."""

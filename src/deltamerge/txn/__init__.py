@@ -1,0 +1,1 @@
+"""Optimistic transactions: conflict detection and commits; no Spark here."""

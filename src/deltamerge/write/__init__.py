@@ -1,0 +1,1 @@
+"""DataFrames into data files, with statistics."""
