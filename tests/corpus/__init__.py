@@ -1,0 +1,1 @@
+"""MERGE statements with what delta-spark makes of them, run as tests."""

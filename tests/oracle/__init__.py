@@ -1,0 +1,1 @@
+"""delta-spark, in a process of its own, as a second opinion."""

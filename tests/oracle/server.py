@@ -1,0 +1,152 @@
+"""delta-spark behind JSON lines: run by the oracle's own Python, one request a line, one answer a line.
+
+Requests (``op`` and its values):
+
+- ``sql``: ``statements``; runs them; gives the last one's rows.
+- ``make_table``: ``target`` (as in the cases), ``path``.
+- ``case``: ``topic``, ``values``, ``folder``, ``statement``; merges into the table that stands in the folder; gives
+  the outcome.
+- ``read``: ``path``; gives ``rows`` as canonical JSON and ``schema`` as DDL.
+- ``merge``: ``statement``, ``views``; a merge with its time in ``seconds``, for benchmarks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from corpus.cases import Case  # noqa: E402
+from corpus.runner import canonical_rows, run_case, views  # noqa: E402
+from corpus.sql import fill, path_relation, quote, string_literal  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.master": "local[2]",
+    "spark.driver.memory": "2g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.log.level": "ERROR",
+}
+
+
+class DeltaSpark:
+    """delta-spark as an engine of the cases."""
+
+    def make_table(self, spark: SparkSession, target: Mapping[str, Any], path: str) -> None:
+        """Makes a case's target table; each INSERT becomes one file a partition."""
+        table = path_relation(path)
+        partitions = ", ".join(quote(name) for name in target.get("partition_by", []))
+        properties = ", ".join(
+            f"{string_literal(k)} = {string_literal(v)}" for k, v in target.get("properties", {}).items()
+        )
+        statements = [
+            f"CREATE TABLE {table} ({target['ddl']}) USING delta"
+            + (f" PARTITIONED BY ({partitions})" if partitions else "")
+            + (f" TBLPROPERTIES ({properties})" if properties else "")
+        ]
+        listed = target.get("columns")
+        columns = f" {listed if listed.startswith('(') else f'({listed})'}" if listed else ""
+        statements += [
+            f"INSERT INTO {table}{columns} SELECT /*+ COALESCE(1) */ * FROM VALUES {', '.join(rows)}"
+            for rows in target["writes"]
+        ]
+        statements += [
+            f"ALTER TABLE {table} ADD CONSTRAINT {name} CHECK ({condition})"
+            for name, condition in target.get("constraints", {}).items()
+        ]
+        statements += [fill(text, target=table, source="") for text in target.get("setup_sql", [])]
+        for statement in statements:
+            spark.sql(statement)
+
+    def write(self, spark: SparkSession, rows: DataFrame, path: str) -> None:
+        """Makes a Delta table of rows."""
+        rows.write.format("delta").save(path)
+
+    def merge(
+        self, spark: SparkSession, statement: str
+    ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
+        """Runs a MERGE; its metrics stand only in the commit."""
+        return spark.sql(statement).collect()[0].asDict(), None
+
+    def read(self, spark: SparkSession, path: str) -> DataFrame:
+        """Reads a Delta table."""
+        return spark.sql(f"SELECT * FROM {path_relation(path)}")
+
+
+class Requests:
+    """Answers requests; one method for each."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._engine = DeltaSpark()
+
+    def sql(self, statements: list[str]) -> list[dict[str, Any]]:
+        """Runs statements and gives the last one's rows."""
+        rows = [[r.asDict(recursive=True) for r in self._spark.sql(text).collect()] for text in statements]
+        return rows[-1]
+
+    def make_table(self, target: dict[str, Any], path: str) -> None:
+        """Makes a case's target table."""
+        self._engine.make_table(self._spark, target, path)
+
+    def case(
+        self, topic: str, values: dict[str, Any], folder: str, statement: str | None = None
+    ) -> dict[str, Any]:
+        """Merges by a case."""
+        return run_case(
+            self._engine, self._spark, Case(topic, values["id"], values), folder, statement
+        ).to_dict()
+
+    def read(self, path: str) -> dict[str, Any]:
+        """Reads a table."""
+        table = self._engine.read(self._spark, path)
+        return {"rows": canonical_rows(table), "schema": table.schema.toDDL()}
+
+    def merge(self, statement: str, queries: dict[str, str]) -> dict[str, Any]:
+        """Merges and takes the time."""
+        with views(self._spark, queries):
+            start = time.perf_counter()
+            counts, _ = self._engine.merge(self._spark, statement)
+            return {"seconds": time.perf_counter() - start, "counts": counts}
+
+
+def main() -> None:
+    """Answers until the input ends."""
+    # What anything else prints must not come between the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("oracle")
+    for name, value in {**SETTINGS, **json.loads(sys.argv[1])}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    requests = Requests(spark)
+    for line in sys.stdin:
+        values = json.loads(line)
+        try:
+            answer = {"answer": getattr(requests, values.pop("op"))(**values)}
+        except Exception:
+            answer = {"failure": traceback.format_exc()}
+        answers.write(json.dumps(answer, default=str) + "\n")
+        answers.flush()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
