@@ -1,0 +1,370 @@
+import pytest
+
+from deltamerge.errors import DeltaParseException
+from deltamerge.sql.merge_parser import parse_merge
+from deltamerge.sql.parsed import Delete, DoNothing, Insert, InsertStar, Update, UpdateStar
+
+HEAD = "MERGE INTO tgt t USING src s ON t.id = s.id "
+
+
+def parse(sql):
+    """Parses, and checks that every fragment is the text at its place."""
+    merge = parse_merge(sql)
+    fragments = [merge.condition, merge.ctes, merge.source.query, merge.source.timestamp]
+    for clause in (*merge.matched, *merge.not_matched, *merge.not_matched_by_source):
+        fragments.append(clause.condition)
+        if isinstance(clause.action, Update):
+            fragments.extend(assignment.value for assignment in clause.action.assignments)
+        if isinstance(clause.action, Insert):
+            fragments.extend(clause.action.values)
+    for fragment in fragments:
+        if fragment is not None:
+            assert fragment.span.of(sql) == fragment.text
+            assert fragment.text == fragment.text.strip()
+    return merge
+
+
+def only_clause(sql):
+    merge = parse(sql)
+    (clause,) = (*merge.matched, *merge.not_matched, *merge.not_matched_by_source)
+    return clause
+
+
+def written(assignments):
+    return [(a.column.parts, a.value.text) for a in assignments]
+
+
+def test_a_whole_statement():
+    merge = parse(
+        """WITH a AS (SELECT 1), b(x) AS (SELECT * FROM a) -- first
+        MERGE WITH SCHEMA EVOLUTION INTO cat.db.`my tbl` AS t
+        USING (SELECT * FROM b) AS s
+        ON t.id = s.id AND t.p IN (1, 2) /* on */
+        WHEN NOT MATCHED BY SOURCE AND t.v > 1 THEN UPDATE SET t.v = 0, x.y = DEFAULT
+        WHEN MATCHED AND s.op = 'D' THEN DELETE
+        WHEN NOT MATCHED BY TARGET AND s.v > 1 THEN INSERT (id, `v w`) VALUES (s.id, DEFAULT)
+        WHEN MATCHED THEN UPDATE SET * EXCEPT (x, t.`y z`)
+        WHEN NOT MATCHED THEN INSERT * EXCEPT (x)
+        WHEN NOT MATCHED BY SOURCE THEN DO NOTHING;"""
+    )
+    assert merge.ctes.text == "WITH a AS (SELECT 1), b(x) AS (SELECT * FROM a)"
+    assert merge.cte_names == ("a", "b")
+    assert merge.with_schema_evolution
+    assert (merge.target.name, merge.target.path, merge.target.alias) == (("cat", "db", "my tbl"), None, "t")
+    assert (merge.source.kind, merge.source.query.text, merge.source.alias) == (
+        "query",
+        "SELECT * FROM b",
+        "s",
+    )
+    assert merge.condition.text == "t.id = s.id AND t.p IN (1, 2)"
+    assert [c.position for c in merge.matched] == [2, 4]
+    assert [c.position for c in merge.not_matched] == [3, 5]
+    assert [c.position for c in merge.not_matched_by_source] == [1, 6]
+    update = merge.not_matched_by_source[0]
+    assert update.condition.text == "t.v > 1"
+    assert written(update.action.assignments) == [(("t", "v"), "0"), (("x", "y"), "DEFAULT")]
+    assert [a.value.is_default for a in update.action.assignments] == [False, True]
+    assert isinstance(merge.matched[0].action, Delete)
+    assert isinstance(merge.matched[1].action, UpdateStar)
+    assert [name.parts for name in merge.matched[1].action.except_columns] == [("x",), ("t", "y z")]
+    insert = merge.not_matched[0].action
+    assert isinstance(insert, Insert)
+    assert [name.parts for name in insert.columns] == [("id",), ("v w",)]
+    assert [(v.text, v.is_default) for v in insert.values] == [("s.id", False), ("DEFAULT", True)]
+    assert isinstance(merge.not_matched[1].action, InsertStar)
+    assert isinstance(merge.not_matched_by_source[1].action, DoNothing)
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "path", "alias"),
+    [
+        ("delta.`/a b/c` t", ("delta", "/a b/c"), "/a b/c", "t"),
+        ("DELTA.`s3://b/k=%20/``x` AS t", ("DELTA", "s3://b/k=%20/`x"), "s3://b/k=%20/`x", "t"),
+        ("delta.`relative`", ("delta", "relative"), "relative", None),
+        ("'/a/it''s'", ("/a/it's",), "/a/it's", None),
+        ('"/a/b" t', ("/a/b",), "/a/b", "t"),
+        ("r'C:\\x' t", ("C:\\x",), "C:\\x", "t"),
+        ("`/a/b` t", ("/a/b",), "/a/b", "t"),
+        ("tbl", ("tbl",), None, None),
+        ("`tbl` `t 1`", ("tbl",), None, "t 1"),
+        ("db.tbl AS `as`", ("db", "tbl"), None, "as"),
+        ("`delta`.tbl", ("delta", "tbl"), None, None),
+        ("IDENTIFIER('db.`a.b`') t", ("db", "a.b"), None, "t"),
+        ("identifier t", ("identifier",), None, "t"),
+    ],
+)
+def test_targets(target, name, path, alias):
+    merge = parse(f"MERGE INTO {target} USING src s ON t.id = s.id WHEN MATCHED THEN DELETE")
+    assert (merge.target.name, merge.target.path, merge.target.alias) == (name, path, alias)
+    assert merge.target.span.of(merge.text) in target
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("src", {"kind": "name", "text": "src", "name": ("src",), "alias": None}),
+        ("a.b.`c d` AS s", {"kind": "name", "text": "a.b.`c d`", "name": ("a", "b", "c d"), "alias": "s"}),
+        ("parquet.`/p q` s", {"kind": "path", "format": "parquet", "path": "/p q", "alias": "s"}),
+        ("Delta.`/p@v3`", {"kind": "path", "format": "delta", "path": "/p@v3", "alias": None}),
+        ("db.`tbl` s", {"kind": "name", "name": ("db", "tbl"), "path": None}),
+        (
+            "delta.`/p` VERSION AS OF 3 s",
+            {
+                "kind": "path",
+                "path": "/p",
+                "version": "3",
+                "alias": "s",
+                "text": "delta.`/p` VERSION AS OF 3",
+            },
+        ),
+        ("tbl FOR VERSION AS OF '7' AS s", {"kind": "name", "version": "7", "alias": "s"}),
+        ("tbl FOR SYSTEM_VERSION AS OF 12", {"version": "12", "alias": None}),
+        ("(SELECT 1 AS id) s", {"kind": "query", "text": "(SELECT 1 AS id)", "alias": "s"}),
+        ("( ( SELECT 1 ) UNION SELECT 2 )", {"kind": "query", "alias": None}),
+        (
+            "VALUES (1, 'a'), (2, 'b') AS s(id, v)",
+            {"kind": "relation", "text": "VALUES (1, 'a'), (2, 'b') AS s(id, v)", "alias": "s"},
+        ),
+        ("VALUES 1, 2 + 3", {"kind": "relation", "text": "VALUES 1, 2 + 3", "alias": None}),
+        ("range(10) s", {"kind": "relation", "text": "range(10)", "alias": "s"}),
+        ("range(0, 10) AS s (id)", {"kind": "relation", "text": "range(0, 10) AS s (id)", "alias": "s"}),
+        ("values v", {"kind": "relation"}),
+        ("timestamp s", {"kind": "name", "alias": "s"}),
+        ("src timestamp", {"kind": "name", "alias": "timestamp"}),
+        ("IDENTIFIER('a.b') s", {"kind": "name", "name": ("a", "b"), "alias": "s"}),
+    ],
+)
+def test_sources(source, expected):
+    merge = parse(f"MERGE INTO t USING {source} ON true WHEN MATCHED THEN DELETE")
+    assert {field: getattr(merge.source, field) for field in expected} == expected
+    assert merge.condition.text == "true"
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "alias"),
+    [
+        ("'2020-01-01'", None),
+        ("'2020-01-01'", "s"),
+        ("TIMESTAMP'2020-01-01 00:00:00'", "s"),
+        ("current_timestamp() - INTERVAL 1 DAY", "s"),
+        ("current_timestamp() - INTERVAL '1' HOURS", None),
+        ("date_sub(current_date(), 1)", "s"),
+        ("('2020-01-01' || ' 00:00')::timestamp", "s"),
+        ("to_timestamp('2020')  /* c */ + INTERVAL 1 YEAR 2 MONTHS", "s"),
+        ("now() - INTERVAL '1-2' YEAR TO MONTH", "s"),
+        ("cast('2020-01-01' AS timestamp)", "timestamp"),
+    ],
+)
+def test_timestamps_of_sources(timestamp, alias):
+    source = f"delta.`/p` TIMESTAMP AS OF {timestamp} {alias or ''}"
+    merge = parse(f"MERGE INTO t USING {source} ON a WHEN MATCHED THEN DELETE")
+    assert merge.source.timestamp.text == timestamp
+    assert merge.source.alias == alias
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "CASE WHEN s.v = 1 THEN true ELSE false END",
+        "(CASE s.id WHEN 3 THEN 1 END) = 1",
+        "CASE WHEN matched THEN 1 WHEN NOT matched THEN 2 END = 1",
+        "s.v <> ' WHEN NOT MATCHED THEN '",
+        "t.`when` = s.`then`",
+        "t.when = s.then",
+        "t.when AND s.matched",
+        "when = then",
+        "when.x = 1 and then.y = 2",
+        "s.v = when",
+        "t.case = s.end",
+        "case = 1 and end = 2",
+        "f(x -> CASE WHEN x THEN 1 END, 'then')",
+        "exists(t.a, x -> x > 1 AND NOT x = 2)",
+        "s.x -- WHEN MATCHED THEN\n = 1",
+        "s.x /* THEN DELETE */ = 1",
+        "a::map<string,int>['x'] = 1",
+        "t.d = s.d - INTERVAL 1 DAY",
+        "matched = 1 AND not matched",
+        "s.not = t.matched",
+        "TRUE",
+        "a IN (SELECT CASE WHEN b THEN 1 END FROM q WHERE c)",
+        's.k = "then"',
+    ],
+)
+def test_keywords_inside_conditions_do_not_confuse(condition):
+    merge = parse(
+        f"MERGE INTO tgt t USING src s ON {condition}\nWHEN MATCHED AND {condition}\nTHEN DELETE "
+        f"WHEN NOT MATCHED AND {condition} THEN INSERT *"
+    )
+    assert merge.condition.text == condition
+    assert merge.matched[0].condition.text == condition
+    assert merge.not_matched[0].condition.text == condition
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "CASE WHEN t.v > 5 THEN 7 ELSE 8 END",
+        "'USING ON WHEN'",
+        "concat(s.v, ', VALUES (')",
+        "s.v::struct<a:int,b:map<string,int>>",
+        "s.when",
+        "s.values",
+        "s.default + 1",
+        "DEFAULT + 1",
+        "`DEFAULT`",
+        "(SELECT max(w) FROM q WHERE x = 1)",
+        "t.d + INTERVAL '1' MONTH",
+        "s.a = s.b",
+        "s.a IS NULL",
+        "array(-1, 2)[0]",
+        "transform(s.a, (x, i) -> x + i)",
+        "-- c\n 1",
+    ],
+)
+def test_values_are_kept_verbatim(value):
+    text = value.split("\n")[-1].strip()
+    clause = only_clause(HEAD + f"WHEN MATCHED THEN UPDATE SET a = {value}, b.c == {value}")
+    assert written(clause.action.assignments) == [(("a",), text), (("b", "c"), text)]
+    assert not clause.action.assignments[0].value.is_default
+    clause = only_clause(HEAD + f"WHEN NOT MATCHED THEN INSERT (a, b) VALUES ({value}, {value})")
+    assert [v.text for v in clause.action.values] == [text, text]
+
+
+def test_clause_keywords_as_columns():
+    clause = only_clause(
+        HEAD + "WHEN MATCHED THEN UPDATE SET when = s.when, t.update = 1, set = set, `then`=then"
+    )
+    assert [parts for parts, _ in written(clause.action.assignments)] == [
+        ("when",),
+        ("t", "update"),
+        ("set",),
+        ("then",),
+    ]
+
+
+def test_star_except_does_not_swallow_the_next_clause():
+    merge = parse(HEAD + "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
+    assert merge.matched[0].action == UpdateStar()
+    assert merge.not_matched[0].action == InsertStar()
+
+
+def test_letter_case_blanks_and_comments_do_not_matter():
+    merge = parse(
+        "merge/**/into\tdelta.`/p`as t\nusing(select 1 id)as s on(t.id=s.id)when\nnot--\nmatched "
+        "by/**/target then insert(id)values(s.id)when matched then update set*;;"
+    )
+    assert merge.condition.text == "(t.id=s.id)"
+    assert len(merge.matched) == len(merge.not_matched) == 1
+
+
+HINTS = [
+    ("", "MERGE"),
+    ("MERG INTO t USING s ON a WHEN MATCHED THEN DELETE", "Did you mean MERGE?"),
+    ("MERGE t USING s ON a WHEN MATCHED THEN DELETE", "INTO"),
+    ("MERGE WITH SCHEMA EVOLUTON INTO t USING s ON a WHEN MATCHED THEN DELETE", "Did you mean EVOLUTION?"),
+    ("MERGE INTO t USNG s ON a WHEN MATCHED THEN DELETE", "Did you mean USING?"),
+    ("MERGE INTO t USING src s OM a WHEN MATCHED THEN DELETE", "Did you mean ON?"),
+    ("MERGE INTO t USING src ONN a WHEN MATCHED THEN DELETE", "Did you mean ON?"),
+    ("MERGE INTO t USING s WHEN MATCHED THEN DELETE", "expected ON"),
+    ("MERGE INTO t USING s ON WHEN MATCHED THEN DELETE", "expected a condition"),
+    ("MERGE INTO t USING '/p' s ON a WHEN MATCHED THEN DELETE", "format.`path`"),
+    ("MERGE INTO t USING () s ON a WHEN MATCHED THEN DELETE", "a query"),
+    ("MERGE INTO t USING delta.`/p` VERSION AS OF x s ON a WHEN MATCHED THEN DELETE", "a number"),
+    ("MERGE INTO t VERSION AS OF 3 USING s ON a WHEN MATCHED THEN DELETE", "older version"),
+    ("WITH a AS SELECT 1 MERGE INTO t USING a ON x WHEN MATCHED THEN DELETE", "AS ("),
+    (HEAD + "WEN MATCHED THEN DELETE", "Did you mean WHEN?"),
+    (HEAD + "WHEN MATCHED THEN UPDATE SET a = s.a WEN NOT MATCHED THEN INSERT *", "Did you mean WHEN?"),
+    (HEAD + "WHEN MATCHD THEN DELETE", "Did you mean MATCHED?"),
+    (HEAD + "WHEN MATCHED THN DELETE", "Did you mean THEN?"),
+    (HEAD + "WHEN MATCHED AND s.x > 1 THN DELETE", "Did you mean THEN?"),
+    (HEAD + "WHEN MATCHED AND s.x > 1 DELETE", "expected THEN, found 'DELETE'"),
+    (HEAD + "WHEN MATCHED AND s.x > 1", "expected THEN, found the end"),
+    (HEAD + "WHEN MATCHED AND THEN DELETE", "expected a condition after AND"),
+    (HEAD + "WHEN MATCHED DELETE", "AND or THEN"),
+    (HEAD + "WHEN MATCHED THEN DELTE", "Did you mean DELETE?"),
+    (HEAD + "WHEN MATCHED THEN INSERT *", "Only WHEN NOT MATCHED clauses can insert"),
+    (HEAD + "WHEN MATCHED THEN UPDATE a = 1", "expected SET"),
+    (HEAD + "WHEN MATCHED THEN UPDATE SET a = 1 b = 2", ", between assignments"),
+    (HEAD + "WHEN MATCHED THEN UPDATE SET a = 1,", "expected a column"),
+    (HEAD + "WHEN MATCHED THEN UPDATE SET a =", "expected a value"),
+    (HEAD + "WHEN MATCHED THEN UPDATE SET a[0] = 1", "fields of structs"),
+    (HEAD + "WHEN MATCHED THEN UPDATE SET (a, b) = (1, 2)", "expected a column"),
+    (HEAD + "WHEN MATCHED THEN UPDATE SET * EXCLUDE (a)", "Did you mean EXCEPT?"),
+    (HEAD + "WHEN NOT MATCHED THEN UPDATE SET *", "BY SOURCE"),
+    (HEAD + "WHEN NOT MATCHED THEN DELETE", "BY SOURCE"),
+    (HEAD + "WHEN NOT MATCHED THEN INSERT VALUES (1)", "Name the columns"),
+    (HEAD + "WHEN NOT MATCHED THEN INSERT (a) VALUS (1)", "Did you mean VALUES?"),
+    (HEAD + "WHEN NOT MATCHED THEN INSERT (a,, b) VALUES (1)", "expected a column"),
+    (HEAD + "WHEN NOT MATCHED THEN INSERT (a) VALUES ()", "expected a value"),
+    (HEAD + "WHEN NOT MATCHED THEN INSERT * EXCEPT a", "expected ("),
+    (HEAD + "WHEN NOT MATCHED THEN DO NOTING", "Did you mean NOTHING?"),
+    (HEAD + "WHEN NOT MATCHED BY SOURC THEN DELETE", "Did you mean SOURCE?"),
+    (HEAD + "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *", "no source row"),
+    (HEAD + "WHEN NOT MATCHED BY SOURCE THEN INSERT *", "Only WHEN NOT MATCHED clauses can insert"),
+    (HEAD + "WHEN MATCHED THEN DELETE garbage", "expected WHEN"),
+    (HEAD + "WHEN MATCHED THEN DELETE; SELECT 1", "one statement"),
+    (HEAD + "WHEN MATCHED AND s.a = 'x THEN DELETE", "never closed"),
+    (HEAD + "WHEN MATCHED AND CASE WHEN s.a THEN 1 THEN DELETE", "no END"),
+]
+
+
+@pytest.mark.parametrize(("sql", "part"), HINTS)
+def test_syntax_errors_say_what_was_expected(sql, part):
+    with pytest.raises(DeltaParseException) as caught:
+        parse_merge(sql)
+    assert caught.value.error_class == "PARSE_SYNTAX_ERROR"
+    assert caught.value.sqlstate == "42601"
+    assert part in caught.value.message
+    assert "line 1, column" in caught.value.message
+    assert "^" in caught.value.message
+
+
+def test_the_caret_stands_under_the_token():
+    sql = "MERGE INTO t USING s ON t.id = s.id\nWHEN MATCHED AND s.a\n  THN DELETE"
+    with pytest.raises(DeltaParseException) as caught:
+        parse_merge(sql)
+    assert caught.value.message.splitlines()[1:] == ["line 3, column 3:", "    THN DELETE", "    ^^^"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "error_class", "sqlstate"),
+    [
+        ("", "MERGE_WITHOUT_WHEN", "42601"),
+        (";", "MERGE_WITHOUT_WHEN", "42601"),
+        (
+            "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT * WHEN MATCHED AND a THEN DELETE",
+            "NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",
+            "42613",
+        ),
+        (
+            "WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY TARGET THEN INSERT *",
+            "NON_LAST_NOT_MATCHED_BY_TARGET_CLAUSE_OMIT_CONDITION",
+            "42613",
+        ),
+        (
+            "WHEN NOT MATCHED BY SOURCE THEN DELETE WHEN NOT MATCHED BY SOURCE THEN DO NOTHING",
+            "NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION",
+            "42613",
+        ),
+        ("WHEN NOT MATCHED THEN INSERT (a, b) VALUES (1)", "MERGE_INSERT_VALUE_COUNT_MISMATCH", "21S01"),
+        ("WHEN NOT MATCHED THEN INSERT (a) VALUES (1, 2)", "MERGE_INSERT_VALUE_COUNT_MISMATCH", "21S01"),
+    ],
+)
+def test_statements_that_spark_refuses_by_class(tail, error_class, sqlstate):
+    with pytest.raises(DeltaParseException) as caught:
+        parse_merge(HEAD + tail)
+    assert (caught.value.error_class, caught.value.sqlstate) == (error_class, sqlstate)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "MERGE INTO t USING src s(a, b) ON a WHEN MATCHED THEN DELETE",
+        "MERGE INTO t USING (SELECT 1) AS s (a) ON a WHEN MATCHED THEN DELETE",
+        "MERGE INTO t AS x (a) USING src s ON a WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_column_aliases_are_refused(sql):
+    with pytest.raises(DeltaParseException) as caught:
+        parse_merge(sql)
+    assert (caught.value.error_class, caught.value.sqlstate) == ("COLUMN_ALIASES_NOT_ALLOWED", "42601")
