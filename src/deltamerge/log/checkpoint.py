@@ -1,0 +1,170 @@
+"""Reading checkpoints: classic, multi-part, and V2 with JSON or Parquet top level and sidecars.
+
+Source: Delta protocol, "Checkpoints", "Sidecar Files". All kinds are read alike: some files hold actions, a
+``sidecar`` action names more files that hold file actions only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.log.actions import Action, Sidecar, from_json
+from deltamerge.log.commits import damaged
+from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_SCHEMA, camel_case, from_parquet
+from deltamerge.log.paths import is_absolute
+from deltamerge.log.replay import LogLines, parse_log_files
+from deltamerge.log.segment import SIDECAR_FOLDER, Checkpoint
+from deltamerge.log.stats_json import stats_to_json
+from deltamerge.log.store import Store
+
+_OTHER_ACTIONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
+_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointActions:
+    """The actions of a checkpoint that are no file actions, and where the file actions are.
+
+    Args:
+        actions: Protocol, metadata, transactions, domains.
+        parquet_files: Parquet files with file actions: the checkpoint's own and its sidecars.
+        json_lines: The file actions of a JSON top-level file.
+    """
+
+    actions: tuple[Action, ...]
+    parquet_files: tuple[str, ...]
+    json_lines: LogLines | None
+
+
+def read_checkpoint_actions(store: Store, checkpoint: Checkpoint) -> CheckpointActions:
+    """Reads all of a checkpoint but its file actions, so that a table can be refused before those are read.
+
+    Args:
+        store: The table.
+        checkpoint: Its checkpoint.
+
+    Returns:
+        The actions, and where the rest is.
+
+    Raises:
+        DeltaLogCorruptException: A file is missing or damaged; parameter ``path`` is the checkpoint's.
+    """
+    actions: list[Action] = []
+    parquet_files: list[str] = []
+    lines = None
+    for file in checkpoint.files:
+        try:
+            if file.name.endswith(".json"):
+                lines = parse_log_files([(file.path, store.get(file.path))], remove_schema=REMOVE_SCHEMA)
+                actions.extend(lines.actions)
+            else:
+                actions.extend(_parquet_actions(store, file.path))
+                parquet_files.append(file.path)
+        except (OSError, pa.ArrowException, KeyError, TypeError) as error:
+            raise _unreadable(store, checkpoint, file.path, error) from error
+    sidecars = [_sidecar_path(action) for action in actions if isinstance(action, Sidecar)]
+    others = tuple(action for action in actions if not isinstance(action, Sidecar))
+    return CheckpointActions(others, (*parquet_files, *sidecars), lines)
+
+
+def read_checkpoint_adds(store: Store, checkpoint: Checkpoint, found: CheckpointActions) -> pa.Table:
+    """Reads the live files of a checkpoint.
+
+    Args:
+        store: The table.
+        checkpoint: Its checkpoint.
+        found: What `read_checkpoint_actions` gave.
+
+    Returns:
+        Rows of `ADD_SCHEMA`; statistics that are there as structs only have become JSON.
+
+    Raises:
+        DeltaLogCorruptException: A file is missing or damaged; parameter ``path`` is the checkpoint's.
+    """
+    tables = [] if found.json_lines is None else [found.json_lines.adds]
+    tables.extend(_file_actions(store, checkpoint, path, "add", ADD_SCHEMA) for path in found.parquet_files)
+    return pa.concat_tables(tables) if tables else ADD_SCHEMA.empty_table()
+
+
+def read_checkpoint_removes(store: Store, checkpoint: Checkpoint, found: CheckpointActions) -> pa.Table:
+    """Reads the tombstones of a checkpoint, rows of `REMOVE_SCHEMA`; see `read_checkpoint_adds`."""
+    tables = [] if found.json_lines is None else [found.json_lines.removes]
+    tables.extend(
+        _file_actions(store, checkpoint, path, "remove", REMOVE_SCHEMA) for path in found.parquet_files
+    )
+    return pa.concat_tables(tables) if tables else REMOVE_SCHEMA.empty_table()
+
+
+def _parquet_actions(store: Store, path: str) -> list[Action]:
+    with store.open_input(path) as source, pq.ParquetFile(source) as file:
+        names = [name for name in _OTHER_ACTIONS if name in file.schema_arrow.names]
+        if not names:
+            return []
+        actions = []
+        for batch in file.iter_batches(_ROWS, columns=names):
+            for name in names:
+                column = batch.column(name)
+                for content in column.filter(column.is_valid()).to_pylist():
+                    # Some writers leave structs of NULLs where there is no such action.
+                    present = any(value is not None for value in content.values())
+                    action = from_json({name: content}) if present else None
+                    if action is not None:
+                        actions.append(action)
+        return actions
+
+
+def _file_actions(
+    store: Store, checkpoint: Checkpoint, path: str, action: str, schema: pa.Schema
+) -> pa.Table:
+    try:
+        with store.open_input(path) as source, pq.ParquetFile(source, pre_buffer=True) as file:
+            return _read_file_actions(file, action, schema)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise _unreadable(store, checkpoint, path, error) from error
+
+
+def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> pa.Table:
+    if action not in file.schema_arrow.names:
+        return schema.empty_table()
+    struct = file.schema_arrow.field(action).type
+    present = {struct.field(index).name for index in range(struct.num_fields)}
+    wanted = [f"{action}.{camel_case(name)}" for name in schema.names if camel_case(name) in present]
+    tables = []
+    for batch in file.iter_batches(_ROWS, columns=wanted):
+        column = batch.column(0)
+        rows = pc.is_valid(pc.struct_field(column, "path"))
+        tables.append(from_parquet(pa.chunked_array([column.filter(rows)]), schema))
+    table = pa.concat_tables(tables) if tables else schema.empty_table()
+    if "stats_parsed" in present and table.column("stats").null_count:
+        return _with_parsed_stats(file, action, table)
+    return table
+
+
+def _with_parsed_stats(file: pq.ParquetFile, action: str, table: pa.Table) -> pa.Table:
+    texts = []
+    for batch in file.iter_batches(_ROWS, columns=[f"{action}.path", f"{action}.stats_parsed"]):
+        column = batch.column(0)
+        rows = column.filter(pc.is_valid(pc.struct_field(column, "path")))
+        texts.append(stats_to_json(pc.struct_field(rows, "stats_parsed")))
+    parsed = pa.chunked_array(texts, pa.string())
+    stats = pc.coalesce(table.column("stats"), parsed)
+    return table.set_column(table.schema.get_field_index("stats"), table.schema.field("stats"), stats)
+
+
+def _sidecar_path(sidecar: Sidecar) -> str:
+    return sidecar.path if is_absolute(sidecar.path) else f"{SIDECAR_FOLDER}/{sidecar.path}"
+
+
+def _unreadable(
+    store: Store, checkpoint: Checkpoint, path: str, error: Exception
+) -> DeltaLogCorruptException:
+    where = path if is_absolute(path) else store.absolute(path)
+    why = "it is missing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
+    problem = damaged(where, f"part of the checkpoint of version {checkpoint.version}: {why}")
+    problem.parameters["path"] = checkpoint.files[0].path
+    return problem

@@ -1,0 +1,118 @@
+"""Single commits: reading their actions, and taking their text apart for replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.log.actions import Action, CommitInfo, from_json
+from deltamerge.log.segment import commit_path
+from deltamerge.log.store import Store
+
+_AHEAD = 16
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One version's actions.
+
+    Args:
+        version: The version.
+        actions: All actions that this library knows, in the file's order.
+    """
+
+    version: int
+    actions: tuple[Action, ...]
+
+    @property
+    def info(self) -> CommitInfo | None:
+        """The commit's provenance, where it has one."""
+        return next((action for action in self.actions if isinstance(action, CommitInfo)), None)
+
+
+def read_commit(store: Store, version: int) -> Commit:
+    """Reads one commit with all its actions, as conflict checks need it.
+
+    Args:
+        store: The table.
+        version: The version.
+
+    Returns:
+        The commit.
+
+    Raises:
+        FileNotFoundError: There is no such version, or its commit file was cleaned up.
+        DeltaLogCorruptException: The file is damaged.
+    """
+    path = commit_path(version)
+    return Commit(version, tuple(parse_actions(store.get(path), store.absolute(path))))
+
+
+def parse_actions(content: bytes, where: str) -> Iterator[Action]:
+    """Parses all lines of a commit (or of a V2 checkpoint's JSON file).
+
+    Args:
+        content: The file.
+        where: Its path, for messages.
+
+    Raises:
+        DeltaLogCorruptException: A line is no JSON, or an action lacks what it must have.
+    """
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if line and not line.isspace():
+            action = parse_action(line, where, number)
+            if action is not None:
+                yield action
+
+
+def parse_action(line: bytes, where: str, number: int) -> Action | None:
+    """Parses one line; see `parse_actions`."""
+    try:
+        return from_json(json.loads(line))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged(where, f"line {number} is no action ({error!r})") from error
+
+
+def damaged(where: str, why: str) -> DeltaLogCorruptException:
+    """Makes the error for a file of the log that cannot be read.
+
+    Args:
+        where: The file.
+        why: What is wrong with it.
+    """
+    return DeltaLogCorruptException(
+        "DELTA_STATE_RECOVER_ERROR",
+        f"The log file {where} is damaged: {why}. Restore it from a backup.",
+        sqlstate="XXKDS",
+        parameters={"operation": where},
+    )
+
+
+def read_ahead(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Reads files in order, some of them at the same time, as object stores answer slowly.
+
+    Args:
+        store: The table.
+        paths: What to read.
+
+    Yields:
+        Path and content.
+
+    Raises:
+        FileNotFoundError: A file is not there.
+    """
+    remaining = iter(paths)
+    first = list(islice(remaining, _AHEAD))
+    if len(first) < 2 or store.is_local:
+        for path in (*first, *remaining):
+            yield path, store.get(path)
+        return
+    with ThreadPoolExecutor(_AHEAD, thread_name_prefix="deltamerge-log") as pool:
+        window = first
+        while window:
+            yield from zip(window, pool.map(store.get, window), strict=True)
+            window = list(islice(remaining, _AHEAD))

@@ -1,0 +1,102 @@
+"""The live files of a snapshot, in one Arrow table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
+from deltamerge.log.file_actions import ADD_SCHEMA
+from deltamerge.log.paths import decode_paths
+
+
+@dataclass(frozen=True, eq=False)
+class FileTable:
+    """Files of a table, one row each; an immutable view that filters and takes without Python objects.
+
+    Args:
+        arrow: A table of `ADD_SCHEMA`: an AddFile's fields in snake_case, `path` in the log's spelling.
+    """
+
+    arrow: pa.Table
+
+    @staticmethod
+    def from_add_files(files: Iterable[AddFile]) -> FileTable:
+        """Makes a table of actions."""
+        return FileTable(add_files_to_arrow(files))
+
+    @property
+    def num_files(self) -> int:
+        """How many files there are."""
+        return int(self.arrow.num_rows)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The files' sizes together."""
+        return int(pc.sum(self.arrow.column("size")).as_py() or 0)
+
+    @property
+    def has_deletion_vectors(self) -> bool:
+        """Tells whether any file has a deletion vector."""
+        column = self.arrow.column("deletion_vector")
+        return bool(column.null_count < len(column))
+
+    def paths(self) -> list[str]:
+        """Gives the files' paths in the log's spelling (URIs), in row order."""
+        paths: list[str] = self.arrow.column("path").to_pylist()
+        return paths
+
+    def real_paths(self) -> list[str]:
+        """Gives the files' real names, decoded: relative to the table or absolute, in row order."""
+        return list(decode_paths(self.paths()))
+
+    def filter(self, mask: npt.NDArray[np.bool_]) -> FileTable:
+        """Keeps the files whose place in `mask` (one bool a row) is true."""
+        return FileTable(self.arrow.filter(pa.array(mask)))
+
+    def take(self, indices: npt.ArrayLike) -> FileTable:
+        """Gives the files of these rows, in this order."""
+        return FileTable(self.arrow.take(pa.array(np.asarray(indices, dtype=np.int64))))
+
+    def add_files(self) -> list[AddFile]:
+        """Gives the files as actions: for the few that a commit names, not for a whole table."""
+        return [_add_file(row) for row in self.arrow.to_pylist()]
+
+
+def add_files_to_arrow(files: Iterable[AddFile]) -> pa.Table:
+    """Gives actions as an Arrow table of `ADD_SCHEMA`."""
+    rows = list(files)
+    columns = []
+    for wanted in ADD_SCHEMA:
+        values: list[Any] = [getattr(file, wanted.name) for file in rows]
+        if wanted.name in ("partition_values", "tags"):
+            values = [None if value is None else list(value.items()) for value in values]
+        elif wanted.name == "deletion_vector":
+            values = [None if value is None else _as_struct(value) for value in values]
+        columns.append(pa.array(values, wanted.type))
+    return pa.Table.from_arrays(columns, schema=ADD_SCHEMA)
+
+
+def _as_struct(vector: DeletionVectorDescriptor) -> dict[str, Any]:
+    return {
+        "storage_type": vector.storage_type,
+        "path_or_inline_dv": vector.path_or_inline_dv,
+        "offset": vector.offset,
+        "size_in_bytes": vector.size_in_bytes,
+        "cardinality": vector.cardinality,
+    }
+
+
+def _add_file(row: dict[str, Any]) -> AddFile:
+    row["partition_values"] = dict(row["partition_values"] or ())
+    row["tags"] = None if row["tags"] is None else dict(row["tags"])
+    row["data_change"] = row["data_change"] is not False
+    vector = row["deletion_vector"]
+    row["deletion_vector"] = None if vector is None else DeletionVectorDescriptor(**vector)
+    return AddFile(**row)

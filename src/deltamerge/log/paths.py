@@ -1,0 +1,105 @@
+"""Paths of data files: the log's URI spelling, real names, and the canonical form that replay compares.
+
+`add.path` is a URI: relative to the table or absolute, percent-encoded once. Folders on disk may carry
+Hive's escapes on top, which belong to the real name and are never decoded here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, unquote
+
+# A scheme counts only with a slash behind it: 'part:1.parquet' is a relative name.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
+_SLASHES = re.compile(r"/{2,}")
+_FILE = re.compile(r"file:/+", re.IGNORECASE)
+# What java.net.URI leaves as it is in a path, except ':' (a scheme would be seen in a first segment).
+_SAFE = "/-_.!~*'(),;$&+=@"
+
+
+def is_absolute(path: str) -> bool:
+    """Tells whether a decoded or encoded path does not depend on the table's root."""
+    return path.startswith("/") or _SCHEME.match(path) is not None
+
+
+def decode_path(add_path: str) -> str:
+    """Gives the real name of a file from the log's spelling.
+
+    Args:
+        add_path: `path` of an add, remove or cdc action: a URI, relative or absolute.
+
+    Returns:
+        The name relative to the table, or an absolute one: a plain path for local files (without
+        ``file:``), scheme and decoded path for all others.
+    """
+    decoded = unquote(add_path) if "%" in add_path else add_path
+    local = _FILE.match(add_path)
+    return "/" + decoded[local.end() :] if local else decoded
+
+
+def encode_path(real_path: str) -> str:
+    """Gives the log's spelling of a file's real name; `decode_path` is its inverse.
+
+    Args:
+        real_path: A name relative to the table with ``/`` between folders, or an absolute path or URL.
+
+    Returns:
+        The URI to write as `path` of an action.
+    """
+    scheme = _SCHEME.match(real_path)
+    if scheme is None:
+        return quote(real_path, safe=_SAFE)
+    # The authority (bucket, container@account) is no part of the path and is kept.
+    head = scheme.group()[:-1]
+    rest = real_path[len(head) :]
+    return head + quote(rest, safe=_SAFE + ":")
+
+
+def decode_paths(add_paths: Iterable[str]) -> Iterator[str]:
+    """Decodes many paths; files of one folder share the work of decoding its name."""
+    folders: dict[str, str] = {}
+    for path in add_paths:
+        if "%" not in path and ":" not in path:
+            yield path
+            continue
+        folder, slash, name = path.rpartition("/")
+        if not slash or "%" in name or ":" in folder:
+            yield decode_path(path)
+            continue
+        decoded = folders.get(folder)
+        if decoded is None:
+            decoded = folders[folder] = decode_path(folder + "/")
+        yield decoded + name
+
+
+def canonical_path(add_path: str, root: str) -> str:
+    """Gives the form in which two spellings of one file are equal.
+
+    Args:
+        add_path: The log's spelling.
+        root: The table's root, as `Store.root` has it; an absolute path without a scheme gets this root's.
+
+    Returns:
+        The decoded path; an absolute one with scheme.
+
+    The rule: Delta qualifies absolute paths with the file system's scheme and leaves relative ones as they
+    are (delta-spark, `DeltaLog.canonicalizePath`).
+    """
+    decoded = decode_path(add_path)
+    if not is_absolute(decoded):
+        return _SLASHES.sub("/", decoded)
+    scheme = _SCHEME.match(decoded)
+    if scheme is not None:
+        head = scheme.group()
+        authority, slash, path = decoded[len(head) :].lstrip("/").partition("/")
+        return head.lower().rstrip("/") + "//" + authority + slash + _SLASHES.sub("/", path)
+    if _FILE.match(add_path) is None and (root_scheme := _SCHEME.match(root)) is not None:
+        authority = root[root_scheme.end() :].lstrip("/").partition("/")[0]
+        return root_scheme.group().lower().rstrip("/") + "//" + authority + _SLASHES.sub("/", decoded)
+    return "file:" + _SLASHES.sub("/", decoded)
+
+
+def needs_canonical_form(add_path: str) -> bool:
+    """Tells whether a path may have another spelling: escapes, absolute paths, doubled slashes."""
+    return "%" in add_path or "//" in add_path or add_path.startswith("/") or ":/" in add_path

@@ -1,0 +1,183 @@
+"""The feature gate: which tables may be read and written; anything not named here is refused.
+
+Source: Delta protocol, "Table Features". A feature is added by implementing it and naming it in the tables
+below; a reader-writer feature must stand in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.log.actions import Metadata, Protocol
+from deltamerge.log.schema import StructType, parse_schema
+
+SUPPORTED_READER_FEATURES: frozenset[str] = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
+
+SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
+    {
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "changeDataFeed",
+        "timestampNtz",
+        "vacuumProtocolCheck",
+        "v2Checkpoint",
+        "domainMetadata",
+    }
+)
+
+NEVER_READABLE: tuple[str, ...] = ("catalogManaged", "catalogOwned")
+"""Commits of such tables are ratified by a catalog: the log alone does not say what the table holds."""
+
+LEGACY_READER_FEATURES: dict[int, frozenset[str]] = {1: frozenset(), 2: frozenset({"columnMapping"})}
+"""What a reader version before 3 implies."""
+
+_WRITER_STEPS: dict[int, tuple[str, ...]] = {
+    2: ("appendOnly", "invariants"),
+    3: ("checkConstraints",),
+    4: ("changeDataFeed", "generatedColumns"),
+    5: ("columnMapping",),
+    6: ("identityColumns",),
+}
+LEGACY_WRITER_FEATURES: dict[int, frozenset[str]] = {
+    version: frozenset(name for step, names in _WRITER_STEPS.items() if step <= version for name in names)
+    for version in range(1, 7)
+}
+"""What a writer version before 7 implies: all that the versions up to it brought."""
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What tells whether a feature is in use.
+
+    Args:
+        metadata: The table's metadata.
+        schema: Its schema, parsed.
+        has_deletion_vectors: Whether a file has a deletion vector; None where nobody looked.
+    """
+
+    metadata: Metadata
+    schema: StructType
+    has_deletion_vectors: bool | None = None
+
+    def property_is(self, key: str, value: str) -> bool:
+        """Tells whether a table property has a value, whatever its case."""
+        return self.metadata.configuration.get(key, "").lower() == value
+
+    def any_field_has(self, prefix: str) -> bool:
+        """Tells whether any field's metadata has a key that starts so."""
+        return any(key.startswith(prefix) for _, field in self.schema.walk() for key in field.metadata)
+
+
+def _uses_column_mapping(facts: TableFacts) -> bool:
+    return facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none"
+
+
+def _uses_deletion_vectors(facts: TableFacts) -> bool:
+    return facts.has_deletion_vectors is not False or facts.property_is("delta.enableDeletionVectors", "true")
+
+
+IN_USE: dict[str, Callable[[TableFacts], bool]] = {
+    "columnMapping": _uses_column_mapping,
+    "generatedColumns": lambda facts: facts.any_field_has("delta.generationExpression"),
+    "identityColumns": lambda facts: facts.any_field_has("delta.identity."),
+    "allowColumnDefaults": lambda facts: facts.any_field_has("CURRENT_DEFAULT"),
+    "deletionVectors": _uses_deletion_vectors,
+    "inCommitTimestamp": lambda facts: facts.property_is("delta.enableInCommitTimestamps", "true"),
+    "icebergCompatV1": lambda facts: facts.property_is("delta.enableIcebergCompatV1", "true"),
+    "icebergCompatV2": lambda facts: facts.property_is("delta.enableIcebergCompatV2", "true"),
+}
+"""Features that ask nothing of a writer as long as a table does not use them. Row tracking, for one, is not
+among them: it asks for row ids wherever it is supported."""
+
+READER_IN_USE: frozenset[str] = frozenset({"columnMapping"})
+"""Those of `IN_USE` that metadata alone settles for a reader too."""
+
+
+def reader_features(protocol: Protocol) -> frozenset[str]:
+    """Gives the features that a reader must know, named or implied by the version."""
+    if protocol.min_reader_version < 3:
+        return LEGACY_READER_FEATURES.get(protocol.min_reader_version, frozenset())
+    return protocol.reader_features or frozenset()
+
+
+def writer_features(protocol: Protocol) -> frozenset[str]:
+    """Gives the features that a writer must know, named or implied by the version."""
+    if protocol.min_writer_version < 7:
+        return LEGACY_WRITER_FEATURES.get(protocol.min_writer_version, frozenset())
+    return protocol.writer_features or frozenset()
+
+
+def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None:
+    """Refuses a table that this library cannot read rightly.
+
+    Args:
+        protocol: The table's protocol.
+        metadata: Its metadata; without it every feature counts as used.
+
+    Raises:
+        DeltaUnsupportedFeatureException: The protocol's versions are unknown, or it names a feature that is
+            not implemented.
+    """
+    _check_versions(protocol)
+    managed = sorted(
+        name
+        for name in (protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset())
+        if name.startswith(NEVER_READABLE)
+    )
+    if managed:
+        raise _unsupported("READ", managed)
+    unknown = reader_features(protocol) - SUPPORTED_READER_FEATURES
+    if metadata is not None and unknown & READER_IN_USE:
+        facts = TableFacts(metadata, parse_schema(metadata.schema_string))
+        unknown = frozenset(name for name in unknown if name not in READER_IN_USE or IN_USE[name](facts))
+    if unknown:
+        raise _unsupported("READ", unknown)
+
+
+def check_writable(protocol: Protocol, metadata: Metadata, has_deletion_vectors: bool | None = None) -> None:
+    """Refuses a table that this library cannot write rightly.
+
+    Args:
+        protocol: The table's protocol.
+        metadata: Its metadata.
+        has_deletion_vectors: Whether any of its files has a deletion vector; None counts as yes.
+
+    Raises:
+        DeltaUnsupportedFeatureException: The table cannot be read, or its protocol names or implies a writer
+            feature that is not implemented and that the table uses.
+    """
+    check_readable(protocol, metadata)
+    unknown = writer_features(protocol) - SUPPORTED_WRITER_FEATURES
+    if unknown:
+        facts = TableFacts(metadata, parse_schema(metadata.schema_string), has_deletion_vectors)
+        unknown = frozenset(name for name in unknown if name not in IN_USE or IN_USE[name](facts))
+    if unknown:
+        raise _unsupported("WRITE", unknown)
+
+
+def _check_versions(protocol: Protocol) -> None:
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    if 1 <= reader <= 3 and 1 <= writer <= 7:
+        return
+    raise DeltaUnsupportedFeatureException(
+        "DELTA_INVALID_PROTOCOL_VERSION",
+        f"The table requires reader version {reader} and writer version {writer}; known are reader versions "
+        "1 to 3 and writer versions 1 to 7. Use a newer release, or the engine that wrote the table.",
+        sqlstate="KD004",
+        parameters={"required": f"{reader}, {writer}"},
+    )
+
+
+def _unsupported(access: str, names: Iterable[str]) -> DeltaUnsupportedFeatureException:
+    listed = ", ".join(sorted(names))
+    doing = "reading" if access == "READ" else "writing"
+    return DeltaUnsupportedFeatureException(
+        f"DELTA_UNSUPPORTED_FEATURES_FOR_{access}",
+        f"Unsupported Delta table feature(s) for {doing}: {listed}. Nothing was read or written; use an "
+        "engine that has them, or drop them from the table.",
+        sqlstate="56038",
+        parameters={"unsupported": listed},
+    )

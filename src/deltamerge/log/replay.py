@@ -1,0 +1,293 @@
+"""Action reconciliation: the text of commits becomes the latest state, file actions staying in Arrow.
+
+Source: Delta protocol, "Action Reconciliation": the newest protocol, metadata, transaction of an application
+and configuration of a domain win; of a logical file (path and deletion vector) the newest add or remove.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamerge.log.actions import (
+    Action,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    SetTransaction,
+    Sidecar,
+)
+from deltamerge.log.commits import damaged, parse_action
+from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_KEY_SCHEMA, file_keys, parse_file_actions
+
+_CHUNK = 8 << 20
+_PASSED_OVER = ("cdc", "commitInfo")
+
+
+@dataclass(frozen=True)
+class TableState:
+    """The latest of all that is not a file."""
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    set_transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
+    domain_metadata: Mapping[str, DomainMetadata] = field(default_factory=dict)
+
+    def apply(self, actions: Iterable[Action]) -> TableState:
+        """Gives the state after some actions, oldest first."""
+        protocol, metadata = self.protocol, self.metadata
+        transactions, domains = dict(self.set_transactions), dict(self.domain_metadata)
+        for action in actions:
+            if isinstance(action, Protocol):
+                protocol = action
+            elif isinstance(action, Metadata):
+                metadata = action
+            elif isinstance(action, SetTransaction):
+                transactions[action.app_id] = action
+            elif isinstance(action, DomainMetadata):
+                if action.removed:
+                    domains.pop(action.domain, None)
+                else:
+                    domains[action.domain] = action
+        return replace(
+            self,
+            protocol=protocol,
+            metadata=metadata,
+            set_transactions=transactions,
+            domain_metadata=domains,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LogLines:
+    """What the lines of some log files say, oldest first.
+
+    Args:
+        adds: Rows of `ADD_SCHEMA`.
+        add_order: For each of them its place among all lines.
+        removes: Rows of the schema that was asked for.
+        remove_order: For each of them its place among all lines.
+        actions: The other actions, without change data files.
+    """
+
+    adds: pa.Table
+    add_order: npt.NDArray[np.int64]
+    removes: pa.Table
+    remove_order: npt.NDArray[np.int64]
+    actions: tuple[Action, ...]
+
+    @property
+    def sidecars(self) -> tuple[Sidecar, ...]:
+        """The sidecars, in a V2 checkpoint's file."""
+        return tuple(action for action in self.actions if isinstance(action, Sidecar))
+
+
+def parse_log_files(
+    files: Iterable[tuple[str, bytes]],
+    *,
+    remove_schema: pa.Schema = REMOVE_KEY_SCHEMA,
+    with_commit_info: frozenset[str] = frozenset(),
+) -> LogLines:
+    """Parses commits (plain or compacted) or JSON checkpoints.
+
+    Args:
+        files: Path and content of each, oldest first; they are taken one by one.
+        remove_schema: Which fields of removes are wanted.
+        with_commit_info: The files whose commit info is wanted.
+
+    Returns:
+        Their lines, parsed.
+
+    Raises:
+        DeltaLogCorruptException: A line cannot be read; its parameter ``path`` is the file's path.
+    """
+    collector = _Collector(remove_schema)
+    for path, content in files:
+        collector.take_file(path, content, path in with_commit_info)
+    return collector.finish()
+
+
+def live_files(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
+    """Applies commits to the files of an earlier version.
+
+    Args:
+        base: Live files before, rows of `ADD_SCHEMA`; None at the start of the log.
+        lines: The commits.
+        root: The table's root.
+
+    Returns:
+        The live files after.
+    """
+    touched, newest = _newest(lines, root)
+    adds = lines.adds
+    wins = newest[newest < adds.num_rows]
+    if len(wins) < adds.num_rows:
+        adds = adds.take(pa.array(np.sort(wins)))
+    if base is None or base.num_rows == 0:
+        return adds
+    kept = _untouched(base, touched, root)
+    return pa.concat_tables([kept, adds]) if adds.num_rows else kept
+
+
+def tombstones(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
+    """Gives the removes that no later add took back.
+
+    Args:
+        base: Tombstones before, rows of `REMOVE_SCHEMA`.
+        lines: The commits, parsed with `REMOVE_SCHEMA`.
+        root: The table's root.
+
+    Returns:
+        The tombstones after, whatever their age.
+    """
+    touched, newest = _newest(lines, root)
+    wins = newest[newest >= lines.adds.num_rows] - lines.adds.num_rows
+    removes = lines.removes.take(pa.array(np.sort(wins)))
+    if base is None or base.num_rows == 0:
+        return removes
+    return pa.concat_tables([_untouched(base, touched, root), removes])
+
+
+def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Gives all keys, and for each the row of its newest action (removes counted after the adds)."""
+    keys = [
+        file_keys(table.column("path"), table.column("deletion_vector"), root)
+        for table in (lines.adds, lines.removes)
+    ]
+    chunks = [chunk for column in keys for chunk in _chunks(column)]
+    encoded = pa.chunked_array(chunks, pa.string()).combine_chunks().dictionary_encode()
+    codes = np.asarray(encoded.indices)
+    by_age = np.argsort(np.concatenate([lines.add_order, lines.remove_order]), kind="stable")
+    newest = np.empty(len(encoded.dictionary), np.int64)
+    # Where a key occurs twice the later assignment stays.
+    newest[codes[by_age]] = by_age
+    return encoded.dictionary, newest
+
+
+def _untouched(base: pa.Table, touched: pa.Array, root: str) -> pa.Table:
+    if len(touched) == 0:
+        return base
+    keys = file_keys(base.column("path"), base.column("deletion_vector"), root)
+    gone = pc.is_in(keys, value_set=touched)
+    return base.filter(pc.invert(gone)) if pc.any(gone).as_py() else base
+
+
+def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
+
+
+class _Collector:
+    """Sorts lines by action and parses them in batches, so that the text need not stay in memory."""
+
+    def __init__(self, remove_schema: pa.Schema) -> None:
+        self._schemas = {"add": ADD_SCHEMA, "remove": remove_schema}
+        self._lines: dict[str, list[bytes]] = {"add": [], "remove": []}
+        self._order: dict[str, list[int]] = {"add": [], "remove": []}
+        self._tables: dict[str, list[pa.Table]] = {"add": [], "remove": []}
+        self._sources: list[tuple[int, str]] = []
+        self._actions: list[Action] = []
+        self._place = 0
+        self._pending = 0
+
+    def take_file(self, path: str, content: bytes, with_commit_info: bool) -> None:
+        self._sources.append((self._place, path))
+        number = 0
+        for chunk in _text_chunks(content):
+            adds, removes = self._lines["add"], self._lines["remove"]
+            add_order, remove_order = self._order["add"], self._order["remove"]
+            for line in chunk.split(b"\n"):
+                number += 1
+                if line.startswith(b'{"add":{'):
+                    adds.append(line)
+                    add_order.append(self._place + number)
+                elif line.startswith(b'{"remove":{'):
+                    removes.append(line)
+                    remove_order.append(self._place + number)
+                elif line and not line.startswith(b'{"cdc":'):
+                    self._take_other(line, path, number, with_commit_info)
+            self._pending += len(chunk)
+            if self._pending >= _CHUNK:
+                self._flush()
+        self._place += number
+
+    def finish(self) -> LogLines:
+        self._flush()
+        tables = {
+            action: pa.concat_tables(parts) if parts else self._schemas[action].empty_table()
+            for action, parts in self._tables.items()
+        }
+        return LogLines(
+            adds=tables["add"],
+            add_order=np.array(self._order["add"], np.int64),
+            removes=tables["remove"],
+            remove_order=np.array(self._order["remove"], np.int64),
+            actions=tuple(self._actions),
+        )
+
+    def _take_other(self, line: bytes, path: str, number: int, with_commit_info: bool) -> None:
+        if line.isspace() or (line.startswith(b'{"commitInfo":') and not with_commit_info):
+            return
+        try:
+            parsed = json.loads(line)
+            present = {name for name, content in parsed.items() if content is not None}
+        except (ValueError, AttributeError) as error:
+            raise _damaged(path, f"line {number} is no JSON object ({error})") from error
+        for action in ("add", "remove"):
+            if action in present:
+                self._lines[action].append(line)
+                self._order[action].append(self._place + number)
+                return
+        if not present.intersection(_PASSED_OVER) or (with_commit_info and "commitInfo" in present):
+            action_or_none = parse_action(line, path, number)
+            if action_or_none is not None:
+                self._actions.append(action_or_none)
+
+    def _flush(self) -> None:
+        self._pending = 0
+        for action, lines in self._lines.items():
+            if not lines:
+                continue
+            try:
+                self._tables[action].append(parse_file_actions(lines, action, self._schemas[action]))
+            except (ValueError, RecursionError) as error:
+                raise self._blame(action, lines, error) from error
+            lines.clear()
+
+    def _blame(self, action: str, lines: list[bytes], error: Exception) -> Exception:
+        """Finds the file whose line could not be parsed, for the message."""
+        places = self._order[action][-len(lines) :]
+        for place, line in zip(places, lines, strict=True):
+            try:
+                parse_file_actions([line], action, self._schemas[action])
+            except (ValueError, RecursionError) as cause:
+                begin, path = max(source for source in self._sources if source[0] < place)
+                return _damaged(path, f"line {place - begin} is no '{action}' action ({cause})")
+        return _damaged(self._sources[-1][1], str(error))
+
+
+def _damaged(path: str, why: str) -> Exception:
+    error = damaged(path, why)
+    error.parameters["path"] = path
+    return error
+
+
+def _text_chunks(content: bytes) -> Iterator[bytes]:
+    """Cuts a file into pieces of whole lines."""
+    at = 0
+    while at < len(content):
+        end = content.find(b"\n", at + _CHUNK) if len(content) - at > _CHUNK else -1
+        end = len(content) if end < 0 else end
+        yield content[at:end] if at or end < len(content) else content
+        at = end + 1
+
+
+def commit_info(lines: LogLines) -> CommitInfo | None:
+    """Gives the newest commit info among the lines."""
+    return next((a for a in reversed(lines.actions) if isinstance(a, CommitInfo)), None)

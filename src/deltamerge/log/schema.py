@@ -1,0 +1,200 @@
+"""The table's schema: the JSON of `metaData.schemaString`, read and written without Spark.
+
+Source: Delta protocol, "Schema Serialization Format".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from deltamerge.errors import DeltaLogCorruptException
+
+
+@dataclass(frozen=True)
+class PrimitiveType:
+    """A type without parts, by the name that the JSON has, such as ``long`` or ``decimal(10,2)``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """A list of elements."""
+
+    element_type: DataType
+    contains_null: bool = True
+
+
+@dataclass(frozen=True)
+class MapType:
+    """A map."""
+
+    key_type: DataType
+    value_type: DataType
+    value_contains_null: bool = True
+
+
+@dataclass(frozen=True)
+class StructField:
+    """A column or a nested field; `metadata` is the JSON object as the log has it."""
+
+    name: str
+    data_type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class StructType:
+    """A table's or a struct's fields, in order."""
+
+    fields: tuple[StructField, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields' names."""
+        return tuple(item.name for item in self.fields)
+
+    def find(self, name: str, *, case_sensitive: bool = False) -> StructField | None:
+        """Finds a field.
+
+        Args:
+            name: The field's name, without quotes.
+            case_sensitive: Whether the name must be spelled exactly so.
+
+        Returns:
+            The field, or None.
+        """
+        if case_sensitive:
+            return next((item for item in self.fields if item.name == name), None)
+        lower = name.lower()
+        return next((item for item in self.fields if item.name.lower() == lower), None)
+
+    def walk(self) -> Iterator[tuple[tuple[str, ...], StructField]]:
+        """Gives every field, also those nested in structs, arrays and maps, with its path of names."""
+        return _walk(self, ())
+
+
+JsonValue: TypeAlias = Any
+DataType: TypeAlias = PrimitiveType | ArrayType | MapType | StructType
+
+# Spark's short names where they differ from the JSON's.
+_SIMPLE_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
+
+
+def parse_schema(schema_string: str | None) -> StructType:
+    """Reads a schema string.
+
+    Args:
+        schema_string: `metaData.schemaString`; None, as some old tables have it, means no columns.
+
+    Returns:
+        The schema.
+
+    Raises:
+        DeltaLogCorruptException: The text is no schema.
+    """
+    if not schema_string:
+        return StructType()
+    try:
+        parsed = _parse(json.loads(schema_string))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _corrupt(schema_string, repr(error)) from error
+    if not isinstance(parsed, StructType):
+        raise _corrupt(schema_string, "the outermost type is no struct")
+    return parsed
+
+
+def schema_to_json(schema: StructType) -> str:
+    """Gives the schema string that the log holds, as compact as Spark writes it."""
+    return json.dumps(_to_json(schema), ensure_ascii=False, separators=(",", ":"))
+
+
+def simple_string(data_type: DataType) -> str:
+    """Gives a type as Spark's `simpleString` does, for messages: ``struct<id:bigint,name:string>``."""
+    if isinstance(data_type, PrimitiveType):
+        return _SIMPLE_NAMES.get(data_type.name, data_type.name)
+    if isinstance(data_type, ArrayType):
+        return f"array<{simple_string(data_type.element_type)}>"
+    if isinstance(data_type, MapType):
+        return f"map<{simple_string(data_type.key_type)},{simple_string(data_type.value_type)}>"
+    parts = (f"{item.name}:{simple_string(item.data_type)}" for item in data_type.fields)
+    return f"struct<{','.join(parts)}>"
+
+
+def _parse(content: JsonValue) -> DataType:
+    if isinstance(content, str):
+        return PrimitiveType(content)
+    kind = content["type"]
+    if kind == "struct":
+        return StructType(tuple(_parse_field(item) for item in content["fields"]))
+    if kind == "array":
+        return ArrayType(_parse(content["elementType"]), content.get("containsNull", True))
+    if kind == "map":
+        return MapType(
+            _parse(content["keyType"]), _parse(content["valueType"]), content.get("valueContainsNull", True)
+        )
+    raise ValueError(f"unknown type {kind!r}")
+
+
+def _parse_field(content: JsonValue) -> StructField:
+    return StructField(
+        name=content["name"],
+        data_type=_parse(content["type"]),
+        nullable=content.get("nullable", True),
+        metadata=content.get("metadata") or {},
+    )
+
+
+def _to_json(data_type: DataType) -> JsonValue:
+    if isinstance(data_type, PrimitiveType):
+        return data_type.name
+    if isinstance(data_type, ArrayType):
+        return {
+            "type": "array",
+            "elementType": _to_json(data_type.element_type),
+            "containsNull": data_type.contains_null,
+        }
+    if isinstance(data_type, MapType):
+        return {
+            "type": "map",
+            "keyType": _to_json(data_type.key_type),
+            "valueType": _to_json(data_type.value_type),
+            "valueContainsNull": data_type.value_contains_null,
+        }
+    return {
+        "type": "struct",
+        "fields": [
+            {
+                "name": item.name,
+                "type": _to_json(item.data_type),
+                "nullable": item.nullable,
+                "metadata": dict(item.metadata),
+            }
+            for item in data_type.fields
+        ],
+    }
+
+
+def _walk(data_type: DataType, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], StructField]]:
+    if isinstance(data_type, StructType):
+        for item in data_type.fields:
+            yield (*path, item.name), item
+            yield from _walk(item.data_type, (*path, item.name))
+    elif isinstance(data_type, ArrayType):
+        yield from _walk(data_type.element_type, (*path, "element"))
+    elif isinstance(data_type, MapType):
+        yield from _walk(data_type.key_type, (*path, "key"))
+        yield from _walk(data_type.value_type, (*path, "value"))
+
+
+def _corrupt(schema_string: str, why: str) -> DeltaLogCorruptException:
+    return DeltaLogCorruptException(
+        "DELTA_STATE_RECOVER_ERROR",
+        f"The table's schema in the log's metaData cannot be read ({why}): {schema_string[:200]}",
+        sqlstate="XXKDS",
+        parameters={"operation": "schema"},
+    )

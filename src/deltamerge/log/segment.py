@@ -1,0 +1,313 @@
+"""Which files of the log make up a version: a checkpoint, the commits after it, compacted commits.
+
+Source: Delta protocol, "Delta Log Entries", "Checkpoints", "Log Compaction Files", "Last Checkpoint File".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltamerge.errors import DeltaLogCorruptException, DeltaTableException, DeltaTableNotFoundException
+from deltamerge.log.store import Store, StoredFile
+
+LOG_FOLDER = "_delta_log"
+LAST_CHECKPOINT = f"{LOG_FOLDER}/_last_checkpoint"
+SIDECAR_FOLDER = f"{LOG_FOLDER}/_sidecars"
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_COMPACTED = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
+_CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_MULTI_PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
+_V2 = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F\-]{36}\.(?:json|parquet)")
+_CHECKSUM = re.compile(r"(\d{20})\.crc")
+
+
+@dataclass(frozen=True)
+class CommitFile:
+    """The changes of the versions `start` to `end`: one commit, or several compacted into one file."""
+
+    start: int
+    end: int
+    file: StoredFile
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint: one file, or all parts of a multi-part one, in order."""
+
+    version: int
+    files: tuple[StoredFile, ...]
+
+
+@dataclass(frozen=True)
+class LogSegment:
+    """What has to be read for one version of the table.
+
+    Args:
+        version: The version.
+        checkpoint: Where to start, or None to start from version 0.
+        commits: What to apply on top, oldest first, without gaps.
+        last_commit: The commit file of `version`; None where only its checkpoint is left.
+    """
+
+    version: int
+    checkpoint: Checkpoint | None
+    commits: tuple[CommitFile, ...]
+    last_commit: StoredFile | None
+
+
+@dataclass(frozen=True)
+class LogListing:
+    """The files of a log by kind; each list is sorted by version."""
+
+    commits: tuple[CommitFile, ...]
+    compacted: tuple[CommitFile, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    incomplete_checkpoints: tuple[int, ...]
+    checksums: tuple[CommitFile, ...]
+
+
+def commit_path(version: int) -> str:
+    """Gives the path of a version's commit file."""
+    return f"{LOG_FOLDER}/{version:020d}.json"
+
+
+def list_log(store: Store, from_version: int = 0) -> LogListing:
+    """Lists the log from a version on.
+
+    Args:
+        store: The table.
+        from_version: The first version of interest.
+
+    Returns:
+        The log's files; all else in the folder is passed over.
+    """
+    start_after = f"{LOG_FOLDER}/{from_version:020d}" if from_version > 0 else None
+    return sort_log_files(store.list_folder(LOG_FOLDER, start_after))
+
+
+def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
+    """Sorts files of a log folder by kind; see `LogListing`."""
+    commits, compacted, checksums = [], [], []
+    single: list[Checkpoint] = []
+    parts: dict[tuple[int, int], dict[int, StoredFile]] = {}
+    for file in files:
+        name = file.name
+        if match := _COMMIT.fullmatch(name):
+            commits.append(CommitFile(int(match[1]), int(match[1]), file))
+        elif match := _COMPACTED.fullmatch(name):
+            compacted.append(CommitFile(int(match[1]), int(match[2]), file))
+        elif match := _CHECKSUM.fullmatch(name):
+            checksums.append(CommitFile(int(match[1]), int(match[1]), file))
+        # An empty checkpoint is one that its writer did not finish.
+        elif file.size > 0 and (match := _CLASSIC.fullmatch(name) or _V2.fullmatch(name)):
+            single.append(Checkpoint(int(match[1]), (file,)))
+        elif file.size > 0 and (match := _MULTI_PART.fullmatch(name)):
+            parts.setdefault((int(match[1]), int(match[3])), {})[int(match[2])] = file
+    whole = [
+        Checkpoint(version, tuple(found[part] for part in sorted(found)))
+        for (version, total), found in parts.items()
+        if sorted(found) == list(range(1, total + 1))
+    ]
+    checkpoints = sorted((*single, *whole), key=lambda item: (item.version, len(item.files)))
+    complete = {item.version for item in checkpoints}
+    return LogListing(
+        commits=tuple(sorted(commits, key=lambda item: item.start)),
+        compacted=tuple(sorted(compacted, key=lambda item: (item.start, item.end))),
+        checkpoints=tuple(checkpoints),
+        incomplete_checkpoints=tuple(sorted({version for version, _ in parts} - complete)),
+        checksums=tuple(checksums),
+    )
+
+
+def read_last_checkpoint(store: Store) -> int | None:
+    """Reads where the log says that its last checkpoint is.
+
+    Args:
+        store: The table.
+
+    Returns:
+        The version, or None where the file is missing or damaged: it is a hint, never the truth.
+    """
+    try:
+        version = json.loads(store.get(LAST_CHECKPOINT))["version"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return version if isinstance(version, int) and version >= 0 else None
+
+
+def find_segment(
+    store: Store, version: int | None = None, unreadable: frozenset[str] = frozenset()
+) -> LogSegment:
+    """Finds the files that make up a version.
+
+    Args:
+        store: The table.
+        version: The version, or None for the latest.
+        unreadable: Paths of checkpoints and compacted commits that turned out to be damaged.
+
+    Returns:
+        The segment, from the newest usable checkpoint.
+
+    Raises:
+        DeltaTableNotFoundException: There is no Delta table.
+        DeltaTableException: The table does not have this version (DELTA_VERSION_NOT_FOUND).
+        DeltaLogCorruptException: Commits are missing and no checkpoint bridges them.
+    """
+    hint = read_last_checkpoint(store)
+    if hint is not None and (version is None or hint <= version):
+        listing = list_log(store, hint)
+        # Without the checkpoint that it speaks of the hint is of no use: look at the whole log.
+        if any(item.version >= hint and _usable(item, unreadable) for item in listing.checkpoints):
+            try:
+                return choose_segment(store, listing, version, unreadable)
+            except DeltaLogCorruptException:
+                pass
+            except DeltaTableException:
+                # Out of range: the whole log says what the range is.
+                pass
+    return choose_segment(store, list_log(store), version, unreadable)
+
+
+def choose_segment(
+    store: Store,
+    listing: LogListing,
+    version: int | None = None,
+    unreadable: frozenset[str] = frozenset(),
+) -> LogSegment:
+    """Chooses among listed files those that make up a version; see `find_segment`."""
+    checkpoints = [item for item in listing.checkpoints if _usable(item, unreadable)]
+    compacted = [item for item in listing.compacted if item.file.path not in unreadable]
+    known = [item.end for item in (*listing.commits, *compacted)] + [c.version for c in checkpoints]
+    if not known:
+        raise _no_table(store, listing)
+    latest = max(known)
+    target = latest if version is None else version
+    if not 0 <= target <= latest:
+        raise _version_not_found(store, listing, target, latest)
+    base = max(
+        (item for item in checkpoints if item.version <= target),
+        key=lambda item: (item.version, -len(item.files)),
+        default=None,
+    )
+    first = 0 if base is None else base.version + 1
+    commits = _cover(first, target, listing.commits, compacted)
+    if isinstance(commits, int):
+        raise _gap(store, listing, commits, target, version, latest, base)
+    last = next((item.file for item in reversed(listing.commits) if item.start == target), None)
+    return LogSegment(target, base, tuple(commits), last)
+
+
+def _usable(checkpoint: Checkpoint, unreadable: frozenset[str]) -> bool:
+    return not any(file.path in unreadable for file in checkpoint.files)
+
+
+def _cover(
+    first: int, target: int, commits: Sequence[CommitFile], compacted: Sequence[CommitFile]
+) -> list[CommitFile] | int:
+    """Gives files that cover `first` to `target` without gaps, or the first version that is missing."""
+    by_version = {item.start: item for item in commits}
+    longest: dict[int, CommitFile] = {}
+    for item in compacted:
+        if item.start < item.end <= target:
+            longest[item.start] = item
+    chosen = []
+    at = first
+    while at <= target:
+        found = longest.get(at) or by_version.get(at)
+        if found is None:
+            return at
+        chosen.append(found)
+        at = found.end + 1
+    return chosen
+
+
+def _no_table(store: Store, listing: LogListing) -> DeltaTableException:
+    if listing.incomplete_checkpoints:
+        version = listing.incomplete_checkpoints[-1]
+        return DeltaLogCorruptException(
+            "DELTA_MISSING_PART_FILES",
+            f"Parts of the checkpoint of version {version} are missing in {store.absolute(LOG_FOLDER)}, "
+            "and there are no commits to read instead.",
+            sqlstate="42KD6",
+            parameters={"version": str(version)},
+        )
+    return table_not_found(store)
+
+
+def table_not_found(store: Store) -> DeltaTableNotFoundException:
+    """Makes the error for a path without a Delta table: the path is missing, or has no log."""
+    if store.is_local and not Path(store.root).exists():
+        return DeltaTableNotFoundException(
+            "DELTA_PATH_DOES_NOT_EXIST",
+            f"{store.root} doesn't exist: check the table's path.",
+            sqlstate="42K03",
+            parameters={"path": store.root},
+        )
+    return DeltaTableNotFoundException(
+        "DELTA_MISSING_DELTA_TABLE",
+        f"`{store.root}` is not a Delta table: it has no commits in {LOG_FOLDER}.",
+        sqlstate="42P01",
+        parameters={"tableName": store.root},
+    )
+
+
+def _version_not_found(store: Store, listing: LogListing, version: int, latest: int) -> DeltaTableException:
+    starts = [item.version for item in listing.checkpoints]
+    if listing.commits and listing.commits[0].start == 0:
+        starts.append(0)
+    earliest = min(starts, default=latest)
+    return DeltaTableException(
+        "DELTA_VERSION_NOT_FOUND",
+        f"Version {version} of the table {store.root} cannot be read. "
+        f"Available versions: [{earliest}, {latest}].",
+        sqlstate="22003",
+        parameters={"userVersion": str(version), "earliest": str(earliest), "latest": str(latest)},
+    )
+
+
+def _gap(
+    store: Store,
+    listing: LogListing,
+    missing: int,
+    target: int,
+    version: int | None,
+    latest: int,
+    base: Checkpoint | None,
+) -> DeltaTableException:
+    before = [item.start for item in listing.commits if item.start < missing]
+    after = [item.start for item in listing.commits if item.start > missing]
+    if base is None and not before and version is not None:
+        # Nothing is damaged: the log was cleaned up, and older versions went with it.
+        return _version_not_found(store, listing, target, latest)
+    path = store.absolute(commit_path(missing))
+    if (before or base is not None) and after:
+        left = before[-1] if before else missing - 1
+        return DeltaLogCorruptException(
+            "DELTA_VERSIONS_NOT_CONTIGUOUS",
+            f"Versions ({left}, {after[0]}) are not contiguous: the commit file of version {missing}, "
+            f"{path}, is missing and no checkpoint bridges the gap. Restore the file.",
+            sqlstate="KD00C",
+            parameters={"startVersion": str(left), "endVersion": str(after[0]), "path": path},
+        )
+    if base is None and not before:
+        return DeltaLogCorruptException(
+            "DELTA_TRUNCATED_TRANSACTION_LOG",
+            f"{path}: the state of version {target} cannot be reconstructed, as the log starts with version "
+            f"{min(after, default=target)} and no complete checkpoint covers what is missing"
+            + _incomplete(listing)
+            + ". Restore the missing files.",
+            sqlstate="42K03",
+            parameters={"path": path, "version": str(target)},
+        )
+    return _version_not_found(store, listing, target, latest)
+
+
+def _incomplete(listing: LogListing) -> str:
+    if not listing.incomplete_checkpoints:
+        return ""
+    return f" (parts of the checkpoint of version {listing.incomplete_checkpoints[-1]} are missing)"

@@ -1,0 +1,272 @@
+"""A version of a table: its protocol, metadata and live files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from deltamerge.errors import DeltaLogCorruptException, DeltaTableException
+from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from deltamerge.log.checkpoint import read_checkpoint_actions, read_checkpoint_adds, read_checkpoint_removes
+from deltamerge.log.commits import damaged, parse_actions, read_ahead
+from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
+from deltamerge.log.file_table import FileTable
+from deltamerge.log.protocol import check_readable
+from deltamerge.log.protocol import check_writable as check_protocol_writable
+from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
+from deltamerge.log.schema import StructType, parse_schema
+from deltamerge.log.segment import CommitFile, LogSegment, find_segment, list_log
+from deltamerge.log.store import Store, StoredFile
+
+_LOGGER = logging.getLogger(__name__)
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """What a table is at a version.
+
+    Args:
+        store: Where the table lies.
+        version: The version.
+        timestamp_ms: When it was committed, milliseconds since the epoch: the commit's in-commit timestamp
+            where the table has those, else the commit file's modification time.
+        protocol: What the table requires of readers and writers; this library meets it for reading.
+        metadata: Schema, partitioning, properties.
+        files: The live files.
+        set_transactions: By application.
+        domain_metadata: By domain, without removed ones.
+        segment: The files of the log that this was read from.
+    """
+
+    store: Store
+    version: int
+    timestamp_ms: int
+    protocol: Protocol
+    metadata: Metadata
+    files: FileTable = field(repr=False)
+    set_transactions: dict[str, SetTransaction] = field(repr=False)
+    domain_metadata: dict[str, DomainMetadata] = field(repr=False)
+    segment: LogSegment = field(repr=False)
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The table's schema."""
+        return parse_schema(self.metadata.schema_string)
+
+    def check_writable(self) -> None:
+        """Refuses a table that this library cannot write rightly; see `protocol.check_writable`."""
+        check_protocol_writable(self.protocol, self.metadata, self.files.has_deletion_vectors)
+
+    def tombstones(self) -> pa.Table:
+        """Reads the table's tombstones from the log, whatever their age: they are not kept in memory.
+
+        Returns:
+            Rows of `REMOVE_SCHEMA`.
+
+        Raises:
+            DeltaLogCorruptException: Log files were deleted or damaged since the snapshot was read.
+        """
+        try:
+            return _read_tombstones(self.store, self.segment)
+        except (FileNotFoundError, DeltaLogCorruptException):
+            # The log may have been cleaned up since; what is left still holds the same.
+            return _read_tombstones(self.store, find_segment(self.store, self.version))
+
+
+def _read_tombstones(store: Store, segment: LogSegment) -> pa.Table:
+    base = None
+    if segment.checkpoint is not None:
+        found = read_checkpoint_actions(store, segment.checkpoint)
+        base = read_checkpoint_removes(store, segment.checkpoint, found)
+    lines = _read_commits(store, segment.commits, segment.last_commit, REMOVE_SCHEMA)
+    return tombstones(base, lines, store.root)
+
+
+def table_exists(store: Store) -> bool:
+    """Tells whether there is a Delta table: a log with a commit or a checkpoint.
+
+    Args:
+        store: Where to look.
+    """
+    listing = list_log(store)
+    return bool(listing.commits or listing.checkpoints)
+
+
+def load_snapshot(store: Store, version: int | None = None, previous: Snapshot | None = None) -> Snapshot:
+    """Reads a version of a table.
+
+    Args:
+        store: The table.
+        version: The version, or None for the latest.
+        previous: An earlier snapshot of the same table: then only newer commits are read, unless the log was
+            replaced or cleaned up in between.
+
+    Returns:
+        The snapshot.
+
+    Raises:
+        DeltaTableNotFoundException: There is no Delta table.
+        DeltaTableException: There is no such version.
+        DeltaLogCorruptException: The log has gaps or damaged files.
+        DeltaUnsupportedFeatureException: The table needs a feature that is not implemented.
+    """
+    if previous is not None:
+        advanced = _advance(store, version, previous)
+        if advanced is not None:
+            return advanced
+    unreadable: frozenset[str] = frozenset()
+    damage: DeltaLogCorruptException | None = None
+    vanished = 0
+    while True:
+        try:
+            segment = find_segment(store, version, unreadable)
+        except DeltaTableException as error:
+            raise (damage or error) from (error if damage else None)
+        try:
+            return _load(store, segment)
+        except FileNotFoundError as error:
+            # Listed and then gone: the log was cleaned up meanwhile, a new listing shows what holds now.
+            vanished += 1
+            if vanished == _ATTEMPTS:
+                raise damaged(str(error.filename or error), "it was listed but is not there") from error
+        except DeltaLogCorruptException as error:
+            path = error.parameters.get("path")
+            if path is None or path not in _replaceable(segment):
+                raise
+            # Older checkpoints and plain commits may say the same; the version must not become another.
+            _LOGGER.warning("%s Trying without this file.", error.message)
+            damage = damage or error
+            version = segment.version
+            unreadable |= {path}
+
+
+def _replaceable(segment: LogSegment) -> frozenset[str]:
+    checkpoint = () if segment.checkpoint is None else segment.checkpoint.files[:1]
+    compacted = (item.file for item in segment.commits if item.end > item.start)
+    return frozenset(file.path for file in (*checkpoint, *compacted))
+
+
+def _load(store: Store, segment: LogSegment) -> Snapshot:
+    state = TableState()
+    if segment.checkpoint is not None:
+        found = read_checkpoint_actions(store, segment.checkpoint)
+        state = state.apply(found.actions)
+    lines = _read_commits(store, segment.commits, segment.last_commit)
+    state = state.apply(lines.actions)
+    protocol, metadata = _checked(store, segment, state)
+    base = None
+    if segment.checkpoint is not None:
+        base = read_checkpoint_adds(store, segment.checkpoint, found)
+    return _snapshot(store, segment, state, protocol, metadata, lines, base)
+
+
+def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot | None:
+    """Advances a snapshot by the commits after it; None where only the whole log can tell."""
+    anchor = previous.segment.last_commit
+    if anchor is None or (version is not None and version < previous.version):
+        return None
+    listing = list_log(store, previous.version)
+    commits = [item for item in listing.commits if version is None or item.end <= version]
+    ends = [item.version for item in listing.checkpoints] + [item.end for item in listing.compacted]
+    target = previous.version + len(commits) - 1
+    same_log = bool(commits) and commits[0].file == anchor
+    contiguous = bool(commits) and commits[-1].end == target
+    if not same_log or not contiguous or (version is not None and version != target):
+        return None
+    if version is None and max(ends, default=target) > target:
+        return None
+    if target == previous.version:
+        return previous
+    new = tuple(commits[1:])
+    segment = LogSegment(target, previous.segment.checkpoint, (*previous.segment.commits, *new), new[-1].file)
+    state = TableState(
+        previous.protocol, previous.metadata, previous.set_transactions, previous.domain_metadata
+    )
+    try:
+        lines = _read_commits(store, new, segment.last_commit)
+    except FileNotFoundError:
+        return None
+    state = state.apply(lines.actions)
+    protocol, metadata = _checked(store, segment, state)
+    if metadata.id != previous.metadata.id:
+        return None
+    return _snapshot(store, segment, state, protocol, metadata, lines, previous.files.arrow)
+
+
+def _read_commits(
+    store: Store,
+    commits: Sequence[CommitFile],
+    last_commit: StoredFile | None,
+    remove_schema: pa.Schema = REMOVE_KEY_SCHEMA,
+) -> LogLines:
+    wanted = frozenset() if last_commit is None else frozenset({last_commit.path})
+    texts = read_ahead(store, [item.file.path for item in commits])
+    return parse_log_files(texts, remove_schema=remove_schema, with_commit_info=wanted)
+
+
+def _checked(store: Store, segment: LogSegment, state: TableState) -> tuple[Protocol, Metadata]:
+    if state.protocol is None:
+        raise _incomplete(store, segment, "protocol")
+    if state.metadata is None:
+        # The protocol may be why there is none that this library could find.
+        check_readable(state.protocol)
+        raise _incomplete(store, segment, "metadata")
+    check_readable(state.protocol, state.metadata)
+    return state.protocol, state.metadata
+
+
+def _incomplete(store: Store, segment: LogSegment, what: str) -> DeltaLogCorruptException:
+    begin = "version 0" if segment.checkpoint is None else segment.checkpoint.files[0].name
+    return DeltaLogCorruptException(
+        "DELTA_STATE_RECOVER_ERROR",
+        f"The {what} of the Delta table {store.root} could not be recovered while reconstructing version "
+        f"{segment.version}: no {what} action from {begin} on. Did you manually delete files in "
+        f"{store.absolute('_delta_log')}?",
+        sqlstate="XXKDS",
+        parameters={"operation": what, "version": str(segment.version)},
+    )
+
+
+def _snapshot(
+    store: Store,
+    segment: LogSegment,
+    state: TableState,
+    protocol: Protocol,
+    metadata: Metadata,
+    lines: LogLines,
+    base: pa.Table | None,
+) -> Snapshot:
+    return Snapshot(
+        store=store,
+        version=segment.version,
+        timestamp_ms=_timestamp(store, segment, metadata, lines),
+        protocol=protocol,
+        metadata=metadata,
+        files=FileTable(live_files(base, lines, store.root)),
+        set_transactions=dict(state.set_transactions),
+        domain_metadata=dict(state.domain_metadata),
+        segment=segment,
+    )
+
+
+def _timestamp(store: Store, segment: LogSegment, metadata: Metadata, lines: LogLines) -> int:
+    last = segment.last_commit
+    if last is None:
+        # Only the checkpoint of this version is left of it, so it was not written after the version.
+        return segment.checkpoint.files[0].modification_time if segment.checkpoint else 0
+    if metadata.configuration.get("delta.enableInCommitTimestamps", "").lower() == "true":
+        info = commit_info(lines) or _read_commit_info(store, last)
+        timestamp = None if info is None else info.values.get("inCommitTimestamp")
+        if isinstance(timestamp, int):
+            return timestamp
+    return last.modification_time
+
+
+def _read_commit_info(store: Store, file: StoredFile) -> CommitInfo | None:
+    actions = parse_actions(store.get(file.path), store.absolute(file.path))
+    return next((action for action in actions if isinstance(action, CommitInfo)), None)

@@ -1,0 +1,78 @@
+"""Statistics that a checkpoint holds only as structs (`stats_parsed`), as the JSON that commits hold.
+
+Source: Delta protocol, "Per-file Statistics": NULL fields are left out, dates and timestamps are ISO text,
+timestamps to the millisecond as delta-spark writes them would lose precision, so microseconds are kept.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def stats_to_json(structs: pa.Array) -> pa.Array:
+    """Gives the statistics of many files as JSON text, column by column rather than row by row.
+
+    Args:
+        structs: A struct array such as ``struct<numRecords, minValues, maxValues, nullCount>``.
+
+    Returns:
+        A string array; NULL where the struct is NULL.
+    """
+    return _struct(structs)
+
+
+def _value(values: pa.Array) -> pa.Array:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        return _struct(values)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return pc.cast(values, pa.string())
+    if pa.types.is_floating(kind):
+        text = pc.cast(values, pa.string())
+        return pc.if_else(pc.is_finite(values), text, _special_float(values))
+    if pa.types.is_date(kind):
+        return _quoted(pc.cast(values, pa.string()))
+    if pa.types.is_timestamp(kind):
+        local = values if kind.unit == "us" else pc.cast(values, pa.timestamp("us", kind.tz), safe=False)
+        naive = pc.cast(local, pa.timestamp("us")) if kind.tz else local
+        text = pc.replace_substring(pc.cast(naive, pa.string()), " ", "T")
+        return _quoted(pc.binary_join_element_wise(text, "Z", "") if kind.tz else text)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _text(values)
+    # Lists, maps and binary have no minimum and no maximum; whatever stands there is not used.
+    return pa.nulls(len(values), pa.string())
+
+
+def _struct(structs: pa.Array) -> pa.Array:
+    count = len(structs)
+    parts = []
+    for index in range(structs.type.num_fields):
+        name = json.dumps(structs.type.field(index).name, ensure_ascii=False)
+        text = _value(pc.struct_field(structs, [index]))
+        parts.append(pc.fill_null(pc.binary_join_element_wise(f",{name}:", text, ""), ""))
+    empty = pa.array([""] * count, pa.string())
+    # Every part begins with a comma, the first of them is one too many.
+    body = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*parts, "") if parts else empty, 1)
+    whole = pc.binary_join_element_wise("{", body, "}", "")
+    return pc.if_else(pc.is_valid(structs), whole, pa.scalar(None, pa.string()))
+
+
+def _special_float(values: pa.Array) -> pa.Array:
+    sign = pc.if_else(pc.greater(values, 0), '"Infinity"', '"-Infinity"')
+    return pc.if_else(pc.is_nan(values), '"NaN"', sign)
+
+
+def _text(values: pa.Array) -> pa.Array:
+    values = pc.cast(values, pa.string())
+    special = pc.fill_null(pc.match_substring_regex(values, r'[\x00-\x1f"\\]'), False)
+    if pc.any(special).as_py():
+        escaped = [json.dumps(text, ensure_ascii=False)[1:-1] for text in values.filter(special).to_pylist()]
+        values = pc.replace_with_mask(values, special, pa.array(escaped, pa.string()))
+    return _quoted(values)
+
+
+def _quoted(values: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise('"', values, '"', "")
