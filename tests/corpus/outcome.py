@@ -52,10 +52,7 @@ class Outcome:
 
 def outcome_from_dict(values: Mapping[str, Any]) -> Outcome:
     """Makes an outcome of what :meth:`Outcome.to_dict` gave."""
-    tuples = {
-        name for name in ("rows", "changes", "rows_check", "changes_check") if values.get(name) is not None
-    }
-    return Outcome(**{k: tuple(v) if k in tuples else v for k, v in values.items()})
+    return Outcome(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
 def differences(case: Case, got: Outcome) -> list[str]:
@@ -160,6 +157,14 @@ def evaluate(run: Callable[[], Outcome], table: str, before: list[int]) -> Outco
         return Outcome(
             error=condition(),
             sqlstate=state() if state else None,
-            message=str(error),
+            message=_message(error),
             new_version=commits(table) != before,
         )
+
+
+def _message(error: Exception) -> str:
+    """Gives an error's text; where Spark does not know the class, asking for it fails in itself."""
+    try:
+        return str(error)
+    except Exception:
+        return str(getattr(error, "_desc", None) or error.args)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+Numbers = Mapping[str, int] | None
+
+
 class Engine(Protocol):
     """What makes, merges and reads Delta tables."""
 
@@ -25,9 +28,7 @@ class Engine(Protocol):
     def write(self, spark: SparkSession, rows: DataFrame, path: str) -> None:
         """Makes a Delta table of rows in a folder."""
 
-    def merge(
-        self, spark: SparkSession, statement: str
-    ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
+    def merge(self, spark: SparkSession, statement: str) -> tuple[Numbers, Numbers]:
         """Runs a MERGE; gives the row of counts and the metrics, as far as the engine reports them."""
 
     def read(self, spark: SparkSession, path: str) -> DataFrame:
@@ -111,13 +112,15 @@ def run_case(
         statement: Another statement than the case's own.
     """
     target = table_folder(case, folder)
-    source, source_views = make_source(engine, spark, case, folder, target)
     before = commits(target)
-    sql = fill(statement or case.merge, target=path_relation(target), source=source)
 
     def merged() -> Outcome:
-        with views(spark, {**case.views, **source_views}), settings(spark, case.conf):
-            counts, reported = engine.merge(spark, sql)
+        # The source is made under the case's settings too: its literals may depend on the time zone.
+        with settings(spark, case.conf):
+            source, source_views = make_source(engine, spark, case, folder, target)
+            sql = fill(statement or case.merge, target=path_relation(target), source=source)
+            with views(spark, {**case.views, **source_views}):
+                counts, reported = engine.merge(spark, sql)
         return describe(engine, spark, case, target, before, counts, reported)
 
     return evaluate(merged, target, before)
@@ -129,8 +132,8 @@ def describe(
     case: Case,
     target: str,
     before: Sequence[int],
-    counts: dict[str, int] | None,
-    reported: dict[str, int] | None,
+    counts: Numbers,
+    reported: Numbers,
 ) -> Outcome:
     """Reads what a merge has left: rows, schema, metrics, change data."""
     table = engine.read(spark, target)
@@ -173,8 +176,8 @@ def check(
 def change_data(spark: SparkSession, table: str, version: int, schema: Any) -> DataFrame:
     """Reads one version's change data from its files, without an engine that knows the feed.
 
-    A commit with change files says its changes with those alone; of one without, each added file is inserts and
-    each removed file deletes (Protocol: Add CDC File). Column mapping and deletion vectors are not read.
+    A commit with change files says its changes with those alone; of one without, each added file is inserts
+    and each removed file deletes (Protocol: Add CDC File). Column mapping and deletion vectors are not read.
     """
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructField, StructType
@@ -193,11 +196,7 @@ def change_data(spark: SparkSession, table: str, version: int, schema: Any) -> D
         values = file.get("partitionValues") or {}
         fields = [f for f in whole if f.name not in values and not (change and f.name == "_change_type")]
         path = os.path.join(table, unquote(file["path"]))
-        # Hadoop takes brackets and braces in a path for a pattern: the folder is given as it is and the file by name.
-        read = spark.read.schema(StructType(fields)).option(
-            "pathGlobFilter", glob_escape(os.path.basename(path))
-        )
-        data = read.parquet(glob_escape(os.path.dirname(path)))
+        data = spark.read.schema(StructType(fields)).parquet(glob_escape(path))
         columns = [
             F.lit(change).alias(f.name)
             if f.name == "_change_type" and change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ def split_columns(ddl: str) -> list[ColumnDefinition]:
     """
     commas = [place for place, character in _top_level(ddl) if character == ","]
     edges = [-1, *commas, len(ddl)]
-    return [_column(ddl[a + 1 : b]) for a, b in zip(edges, edges[1:], strict=False)]
+    return [_column(ddl[a + 1 : b]) for a, b in itertools.pairwise(edges)]
 
 
 def _column(text: str) -> ColumnDefinition:

@@ -100,13 +100,13 @@ class RequestFailed(RuntimeError):
 
 
 def start_oracle(
-    environment: OracleEnvironment, conf: Mapping[str, str] | None = None, log: Path | None = None
+    environment: OracleEnvironment, conf: Mapping[str, str | None] | None = None, log: Path | None = None
 ) -> LineProcess:
     """Starts delta-spark.
 
     Args:
         environment: Its Python and JARs.
-        conf: Spark settings on top of those that its server has.
+        conf: Spark settings on top of those that its server has; None leaves a setting at Spark's default.
         log: Where Spark's log goes.
     """
     settings = {"spark.jars": ",".join(str(jar) for jar in environment.jars), **(conf or {})}

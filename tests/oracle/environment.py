@@ -2,8 +2,8 @@
 
     python tests/oracle/environment.py
 
-builds them; it needs Maven (``mvn``), and uv or Python's ``venv`` with pip. ``DELTAMERGE_ORACLE_PYTHON`` names the
-Python of an environment that exists, ``DELTAMERGE_ORACLE_JARS`` the folder with delta-spark's JARs.
+builds them; it needs Maven (``mvn``), and uv or Python's ``venv`` with pip. ``DELTAMERGE_ORACLE_PYTHON``
+names the Python of an environment that exists, ``DELTAMERGE_ORACLE_JARS`` the folder with its JARs.
 """
 
 from __future__ import annotations

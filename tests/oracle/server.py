@@ -4,28 +4,27 @@ Requests (``op`` and its values):
 
 - ``sql``: ``statements``; runs them; gives the last one's rows.
 - ``make_table``: ``target`` (as in the cases), ``path``.
-- ``case``: ``topic``, ``values``, ``folder``, ``statement``; merges into the table that stands in the folder; gives
-  the outcome.
+- ``case``: ``topic``, ``values``, ``folder``, ``statement``; merges into the table that stands in the folder;
+  gives the outcome.
 - ``read``: ``path``; gives ``rows`` as canonical JSON and ``schema`` as DDL.
-- ``merge``: ``statement``, ``views``; a merge with its time in ``seconds``, for benchmarks.
+- ``merge``: ``statement``, ``queries`` (of views); a merge with its time in ``seconds``, for benchmarks.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from corpus.cases import Case  # noqa: E402
-from corpus.runner import canonical_rows, run_case, views  # noqa: E402
-from corpus.sql import fill, path_relation, quote, string_literal  # noqa: E402
+from corpus.cases import Case
+from corpus.runner import Numbers, canonical_rows, run_case, views
+from corpus.sql import fill, path_relation, quote, string_literal
+from oracle.lines import answers, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,9 +76,7 @@ class DeltaSpark:
         """Makes a Delta table of rows."""
         rows.write.format("delta").save(path)
 
-    def merge(
-        self, spark: SparkSession, statement: str
-    ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
+    def merge(self, spark: SparkSession, statement: str) -> tuple[Numbers, Numbers]:
         """Runs a MERGE; its metrics stand only in the commit."""
         return spark.sql(statement).collect()[0].asDict(), None
 
@@ -126,26 +123,16 @@ class Requests:
 
 
 def main() -> None:
-    """Answers until the input ends."""
-    # What anything else prints must not come between the answers.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    from pyspark.sql import SparkSession
+    """Starts Spark and answers until the input ends."""
+    with answers() as answer:
+        from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName("oracle")
-    for name, value in {**SETTINGS, **json.loads(sys.argv[1])}.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    requests = Requests(spark)
-    for line in sys.stdin:
-        values = json.loads(line)
-        try:
-            answer = {"answer": getattr(requests, values.pop("op"))(**values)}
-        except Exception:
-            answer = {"failure": traceback.format_exc()}
-        answers.write(json.dumps(answer, default=str) + "\n")
-        answers.flush()
-    spark.stop()
+        builder = SparkSession.builder.appName("oracle")
+        for name, value in {**SETTINGS, **json.loads(sys.argv[1])}.items():
+            builder = builder if value is None else builder.config(name, value)
+        spark = builder.getOrCreate()
+        serve(Requests(spark), answer)
+        spark.stop()
 
 
 if __name__ == "__main__":

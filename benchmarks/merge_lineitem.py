@@ -1,0 +1,158 @@
+"""Delta's MergeBenchmark on TPC-H's lineitem: deltamerge beside delta-spark and delta-rs.
+
+    python benchmarks/merge_lineitem.py
+    python benchmarks/merge_lineitem.py --scale 0.05 --cases 'upsert-*' --engines delta-rs,deltamerge
+
+It needs the dependency groups dev and bench (tpchgen-cli, deltalake), Java and, for delta-spark, an environment
+of its own that it builds by Maven when there is none (see tests/oracle/environment.py). Every result is compared
+with what the merge must come to before its time counts. The engines run one after another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import statistics
+import sys
+import time
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from merge_cases import CASES, MergeCase
+from merge_checksum import table_checksum
+from merge_data import LAYOUTS, Layout, Source, make_source, prepare
+from merge_engines import ENGINES, ROOT, Engine, lineitem_settings
+
+Times = dict[tuple[str, str, str], dict[str, Any]]
+
+
+def run_engine(name: str, layouts: list[Layout], cases: list[MergeCase], repeat: int, folder: Path) -> Times:
+    """Runs one engine over all cases.
+
+    Returns:
+        By layout, case and engine: ``seconds``, the median, or ``error``.
+    """
+    times: Times = {}
+    sources = {(layout.name, case.name): make_source(layout, case) for layout in layouts for case in cases}
+    target = folder / f"target-{name}"
+    with Engine(name, lineitem_settings(name), folder / f"{name}.log") as engine:
+        # The first merge of a process loads classes and starts its tasks; it is not counted.
+        layouts[0].copy(target)
+        engine.merge_case(cases[-1], target, sources[layouts[0].name, cases[-1].name].path)
+        for layout in layouts:
+            for case in cases:
+                runs = []
+                for _ in range(repeat):
+                    layout.copy(target)
+                    runs.append(run_once(engine, layout, case, sources[layout.name, case.name], target))
+                result = median_run(runs)
+                times[layout.name, case.name, name] = result
+                print(
+                    f"  {layout.name:9} {case.name:22} {result['seconds']:8.2f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    shutil.rmtree(target)
+    return times
+
+
+def run_once(engine: Engine, layout: Layout, case: MergeCase, source: Source, target: Path) -> dict[str, Any]:
+    """Merges once and checks the table.
+
+    Raises:
+        SystemExit: The table is not what it must be.
+    """
+    answer = engine.merge_case(case, target, source.path)
+    got = table_checksum(target, layout.files)
+    if got != source.result:
+        raise SystemExit(
+            f"{engine.name} is wrong in {layout.name} {case.name}: expected {source.result}, got {got}; "
+            f"its table is in {target}"
+        )
+    return answer
+
+
+def median_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Takes the run of the (lower) median time, with all times beside it."""
+    ordered = sorted(runs, key=lambda run: run["seconds"])
+    return {**ordered[(len(ordered) - 1) // 2], "all": [run["seconds"] for run in runs]}
+
+
+def geometric_mean(values: list[float]) -> float:
+    """Gives the geometric mean; NaN of nothing."""
+    return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan
+
+
+def table(times: Times, layouts: list[str], cases: list[str], engines: list[str]) -> str:
+    """Writes the times, and how many times as long the others take as deltamerge, as Markdown."""
+    others = [name for name in engines if name != "deltamerge"] if "deltamerge" in engines else []
+    head = [
+        "case",
+        "layout",
+        *(f"{name} s" for name in engines),
+        *(f"{name} / deltamerge" for name in others),
+    ]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    rows: list[list[float]] = []
+    for layout in layouts:
+        for case in cases:
+            seconds = {name: times[layout, case, name]["seconds"] for name in engines}
+            ratios = [seconds[name] / seconds["deltamerge"] for name in others]
+            rows.append([*seconds.values(), *ratios])
+            lines.append(f"| {case} | {layout} | " + " | ".join(f"{value:.2f}" for value in rows[-1]) + " |")
+    means = [geometric_mean(list(column)) for column in zip(*rows, strict=True)]
+    lines.append("| geometric mean | | " + " | ".join(f"{value:.2f}" for value in means) + " |")
+    return "\n".join(lines)
+
+
+def chosen(text: str, known: tuple[str, ...]) -> list[str]:
+    """Takes the names that match one of some patterns, which stand between commas."""
+    found = [name for name in known if any(fnmatchcase(name, part) for part in text.split(","))]
+    if not found:
+        raise SystemExit(f"nothing is called {text}; there are {', '.join(known)}")
+    return found
+
+
+def main() -> None:
+    """Runs the benchmark from the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="TPC-H's scale factor; 1 is 6 million rows")
+    parser.add_argument("--cases", default="*", help="names or patterns between commas")
+    parser.add_argument("--layouts", default=",".join(LAYOUTS))
+    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--repeat", type=int, default=1, help="merges of each case; the median counts")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".bench", help="where tables are kept")
+    parser.add_argument(
+        "--output", type=Path, help="results as JSON; merge_lineitem.json in the folder by default"
+    )
+    options = parser.parse_args()
+    engines = chosen(options.engines, ENGINES)
+    names = chosen(options.cases, tuple(case.name for case in CASES))
+    cases = [case for case in CASES if case.name in names]
+    folder = options.folder.resolve()
+    layouts = [prepare(folder, options.scale, name) for name in chosen(options.layouts, LAYOUTS)]
+    times: Times = {}
+    for name in engines:
+        print(f"{name}:", file=sys.stderr)
+        times |= run_engine(name, layouts, cases, options.repeat, folder)
+    print(table(times, [layout.name for layout in layouts], names, engines))
+    output = options.output or folder / "merge_lineitem.json"
+    results = [
+        {"layout": layout, "case": case, "engine": name, **result}
+        for (layout, case, name), result in times.items()
+    ]
+    about = {
+        "scale": options.scale,
+        "repeat": options.repeat,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    output.write_text(json.dumps({**about, "results": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""A process that merges with deltamerge or delta-rs, behind JSON lines.
+
+Its arguments are the engine's name and Spark's settings as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from oracle.lines import answers, serve
+
+
+class Deltamerge:
+    """Merges with deltamerge in a session of its own.
+
+    Args:
+        settings: Spark's settings; None leaves one at Spark's default.
+    """
+
+    def __init__(self, settings: dict[str, str | None]) -> None:
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.appName("deltamerge")
+        for name, value in settings.items():
+            builder = builder if value is None else builder.config(name, value)
+        self._spark = builder.getOrCreate()
+
+    def merge(self, statement: str, queries: dict[str, str]) -> dict[str, Any]:
+        """Merges and takes the time; says which executor ran and how long each step took."""
+        from deltamerge import merge_sql
+
+        for name, query in queries.items():
+            self._spark.sql(query).createOrReplaceTempView(name)
+        start = time.perf_counter()
+        report = merge_sql(self._spark, statement)
+        seconds = time.perf_counter() - start
+        outcome = report.outcome
+        steps = {step.name: step.milliseconds for step in outcome.steps}
+        return {"seconds": seconds, "executor": outcome.executor, "steps": steps}
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._spark.stop()
+
+
+class DeltaRs:
+    """Merges with delta-rs."""
+
+    def __init__(self, _: dict[str, str | None]) -> None:
+        """Needs no settings."""
+
+    def merge(self, target: str, source: str, on: str, clauses: list[list[str | None]]) -> dict[str, Any]:
+        """Merges a Parquet folder into a table and takes the time.
+
+        The source is handed over as a table, not as a stream: only then can delta-rs skip files by its keys.
+        """
+        import pyarrow.parquet as pq
+        from deltalake import DeltaTable
+
+        start = time.perf_counter()
+        rows = pq.read_table(source)
+        merger = DeltaTable(target).merge(
+            rows, predicate=on, source_alias="s", target_alias="t", streamed_exec=False
+        )
+        for kind, condition in clauses:
+            add: dict[str | None, Callable[..., Any]] = {
+                "update": merger.when_matched_update_all,
+                "delete": merger.when_matched_delete,
+                "insert": merger.when_not_matched_insert_all,
+            }
+            merger = add[kind](predicate=condition)
+        merger.execute()
+        return {"seconds": time.perf_counter() - start}
+
+    def close(self) -> None:
+        """Has nothing to end."""
+
+
+def main() -> None:
+    """Answers until the input ends."""
+    engine = {"deltamerge": Deltamerge, "delta-rs": DeltaRs}[sys.argv[1]]
+    with answers() as answer:
+        requests = engine(json.loads(sys.argv[2]))
+        serve(requests, answer)
+        requests.close()
+
+
+if __name__ == "__main__":
+    main()

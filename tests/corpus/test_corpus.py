@@ -1,0 +1,54 @@
+"""Each recorded MERGE gives the rows, the schema, the metrics, the changes or the error that was recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .cases import FOLDER, Case, load_cases
+from .deltamerge_engine import Deltamerge, is_ci
+from .expected_failures import EXPECTED_FAILURES, reason
+from .outcome import differences
+from .runner import run_case, table_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES = list(load_cases())
+
+
+def parameters() -> list[object]:
+    def marks(case: Case) -> list[pytest.MarkDecorator]:
+        missing = reason(case.name)
+        return [pytest.mark.xfail(reason=missing, strict=True)] if missing else []
+
+    return [pytest.param(case, id=f"{case.topic}-{case.id}", marks=marks(case)) for case in CASES]
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Deltamerge:
+    return Deltamerge(tmp_path_factory.mktemp("tables"))
+
+
+def test_cases_are_there() -> None:
+    if not CASES and not is_ci():
+        pytest.skip(f"no cases in {FOLDER}")
+    assert CASES, f"no cases in {FOLDER}"
+
+
+def test_expected_failures_name_cases() -> None:
+    if not CASES:
+        pytest.skip(f"no cases in {FOLDER}")
+    known = {case.name for case in CASES if reason(case.name)}
+    plain = {p for patterns in EXPECTED_FAILURES.values() for p in patterns if "*" not in p}
+    assert plain <= known
+
+
+@pytest.mark.parametrize("case", parameters())
+def test_merge(case: Case, engine: Deltamerge, spark: SparkSession, tmp_path: Path) -> None:
+    engine.make_table(spark, case.target, table_folder(case, str(tmp_path)))
+    outcome = run_case(engine, spark, case, str(tmp_path))
+    found = differences(case, outcome)
+    assert not found, f"{case.name}: {case.values['about']}\n{case.merge}\n" + "\n".join(found)
