@@ -29,7 +29,7 @@ class Comparison:
         column: The target column.
         value: A Python value (None, bool, int, Decimal, float, str, bytes, date, datetime), as a literal of
             `type_name` gives it; a datetime with a time zone is an instant, one without a local time.
-        type_name: Spark's name of the literal's type, such as ``int``, ``string``, ``date``, ``decimal(3,1)``.
+        type_name: Spark's name of the literal's type, such as ``int``, ``string``, ``decimal(3,1)``.
     """
 
     op: str
@@ -112,9 +112,7 @@ class Unknown:
     """Nothing is known: every file may match."""
 
 
-Predicate: TypeAlias = (
-    Comparison | In | IsNull | IsNotNull | StartsWith | InRanges | And | Or | Not | Unknown
-)
+Predicate: TypeAlias = Comparison | In | IsNull | IsNotNull | StartsWith | InRanges | And | Or | Not | Unknown
 
 ALWAYS: Predicate = And(())
 NEVER: Predicate = Or(())

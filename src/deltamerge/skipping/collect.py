@@ -1,0 +1,322 @@
+"""Statistics of a freshly written Parquet file, from its footer alone, as Delta's ``stats`` JSON.
+
+Protocol: Per-file Statistics; the choice of columns, types and truncation is delta-spark's
+``StatisticsCollection``. What the footer cannot tell exactly is left out, which readers take as unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamerge.log.schema import PrimitiveType, StructType
+from deltamerge.skipping.columns import COLLATIONS, column_type
+from deltamerge.skipping.indexed import IndexedColumn, StatisticsSettings, indexed_columns
+from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
+
+ASCII_MAX_CHARACTER = "\x7f"
+UTF8_MAX_CHARACTER = "\U0010ffff"
+# Up to this version parquet-mr orders NaN above everything, so a maximum that is a number proves that there
+# is none; later versions and other writers leave NaN out of their statistics.
+_LAST_PARQUET_MR_WITH_NAN = 17
+_PARQUET_MR = re.compile(r"parquet-mr version 1\.(\d+)\.")
+_UNITS_PER_MILLI = {"milliseconds": 1, "microseconds": 1_000, "nanoseconds": 1_000_000}
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """One leaf column of the footer over all row groups; None for what it does not tell."""
+
+    low: object
+    high: object
+    null_count: int | None
+    index: int
+
+
+def parquet_statistics(
+    footer: pq.FileMetaData,
+    schema: StructType,
+    partition_columns: Iterable[str],
+    settings: StatisticsSettings,
+) -> str:
+    """Gives the statistics of a file.
+
+    Floating-point maxima are left out unless the writer is known to let NaN into them: Spark's NaN is greater
+    than everything, and a maximum without it would make readers skip its rows. Infinities are left out too.
+
+    Args:
+        footer: The file's footer.
+        schema: The table's schema; physical names are looked for in the file.
+        partition_columns: The names of the partition columns.
+        settings: The table's settings.
+
+    Returns:
+        The ``stats`` JSON of an AddFile.
+    """
+    leaf_indices = _leaf_indices(footer)
+    by_lower = _unique_by_lower(leaf_indices)
+    if not leaf_indices and footer.num_columns:
+        return _to_json({"numRecords": footer.num_rows})
+    min_values: dict[str, Any] = {}
+    max_values: dict[str, Any] = {}
+    null_count: dict[str, Any] = {}
+    for column in indexed_columns(schema, partition_columns, settings):
+        indices = leaf_indices.get(column.path)
+        if indices is None:
+            indices = by_lower.get(_lower(column.path), [])
+        if indices is None:
+            continue
+        low, high, nulls = _column(footer, column, indices, settings)
+        for tree, value in ((min_values, low), (max_values, high), (null_count, nulls)):
+            if value is not None:
+                _put(tree, column.path, value)
+    stats: dict[str, Any] = {
+        "numRecords": footer.num_rows,
+        "minValues": min_values,
+        "maxValues": max_values,
+        "nullCount": null_count,
+    }
+    if settings.tight_bounds:
+        stats["tightBounds"] = True
+    return _to_json(stats)
+
+
+def _column(
+    footer: pq.FileMetaData, column: IndexedColumn, indices: list[int], settings: StatisticsSettings
+) -> tuple[object, object, int | None]:
+    """Gives a column's minimum, maximum and NULLs, None for each that is not known."""
+    if not indices:
+        # The file lacks the column: it reads as NULL in every row.
+        return None, None, footer.num_rows
+    field = column.field
+    if not isinstance(field.data_type, PrimitiveType) or len(indices) > 1:
+        # The leaves of lists, maps and variants count missing parts; none missing means no NULL either.
+        counts = [_leaf(footer, index).null_count for index in indices]
+        return None, None, 0 if all(count == 0 for count in counts) else None
+    leaf = _leaf(footer, indices[0])
+    if field.metadata.get(COLLATIONS):
+        return None, None, leaf.null_count
+    low, high = _bounds(footer, leaf, field.data_type.name, settings)
+    return low, high, leaf.null_count
+
+
+def _bounds(
+    footer: pq.FileMetaData, leaf: _Leaf, type_name: str, settings: StatisticsSettings
+) -> tuple[object, object]:
+    kind = column_type(type_name)
+    if leaf.low is None or leaf.high is None or kind is None:
+        return None, None
+    column = footer.schema.column(leaf.index)
+    if kind.kind == "string":
+        return _string_bounds(leaf, settings.string_prefix_length)
+    if kind.kind in ("float", "double"):
+        return _float_bounds(leaf, kind.kind, footer.created_by)
+    read = _reader(kind.kind, column)
+    return (None, None) if read is None else (read(leaf.low), read(leaf.high))
+
+
+def _reader(kind: str, column: Any) -> Callable[[Any], object] | None:  # noqa: ANN401
+    """Gives the function from a footer's raw value to its JSON value."""
+    whole = column.physical_type in ("INT32", "INT64")
+    logical = json.loads(column.logical_type.to_json())
+    if kind == "integral" and whole and logical.get("isSigned", True):
+        return int
+    if kind == "decimal" and logical.get("Type") == "Decimal":
+        scale = int(logical["scale"])
+        return lambda raw: _scaled(
+            raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True), scale
+        )
+    if kind == "date" and whole and logical.get("Type") == "Date":
+        return _date_text
+    if kind in ("timestamp", "timestamp_ntz") and whole and logical.get("Type") == "Timestamp":
+        zoned = kind == "timestamp"
+        units = _UNITS_PER_MILLI[logical["timeUnit"]]
+        if logical["isAdjustedToUTC"] == zoned:
+            return lambda raw: _timestamp_text(raw // units, "Z" if zoned else "")
+    return None
+
+
+def _scaled(number: int, scale: int) -> Decimal:
+    # Decimal's own arithmetic rounds to 28 digits.
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+
+
+def _date_text(days: int) -> str | None:
+    try:
+        return (EPOCH_DATE + timedelta(days=days)).isoformat()
+    except OverflowError:
+        return None
+
+
+def _timestamp_text(millis: int, zone: str) -> str | None:
+    try:
+        local: datetime = EPOCH + timedelta(milliseconds=millis)
+    except OverflowError:
+        return None
+    return local.isoformat(timespec="milliseconds") + zone
+
+
+def _float_bounds(leaf: _Leaf, kind: str, created_by: str | None) -> tuple[object, object]:
+    low, high = leaf.low, leaf.high
+    assert isinstance(low, float)
+    assert isinstance(high, float)
+    writer = _PARQUET_MR.match(created_by or "")
+    trusted = writer is not None and int(writer.group(1)) <= _LAST_PARQUET_MR_WITH_NAN
+    return (
+        # Footers may have either zero for both.
+        _Number(-0.0 if low == 0 else low, kind) if math.isfinite(low) else None,
+        _Number(0.0 if high == 0 else high, kind) if trusted and math.isfinite(high) else None,
+    )
+
+
+def _string_bounds(leaf: _Leaf, prefix_length: int) -> tuple[str | None, str | None]:
+    assert isinstance(leaf.low, bytes)
+    assert isinstance(leaf.high, bytes)
+    try:
+        low, high = leaf.low.decode(), leaf.high.decode()
+    except UnicodeDecodeError:
+        return None, None
+    return low[:prefix_length], truncate_max_string(high, prefix_length)
+
+
+def truncate_max_string(text: str, prefix_length: int) -> str | None:
+    """Shortens a maximal string to something not less, as delta-spark's ``truncateMaxStringAgg``.
+
+    Args:
+        text: The greatest string of a file.
+        prefix_length: Characters to keep.
+
+    Returns:
+        The text where it is short; else a prefix with a character behind it that is above what it stands for,
+        or None where no short text can be.
+    """
+    if len(text) <= prefix_length:
+        return text
+    if prefix_length <= 0:
+        return None
+    for length in range(prefix_length, 2 * prefix_length + 1):
+        if length >= len(text):
+            return text
+        if text[length] < ASCII_MAX_CHARACTER:
+            return text[:length] + ASCII_MAX_CHARACTER
+        if text[length] != UTF8_MAX_CHARACTER:
+            return text[:length] + UTF8_MAX_CHARACTER
+    return None
+
+
+def _leaf(footer: pq.FileMetaData, index: int) -> _Leaf:
+    """Merges a leaf column's statistics over the row groups."""
+    lows: list[Any] = []
+    highs: list[Any] = []
+    nulls: int | None = 0
+    bounded = True
+    raw_order = _signed_bytes_order(footer, index)
+    for group in range(footer.num_row_groups):
+        chunk = footer.row_group(group).column(index)
+        if chunk.num_values == 0:
+            continue
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_null_count:
+            nulls = None
+        elif nulls is not None:
+            nulls += statistics.null_count
+        if statistics is not None and statistics.has_min_max:
+            lows.append(statistics.min_raw)
+            highs.append(statistics.max_raw)
+        elif statistics is None or statistics.null_count != chunk.num_values:
+            bounded = False
+    if not lows or not bounded or any(_is_nan(value) for value in lows):
+        return _Leaf(None, None, nulls, index)
+    # A NaN among the maxima is the greatest of them.
+    nan = [value for value in highs if _is_nan(value)]
+    return _Leaf(min(lows, key=raw_order), nan[0] if nan else max(highs, key=raw_order), nulls, index)
+
+
+def _signed_bytes_order(footer: pq.FileMetaData, index: int) -> Callable[[Any], Any]:
+    """Gives how raw values are ordered: decimals in bytes by their number, all else as they are."""
+    if footer.schema.column(index).logical_type.type == "DECIMAL":
+        return lambda raw: raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
+    return lambda raw: raw
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _leaf_indices(footer: pq.FileMetaData) -> dict[tuple[str, ...], list[int]]:
+    """Gives the indices of the leaf columns below every field of the file.
+
+    Paths come from the schema's tree: the footer's dotted paths are ambiguous where names hold dots.
+    """
+    found: dict[tuple[str, ...], list[int]] = {}
+    index = 0
+
+    def walk(kind: pa.DataType, path: tuple[str, ...], named: bool) -> None:
+        nonlocal index
+        first = index
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if pa.types.is_nested(kind) and kind.num_fields:
+            in_struct = named and pa.types.is_struct(kind)
+            for field in (kind.field(at) for at in range(kind.num_fields)):
+                if pa.types.is_map(kind):
+                    walk(field.type, path, False)
+                else:
+                    walk(field.type, (*path, field.name), in_struct)
+        else:
+            index += 1
+        if named:
+            found[path] = list(range(first, index))
+
+    for field in footer.schema.to_arrow_schema():
+        walk(field.type, (field.name,), True)
+    return found if index == footer.num_columns else {}
+
+
+def _lower(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in path)
+
+
+def _unique_by_lower(
+    leaf_indices: Mapping[tuple[str, ...], list[int]],
+) -> dict[tuple[str, ...], list[int] | None]:
+    """Gives fields by their names in lower case, None where that is ambiguous."""
+    found: dict[tuple[str, ...], list[int] | None] = {}
+    for path, indices in leaf_indices.items():
+        found[_lower(path)] = None if _lower(path) in found else indices
+    return found
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: object) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A floating-point number to be written with the fewest digits that give it back in its own type."""
+
+    value: float
+    kind: str
+
+
+def _to_json(value: object) -> str:
+    # json.dumps would make decimals floats.
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_to_json(key)}:{_to_json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, _Number):
+        return str(np.float32(value.value)) if value.kind == "float" else repr(value.value)
+    return json.dumps(value, ensure_ascii=False)

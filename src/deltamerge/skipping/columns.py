@@ -1,0 +1,147 @@
+"""The target columns a predicate names: their types, and the names statistics and partition values use."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from deltamerge.log.schema import PrimitiveType, StructField, StructType
+from deltamerge.skipping.predicates import (
+    And,
+    ColumnRef,
+    Not,
+    Or,
+    Predicate,
+    Unknown,
+)
+
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+CHAR_VARCHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+COLLATIONS = "__COLLATIONS"
+
+INTEGRAL = frozenset({"byte", "short", "integer", "long"})
+_NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", "real": "float"}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A primitive type as pruning sees it.
+
+    Args:
+        kind: One of integral, decimal, float, double, date, timestamp, timestamp_ntz, string, boolean.
+        precision: A decimal's digits.
+        scale: A decimal's digits after the point.
+    """
+
+    kind: str
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """A column or nested field of the target that pruning may look at.
+
+    Args:
+        path: Its name and names of fields, as the predicate and the table spell them.
+        physical_path: The same as statistics and partition values spell it.
+        type: Its type, or None where its values cannot be compared with literals (char padding, collations,
+            binary, arrays, maps, structs).
+        counts_nulls: Whether statistics of the column count the column's own NULLs.
+        partition: Whether the value comes from the partition.
+    """
+
+    path: tuple[str, ...]
+    physical_path: tuple[str, ...]
+    type: ColumnType | None
+    counts_nulls: bool
+    partition: bool
+
+
+def referenced_columns(predicate: Predicate) -> frozenset[tuple[str, ...]]:
+    """Gives the path of every column that a predicate names."""
+    if isinstance(predicate, Unknown):
+        return frozenset()
+    if isinstance(predicate, Not):
+        return referenced_columns(predicate.part)
+    if isinstance(predicate, (And, Or)):
+        return frozenset().union(*(referenced_columns(part) for part in predicate.parts))
+    column: ColumnRef = predicate.column
+    return frozenset({column.path})
+
+
+def column_type(name: str) -> ColumnType | None:
+    """Gives a primitive type by its name, in the log's spelling or in SQL's.
+
+    Args:
+        name: Such as ``integer``, ``int``, ``decimal(10,2)`` or ``varchar(5)``.
+
+    Returns:
+        The type, or None for one whose values cannot be compared here.
+    """
+    lowered = name.strip().lower()
+    lowered = _NAMES.get(lowered, lowered)
+    if lowered in INTEGRAL:
+        return ColumnType("integral", {"byte": 3, "short": 5, "integer": 10, "long": 20}[lowered])
+    if lowered in ("float", "double", "date", "timestamp", "timestamp_ntz", "string", "boolean"):
+        return ColumnType(lowered)
+    if re.fullmatch(r"varchar\(\d+\)", lowered):
+        return ColumnType("string")
+    match = _DECIMAL.fullmatch(lowered)
+    if match:
+        return ColumnType("decimal", int(match.group(1)), int(match.group(2)))
+    return None
+
+
+def find_column(
+    schema: StructType, path: tuple[str, ...], partition_columns: frozenset[str]
+) -> TargetColumn | None:
+    """Finds a column by its path.
+
+    Args:
+        schema: The table's schema.
+        path: A column's name and then names of struct fields.
+        partition_columns: The names of the partition columns.
+
+    Returns:
+        The column, or None where the schema has none of exactly that path.
+    """
+    struct: object = schema
+    physical: list[str] = []
+    field: StructField | None = None
+    for name in path:
+        if not isinstance(struct, StructType):
+            return None
+        field = next((one for one in struct.fields if one.name == name), None)
+        if field is None:
+            return None
+        physical.append(physical_name(field))
+        struct = field.data_type
+    if field is None:
+        return None
+    return TargetColumn(
+        path=path,
+        physical_path=tuple(physical),
+        type=_comparable_type(field),
+        # Some writers count an array's or a map's NULL elements.
+        counts_nulls=isinstance(field.data_type, PrimitiveType),
+        partition=len(path) == 1 and path[0] in partition_columns,
+    )
+
+
+def physical_name(field: StructField) -> str:
+    """Gives the name that files, statistics and partition values use (Protocol: Column Mapping)."""
+    name = field.metadata.get(PHYSICAL_NAME)
+    return name if isinstance(name, str) else field.name
+
+
+def _comparable_type(field: StructField) -> ColumnType | None:
+    if not isinstance(field.data_type, PrimitiveType):
+        return None
+    char_varchar = field.metadata.get(CHAR_VARCHAR_TYPE)
+    if isinstance(char_varchar, str) and char_varchar.lower().startswith("char"):
+        return None
+    if field.metadata.get(COLLATIONS):
+        return None
+    return column_type(field.data_type.name)

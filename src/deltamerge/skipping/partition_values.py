@@ -1,0 +1,149 @@
+"""The files' partition values as exact bounds: every row of a file has the one value.
+
+Protocol: Partition Value Serialization. Timestamps without an offset are in the session's time zone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamerge.skipping import timestamps
+from deltamerge.skipping.columns import ColumnType
+from deltamerge.skipping.keys import Bounds, Key, fits_int64, float_key, unscaled
+from deltamerge.skipping.literals import as_float32
+
+_INTEGER = re.compile(r"[+-]?\d{1,19}")
+_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
+_SPECIAL_FLOATS = {"nan": "nan", "infinity": "inf", "-infinity": "-inf", "inf": "inf", "-inf": "-inf"}
+HIVE_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+def partition_bounds(
+    partition_values: pa.Array, name: str, kind: ColumnType | None, session_time_zone: str
+) -> Bounds:
+    """Gives one partition column's values as bounds.
+
+    Args:
+        partition_values: The files' partition values, map<string, string>.
+        name: The column's (physical) name.
+        kind: Its type, or None where only its NULLs are to be known.
+        session_time_zone: ``spark.sql.session.timeZone``.
+
+    Returns:
+        Bounds whose lower and upper ends are the value; a text that cannot be read surely is unknown, so is a
+        file that does not name the column at all.
+    """
+    texts, present = _texts_of(partition_values, name)
+    encoded = texts.dictionary_encode()
+    # Files without a value get one more code, whose entry says so.
+    codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+    values: list[str | None] = [*encoded.dictionary.to_pylist(), None]
+    parse = _parser(kind, session_time_zone)
+    keys: list[Key] = []
+    known, null, value = [], [], []
+    placeholder: Key = "" if kind is not None and kind.kind == "string" else 0
+    for text in values:
+        key = None if text is None or parse is None else parse(text)
+        keys.append(placeholder if key is None else key)
+        known.append(key is not None)
+        # Readers differ on whether an empty text is NULL for a string, and old converters let Hive's name
+        # for NULL through.
+        null.append(text is None or text in ("", HIVE_DEFAULT_PARTITION))
+        value.append(not (text is None or (text == "" and kind is not None and kind.kind != "string")))
+    dtype = np.int64 if kind is not None and fits_int64(kind) else object
+    by_code = np.array(keys, dtype=dtype)[codes]
+    is_known = np.array(known)[codes]
+    return Bounds(
+        lower=by_code,
+        upper=by_code,
+        lower_known=is_known,
+        upper_known=is_known,
+        may_be_null=np.array(null)[codes] | ~present,
+        may_be_value=np.array(value)[codes] | ~present,
+        hides_nan=False,
+    )
+
+
+def _texts_of(
+    partition_values: pa.Array, name: str
+) -> tuple[pa.Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    count = len(partition_values)
+    keys, items = partition_values.keys, partition_values.items
+    # Offsets are of the whole array, also where this one is a slice of it.
+    offsets = partition_values.offsets.to_numpy(zero_copy_only=False)[: count + 1]
+    lengths = np.diff(offsets)
+    lengths = np.where(partition_values.is_valid().to_numpy(zero_copy_only=False), lengths, 0)
+    file_of_entry = np.repeat(np.arange(count), lengths)
+    starts = np.repeat(offsets[:-1] - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+    entry = starts + np.arange(len(file_of_entry))
+    matches = pc.equal(keys.take(pa.array(entry)), name).to_numpy(zero_copy_only=False).astype(bool)
+    place = np.full(count, -1, dtype=np.int64)
+    place[file_of_entry[matches]] = entry[matches]
+    present = place >= 0
+    return items.take(pa.array(place, mask=~present)), present
+
+
+def _parser(kind: ColumnType | None, session_time_zone: str) -> Callable[[str], Key | None] | None:
+    if kind is None:
+        return None
+    if kind.kind == "string":
+        return lambda text: None if text == HIVE_DEFAULT_PARTITION else text
+    if kind.kind == "boolean":
+        return lambda text: {"true": 1, "false": 0}.get(text.lower())
+    if kind.kind == "integral":
+        return _integer
+    if kind.kind == "decimal":
+        return lambda text: _decimal(text, kind)
+    if kind.kind in ("float", "double"):
+        return lambda text: _float(text, kind)
+    if kind.kind == "date":
+        return timestamps.parse_date
+    if kind.kind == "timestamp":
+        return lambda text: _timestamp(text, session_time_zone)
+    return _timestamp_ntz
+
+
+def _integer(text: str) -> int | None:
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _decimal(text: str, kind: ColumnType) -> int | None:
+    if not _DECIMAL.fullmatch(text):
+        return None
+    number = unscaled(Decimal(text), kind.scale)
+    return number if number is not None and abs(number) < 10**kind.precision else None
+
+
+def _float(text: str, kind: ColumnType) -> int | None:
+    special = _SPECIAL_FLOATS.get(text.lower())
+    if special is None and not _DECIMAL.fullmatch(text):
+        return None
+    number = float(special or text)
+    return float_key(as_float32(number) if kind.kind == "float" else number)
+
+
+def _timestamp(text: str, session_time_zone: str) -> int | None:
+    parsed = timestamps.parse_timestamp(text)
+    if parsed is None:
+        return None
+    local, offset = parsed
+    if offset is not None:
+        return timestamps.local_micros(local) - timestamps.offset_micros(offset)
+    zone = timestamps.session_zone(session_time_zone)
+    return None if zone is None else timestamps.zoned_micros(local, zone)
+
+
+def _timestamp_ntz(text: str) -> int | None:
+    parsed = timestamps.parse_timestamp(text)
+    if parsed is None or parsed[1] is not None:
+        return None
+    return timestamps.local_micros(parsed[0])

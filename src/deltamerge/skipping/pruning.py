@@ -1,0 +1,222 @@
+"""Which files may hold a row that a predicate is TRUE for: a "may" answer that unknowns always pass.
+
+A leaf becomes intervals of keys (`literals`, `keys`) and those meet every file's bounds at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamerge.log.file_table import FileTable
+from deltamerge.log.schema import StructType
+from deltamerge.skipping.columns import ColumnType, TargetColumn, find_column, referenced_columns
+from deltamerge.skipping.intervals import interval_of, may_differ, may_meet, may_meet_any, may_start_with
+from deltamerge.skipping.keys import Bounds, Key, Mask, as_mask, keys_of
+from deltamerge.skipping.literals import span_function
+from deltamerge.skipping.negation import push_not_down
+from deltamerge.skipping.partition_values import partition_bounds
+from deltamerge.skipping.predicates import (
+    And,
+    Comparison,
+    In,
+    IsNotNull,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+    Unknown,
+)
+from deltamerge.skipping.statistics import FileStatistics, read_statistics
+
+
+def files_that_may_match(
+    predicate: Predicate,
+    files: FileTable,
+    schema: StructType,
+    partition_columns: Iterable[str],
+    session_time_zone: str,
+) -> Mask:
+    """Finds the files that may hold a row for which a predicate is TRUE.
+
+    Args:
+        predicate: The condition, as far as it is known.
+        files: The table's files.
+        schema: The table's schema; its spelling of names is the predicate's.
+        partition_columns: The names of the partition columns.
+        session_time_zone: ``spark.sql.session.timeZone``.
+
+    Returns:
+        One bool per file. FALSE is certain: no row of the file matches. TRUE says nothing.
+    """
+    pushed = push_not_down(predicate)
+    partitions = frozenset(partition_columns)
+    columns = [
+        column
+        for path in sorted(referenced_columns(pushed))
+        if (column := find_column(schema, path, partitions)) is not None
+    ]
+    if not columns:
+        return _evaluate(pushed, _Scope({}, {}, files.num_files, session_time_zone))
+    return _evaluate(
+        pushed,
+        _Scope(
+            columns={column.path: column for column in columns},
+            bounds=_all_bounds(columns, files, session_time_zone),
+            num_files=files.num_files,
+            session_time_zone=session_time_zone,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What leaves are evaluated against."""
+
+    columns: dict[tuple[str, ...], TargetColumn]
+    bounds: dict[tuple[str, ...], Bounds]
+    num_files: int
+    session_time_zone: str
+
+
+def _all_bounds(
+    columns: list[TargetColumn], files: FileTable, session_time_zone: str
+) -> dict[tuple[str, ...], Bounds]:
+    bounds = {}
+    data_columns = [column for column in columns if not column.partition]
+    if data_columns:
+        statistics = read_statistics(files.arrow.column("stats"), data_columns)
+        for column in data_columns:
+            bounds[column.path] = _data_bounds(column, statistics)
+    if len(data_columns) < len(columns):
+        values = _one_array(files.arrow.column("partition_values"))
+        for column in columns:
+            if column.partition:
+                bounds[column.path] = partition_bounds(
+                    values, column.physical_path[0], column.type, session_time_zone
+                )
+    return bounds
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _data_bounds(column: TargetColumn, statistics: FileStatistics) -> Bounds:
+    """Gives a data column's bounds from statistics.
+
+    Wide bounds (``tightBounds`` false) need no care here: minima and maxima still bound every row, a
+    nullCount of zero still means no NULL and one of all physical rows still means no value
+    (Protocol: Per-file Statistics).
+    """
+    found = statistics.columns[column.path]
+    count = len(found.null_count)
+    everywhere = np.ones(count, dtype=bool)
+    if column.counts_nulls:
+        may_be_null = ~_true(pc.equal(found.null_count, 0))
+        may_be_value = ~_true(pc.greater_equal(found.null_count, statistics.num_records))
+    else:
+        may_be_null, may_be_value = everywhere, everywhere
+    if found.lower is None or found.upper is None or column.type is None:
+        nothing = np.zeros(count, dtype=np.int64)
+        return Bounds(nothing, nothing, ~everywhere, ~everywhere, may_be_null, may_be_value, False)
+    lower, lower_known = keys_of(found.lower, column.type)
+    upper, upper_known = keys_of(found.upper, column.type)
+    # Bounds that contradict each other are not to be believed.
+    contradict = lower_known & upper_known & as_mask(lower > upper)
+    return Bounds(
+        lower=lower,
+        upper=upper,
+        lower_known=lower_known & ~contradict,
+        upper_known=upper_known & ~contradict,
+        may_be_null=may_be_null,
+        may_be_value=may_be_value,
+        hides_nan=column.type.kind in ("float", "double"),
+    )
+
+
+def _true(array: pa.Array) -> Mask:
+    return as_mask(pc.fill_null(array, False).to_numpy(zero_copy_only=False))
+
+
+def _evaluate(predicate: Predicate, scope: _Scope) -> Mask:
+    if isinstance(predicate, And):
+        mask = np.ones(scope.num_files, dtype=bool)
+        for part in predicate.parts:
+            mask &= _evaluate(part, scope)
+        return mask
+    if isinstance(predicate, Or):
+        mask = np.zeros(scope.num_files, dtype=bool)
+        for part in predicate.parts:
+            mask |= _evaluate(part, scope)
+        return mask
+    if isinstance(predicate, (Unknown, Not)):
+        return np.ones(scope.num_files, dtype=bool)
+    bounds = scope.bounds.get(predicate.column.path)
+    if bounds is None:
+        return np.ones(scope.num_files, dtype=bool)
+    if isinstance(predicate, IsNull):
+        return as_mask(bounds.may_be_null.copy())
+    if isinstance(predicate, IsNotNull):
+        return as_mask(bounds.may_be_value.copy())
+    kind = scope.columns[predicate.column.path].type
+    if isinstance(predicate, StartsWith):
+        if kind is None or kind.kind != "string":
+            return as_mask(bounds.may_be_value.copy())
+        return as_mask(bounds.may_be_value & may_start_with(predicate.prefix, bounds))
+    zone = scope.session_time_zone
+    if isinstance(predicate, Comparison):
+        return _comparison(predicate, bounds, kind, zone)
+    if isinstance(predicate, In):
+        points = ((value, value) for value in predicate.values if value is not None)
+        return _in_ranges(points, predicate.type_name, bounds, kind, zone)
+    mask = _in_ranges(predicate.ranges, predicate.type_name, bounds, kind, zone)
+    return as_mask(mask | bounds.may_be_null) if predicate.or_null else mask
+
+
+def _comparison(
+    predicate: Comparison, bounds: Bounds, kind: ColumnType | None, session_time_zone: str
+) -> Mask:
+    if predicate.value is None:
+        if predicate.op == "<=>":
+            return as_mask(bounds.may_be_null.copy())
+        return np.zeros(len(bounds.may_be_null), dtype=bool)
+    span_of = None if kind is None else span_function(kind, predicate.type_name, session_time_zone)
+    span = None if span_of is None else span_of(predicate.value)
+    if span is None or kind is None:
+        return as_mask(bounds.may_be_value.copy())
+    if predicate.op == "<>":
+        return as_mask(bounds.may_be_value & may_differ(span, bounds))
+    interval = interval_of(predicate.op, span, kind)
+    if interval is None:
+        return as_mask(bounds.may_be_value.copy())
+    return as_mask(bounds.may_be_value & may_meet(interval, bounds, kind))
+
+
+def _in_ranges(
+    ranges: Iterable[tuple[object, object]],
+    type_name: str,
+    bounds: Bounds,
+    kind: ColumnType | None,
+    session_time_zone: str,
+) -> Mask:
+    """Evaluates closed ranges of literals; one that cannot be placed makes every file with values match."""
+    span_of = None if kind is None else span_function(kind, type_name, session_time_zone)
+    if span_of is None or kind is None:
+        return as_mask(bounds.may_be_value.copy())
+    lows: list[Key] = []
+    highs: list[Key] = []
+    for low, high in ranges:
+        from_span = span_of(low)
+        to_span = from_span if high is low else span_of(high)
+        if from_span is None or to_span is None:
+            return as_mask(bounds.may_be_value.copy())
+        if from_span.low <= to_span.high:  # type: ignore[operator]
+            lows.append(from_span.low)
+            highs.append(to_span.high)
+    return as_mask(bounds.may_be_value & may_meet_any(lows, highs, bounds, kind))

@@ -1,0 +1,372 @@
+"""Reads the JSON statistics of many files at once: the log's ``stats`` strings into Arrow columns.
+
+Protocol: Per-file Statistics. Only the columns that are asked for are read. Chunks of files go through
+Arrow's JSON reader; a chunk with anything out of the ordinary (garbage, infinities as text, wide numbers) is
+read again text by text, and what cannot be understood there is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from deltamerge.skipping import timestamps
+from deltamerge.skipping.columns import ColumnType, TargetColumn
+
+CHUNK = 8192
+# Statistics carry milliseconds and drop what is below (Protocol: Per-file Statistics).
+MAX_TRUNCATION_MICROS = 999
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """One column's statistics, one element per file, null where unknown.
+
+    Args:
+        lower: minValues, so that no value is less.
+        upper: maxValues, so that no value (but a NaN) is greater.
+        null_count: nullCount, int64.
+    """
+
+    lower: pa.Array | None
+    upper: pa.Array | None
+    null_count: pa.Array
+
+
+@dataclass(frozen=True)
+class FileStatistics:
+    """The statistics of all files.
+
+    Args:
+        num_records: Rows in each file, those deleted by a deletion vector included, int64.
+        tight_bounds: Whether the bounds are attained; null where the file does not say.
+        columns: By the columns' paths.
+    """
+
+    num_records: pa.Array
+    tight_bounds: pa.Array
+    columns: dict[tuple[str, ...], ColumnStatistics]
+
+
+def read_statistics(stats: pa.Array | pa.ChunkedArray, columns: Sequence[TargetColumn]) -> FileStatistics:
+    """Reads the statistics of some columns.
+
+    Args:
+        stats: The files' ``stats``, strings, null where a file has none.
+        columns: The columns wanted.
+
+    Returns:
+        One element per file everywhere, null for what a file does not say or says unintelligibly.
+    """
+    texts = stats.combine_chunks() if isinstance(stats, pa.ChunkedArray) else stats
+    if isinstance(texts, pa.ChunkedArray):
+        texts = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.string())
+    readers = _readers(columns)
+    schema = _json_schema(columns)
+    parts: list[list[pa.Array]] = [[] for _ in readers]
+    for start in range(0, len(texts), CHUNK):
+        chunk = texts.slice(start, CHUNK)
+        arrays = _read_fast(chunk, schema, readers)
+        if arrays is None:
+            arrays = _read_exactly(chunk, readers)
+        for part, array in zip(parts, arrays, strict=True):
+            part.append(array)
+    joined = [
+        pa.concat_arrays(part) if part else pa.array([], reader.type)
+        for part, reader in zip(parts, readers, strict=True)
+    ]
+    by_reader = {(reader.group, reader.path): array for reader, array in zip(readers, joined, strict=True)}
+    return FileStatistics(
+        num_records=by_reader["numRecords", ()],
+        tight_bounds=by_reader["tightBounds", ()],
+        columns={
+            column.path: ColumnStatistics(
+                lower=by_reader.get(("minValues", column.physical_path)),
+                upper=by_reader.get(("maxValues", column.physical_path)),
+                null_count=by_reader["nullCount", column.physical_path],
+            )
+            for column in columns
+        },
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """How one statistic is read: from its place in the JSON to the type it gets here."""
+
+    group: str
+    path: tuple[str, ...]
+    type: pa.DataType
+    from_arrow: Callable[[pa.Array], pa.Array]
+    from_python: Callable[[object], object]
+
+
+def _readers(columns: Iterable[TargetColumn]) -> list[_Reader]:
+    readers = [
+        _Reader("numRecords", (), pa.int64(), _same, _count),
+        _Reader("tightBounds", (), pa.bool_(), _same, _boolean),
+    ]
+    seen: set[tuple[str, ...]] = set()
+    for column in columns:
+        if column.physical_path in seen:
+            continue
+        seen.add(column.physical_path)
+        readers.append(_Reader("nullCount", column.physical_path, pa.int64(), _same, _count))
+        if column.type is None or column.type.kind == "boolean":
+            continue
+        for group in ("minValues", "maxValues"):
+            readers.append(_bound_reader(group, column.physical_path, column.type))
+    return readers
+
+
+def _json_schema(columns: Iterable[TargetColumn]) -> pa.Schema:
+    counts: dict[str, Any] = {}
+    bounds: dict[str, Any] = {}
+    for column in columns:
+        _put(counts, column.physical_path, pa.int64())
+        if column.type is not None and column.type.kind != "boolean":
+            _put(bounds, column.physical_path, _json_type(column.type))
+    fields = [pa.field("numRecords", pa.int64()), pa.field("tightBounds", pa.bool_())]
+    for name, tree in (
+        ("minValues", bounds),
+        ("maxValues", bounds),
+        ("nullCount", counts),
+        # One writer has this spelling.
+        ("nullCounts", counts),
+    ):
+        if tree:
+            fields.append(pa.field(name, _struct(tree)))
+    return pa.schema(fields)
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], leaf: pa.DataType) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = leaf
+
+
+def _struct(tree: dict[str, Any]) -> pa.StructType:
+    return pa.struct([(name, _struct(sub) if isinstance(sub, dict) else sub) for name, sub in tree.items()])
+
+
+def _json_type(kind: ColumnType) -> pa.DataType:
+    if kind.kind == "integral":
+        return pa.int64()
+    if kind.kind in ("float", "double"):
+        return pa.float64()
+    if kind.kind == "decimal":
+        return pa.decimal128(38, kind.scale)
+    return pa.string()
+
+
+def _read_fast(chunk: pa.Array, schema: pa.Schema, readers: Sequence[_Reader]) -> list[pa.Array] | None:
+    """Reads a chunk with Arrow's JSON reader, or gives None where that does not surely read every text."""
+    texts = pc.fill_null(chunk, "{}")
+    # One line must be one text: anything that could join or split lines goes the exact way.
+    if pc.any(pc.match_substring_regex(texts, r"[\r\n]")).as_py():
+        return None
+    if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
+        return None
+    data = "\n".join(texts.to_pylist()).encode()
+    try:
+        table = pa_json.read_json(
+            pa.BufferReader(data),
+            read_options=pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1024),
+            parse_options=pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+        if table.num_rows != len(chunk):
+            return None
+        return [reader.from_arrow(_leaf(table, reader)) for reader in readers]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _leaf(table: pa.Table, reader: _Reader) -> pa.Array:
+    array = _at(table, reader.group, reader.path)
+    if reader.group == "nullCount":
+        return pc.coalesce(array, _at(table, "nullCounts", reader.path))
+    return array
+
+
+def _at(table: pa.Table, group: str, path: tuple[str, ...]) -> pa.Array:
+    array = table.column(group).combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    for name in path:
+        array = pc.struct_field(array, [array.type.get_field_index(name)])
+    return array
+
+
+def _read_exactly(chunk: pa.Array, readers: Sequence[_Reader]) -> list[pa.Array]:
+    documents = [_document(text) for text in chunk.to_pylist()]
+    return [
+        pa.array([reader.from_python(_dig(document, reader)) for document in documents], reader.type)
+        for reader in readers
+    ]
+
+
+def _document(text: str | None) -> dict[str, object]:
+    if text is None:
+        return {}
+    try:
+        document = json.loads(text, parse_float=Decimal, parse_constant=str)
+    except (ValueError, RecursionError, InvalidOperation):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _dig(document: dict[str, object], reader: _Reader) -> object:
+    value: object = document.get(reader.group)
+    if value is None and reader.group == "nullCount":
+        value = document.get("nullCounts")
+    for name in reader.path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def _bound_reader(group: str, path: tuple[str, ...], kind: ColumnType) -> _Reader:
+    is_upper = group == "maxValues"
+    if kind.kind == "integral":
+        return _Reader(group, path, pa.int64(), _same, _integer)
+    if kind.kind in ("float", "double"):
+        return _Reader(group, path, pa.float64(), _drop_nan, _float)
+    if kind.kind == "decimal":
+        context = Context(prec=38, rounding=ROUND_CEILING if is_upper else ROUND_FLOOR)
+        return _Reader(
+            group,
+            path,
+            pa.decimal128(38, kind.scale),
+            _same,
+            lambda value: _decimal(value, kind.scale, context),
+        )
+    if kind.kind == "date":
+        return _Reader(group, path, pa.date32(), lambda array: array.cast(pa.date32()), _date)
+    if kind.kind == "string":
+        return _Reader(group, path, pa.string(), _wide_upper if is_upper else _same, _text_reader(is_upper))
+    return _timestamp_reader(group, path, kind, is_upper)
+
+
+def _timestamp_reader(group: str, path: tuple[str, ...], kind: ColumnType, is_upper: bool) -> _Reader:
+    zoned = kind.kind == "timestamp"
+    json_type = pa.timestamp("us", "UTC") if zoned else pa.timestamp("us")
+    more = MAX_TRUNCATION_MICROS if is_upper else 0
+    slack = timestamps.OFFSET_SLACK_MICROS * (1 if is_upper else -1)
+
+    def from_arrow(texts: pa.Array) -> pa.Array:
+        micros = texts.cast(json_type).cast(pa.int64())
+        micros = pc.add(micros, more)
+        if zoned:
+            vague = pc.and_(pc.less(micros, timestamps.MICROS_1973), pc.invert(pc.ends_with(texts, "Z")))
+            micros = pc.if_else(vague, pc.add(micros, slack), micros)
+        return micros
+
+    def from_python(value: object) -> int | None:
+        parsed = timestamps.parse_timestamp(value) if isinstance(value, str) else None
+        if parsed is None:
+            return None
+        local, offset = parsed
+        micros = timestamps.local_micros(local) + more
+        if not zoned:
+            return micros if offset is None else None
+        if offset is None:
+            return None
+        micros -= timestamps.offset_micros(offset)
+        return micros + slack if offset != "Z" and micros < timestamps.MICROS_1973 else micros
+
+    return _Reader(group, path, pa.int64(), from_arrow, from_python)
+
+
+def _same(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _drop_nan(array: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_nan(array), None, array)
+
+
+# delta-spark before 3.x cut long strings with Java's 16-bit characters and put U+FFFD behind the rest, which
+# is less than characters outside of the basic plane; where it cut one of those in two, a `?` stands for it.
+_OLD_TIE_BREAKER = "�"
+_TOP = "\U0010ffff" * 16
+
+
+def _wide_upper(array: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(array, r"\??�$", _TOP)
+
+
+def _text_reader(is_upper: bool) -> Callable[[object], object]:
+    def read(value: object) -> str | None:
+        if not isinstance(value, str):
+            return None
+        if any("\ud800" <= char <= "\udfff" for char in value):
+            return None
+        if is_upper and value.endswith(_OLD_TIE_BREAKER):
+            return value[:-1].removesuffix("?") + _TOP
+        return value
+
+    return read
+
+
+def _boolean(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        value = int(value)
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return value
+    return None
+
+
+def _count(value: object) -> int | None:
+    number = _integer(value)
+    return number if number is not None and number >= 0 else None
+
+
+def _float(value: object) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        # to_json writes infinities as text; NaN bounds nothing.
+        text = value.lower().lstrip("+")
+        return {
+            "infinity": float("inf"),
+            "inf": float("inf"),
+            "-infinity": -float("inf"),
+            "-inf": -float("inf"),
+        }.get(text)
+    if isinstance(value, (int, Decimal)):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    return None
+
+
+def _decimal(value: object, scale: int, context: Context) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        return None
+    try:
+        number = Decimal(value)
+        if not number.is_finite():
+            return None
+        return number.quantize(Decimal(1).scaleb(-scale), context=context)
+    except (InvalidOperation, Inexact):
+        return None
+
+
+def _date(value: object) -> object:
+    days = timestamps.parse_date(value) if isinstance(value, str) else None
+    return None if days is None else pa.scalar(days, pa.int32()).cast(pa.date32()).as_py()
