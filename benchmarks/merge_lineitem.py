@@ -3,9 +3,10 @@
     python benchmarks/merge_lineitem.py
     python benchmarks/merge_lineitem.py --scale 0.05 --cases 'upsert-*' --engines delta-rs,deltamerge
 
-It needs the dependency groups dev and bench (tpchgen-cli, deltalake), Java and, for delta-spark, an environment
-of its own that it builds by Maven when there is none (see tests/oracle/environment.py). Every result is compared
-with what the merge must come to before its time counts. The engines run one after another.
+It needs the dependency groups dev and bench (tpchgen-cli, deltalake), Java and, for delta-spark, an
+environment of its own that it builds by Maven when there is none (see tests/oracle/environment.py).
+Every result is compared with what the merge must come to before its time counts. The engines run one
+after another.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python benchmarks/merge_small.py
 
-It needs the dependency group dev, Java and, for delta-spark, an environment of its own that it builds by Maven
-when there is none (see tests/oracle/environment.py). The engines take turns, so that both see the same machine.
+It needs the dependency group dev, Java and, for delta-spark, an environment of its own that it builds by
+Maven when there is none (see tests/oracle/environment.py). The engines take turns, so that both see the
+same machine.
 """
 
 from __future__ import annotations
