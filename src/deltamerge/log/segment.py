@@ -71,6 +71,25 @@ class LogListing:
     checksums: tuple[CommitFile, ...]
 
 
+_VERSIONED = re.compile(
+    r"\.?(\d{20})\.(?:json|crc|checkpoint\.parquet|checkpoint\.\d{10}\.\d{10}\.parquet"
+    r"|checkpoint\.[0-9a-fA-F\-]{36}\.(?:json|parquet)|\d{20}\.compacted\.json)(?:\.crc)?"
+)
+
+
+def log_file_version(name: str) -> int | None:
+    """Gives the version that a file of the log folder belongs to (for compacted commits their first).
+
+    Args:
+        name: The file's name; Hadoop's checksums of log files count too.
+
+    Returns:
+        The version, or None for all other files.
+    """
+    match = _VERSIONED.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 def commit_path(version: int) -> str:
     """Gives the path of a version's commit file."""
     return f"{LOG_FOLDER}/{version:020d}.json"

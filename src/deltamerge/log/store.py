@@ -22,7 +22,7 @@ __all__ = ["LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 _OBJECT_SCHEMES = frozenset(
-    {"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https", "memory"}
+    {"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"}
 )
 # Keys of obstore's ClientConfig; all other options belong to the store itself.
 _CLIENT_OPTIONS = frozenset(

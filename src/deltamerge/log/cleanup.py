@@ -1,0 +1,109 @@
+"""Removing expired log files, as far as a checkpoint that stays covers them.
+
+Source: Delta protocol, "Metadata Cleanup". Every version that was the latest at some time within
+``delta.logRetentionDuration`` stays readable.
+"""
+
+from __future__ import annotations
+
+from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.log.checkpoint import read_checkpoint_actions
+from deltamerge.log.local_store import TEMP_SUFFIX
+from deltamerge.log.properties import interval_ms, is_enabled
+from deltamerge.log.segment import (
+    LOG_FOLDER,
+    SIDECAR_FOLDER,
+    Checkpoint,
+    CommitFile,
+    LogListing,
+    log_file_version,
+    sort_log_files,
+)
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.log.store import Store
+
+_DAY = 24 * 3_600_000
+
+
+def clean_up_expired_log(snapshot: Snapshot, now_ms: int) -> tuple[str, ...]:
+    """Deletes log files that no readable version needs and whose retention is over.
+
+    Args:
+        snapshot: The latest snapshot; its metadata says how long commits are kept, and whether they are
+            cleaned up at all (``delta.enableExpiredLogCleanup``).
+        now_ms: Milliseconds since the epoch.
+
+    Returns:
+        The paths of the deleted files.
+    """
+    if not is_enabled(snapshot.metadata, "delta.enableExpiredLogCleanup", True):
+        return ()
+    store = snapshot.store
+    retention = interval_ms(snapshot.metadata, "delta.logRetentionDuration", "interval 30 days")
+    # Whole days, as delta-spark does: the same files expire all day long, so most calls find none.
+    cutoff = (now_ms - retention) // _DAY * _DAY
+    files = store.list_folder(LOG_FOLDER)
+    listing = sort_log_files(files)
+    expired = [
+        file.path
+        for file in files
+        if file.name.endswith(TEMP_SUFFIX) and file.modification_time < min(cutoff, now_ms - _DAY)
+    ]
+    base = _covering_checkpoint(store, listing, cutoff)
+    if base is not None:
+        versions = {file.path: log_file_version(file.name) for file in files}
+        old = [path for path, version in versions.items() if version is not None and version < base.version]
+        expired.extend(sorted(old))
+        expired.extend(_orphaned_sidecars(store, listing, base, cutoff))
+    store.delete(expired)
+    return tuple(expired)
+
+
+def adjusted_timestamps(commits: tuple[CommitFile, ...]) -> list[int]:
+    """Gives the commits' modification times, made to grow with the versions.
+
+    Args:
+        commits: Commit files, oldest first.
+
+    Returns:
+        Milliseconds since the epoch; each at least 1 later than the one before, as delta-spark has it.
+    """
+    times: list[int] = []
+    for commit in commits:
+        time = commit.file.modification_time
+        times.append(time if not times or time > times[-1] else times[-1] + 1)
+    return times
+
+
+def _covering_checkpoint(store: Store, listing: LogListing, cutoff: int) -> Checkpoint | None:
+    """Finds the newest sound checkpoint from which all versions within the retention can be read."""
+    times = zip(listing.commits, adjusted_timestamps(listing.commits), strict=True)
+    # The newest expired commit was still the latest version when the retention began.
+    newest = max((commit.start for commit, time in times if time <= cutoff), default=-1)
+    for checkpoint in reversed(listing.checkpoints):
+        if checkpoint.version <= newest and _is_sound(store, checkpoint):
+            return checkpoint
+    return None
+
+
+def _is_sound(store: Store, checkpoint: Checkpoint) -> bool:
+    try:
+        found = read_checkpoint_actions(store, checkpoint)
+    except DeltaLogCorruptException:
+        return False
+    return all(store.exists(path) for path in found.parquet_files)
+
+
+def _orphaned_sidecars(store: Store, listing: LogListing, base: Checkpoint, cutoff: int) -> list[str]:
+    old = [file.path for file in store.list_folder(SIDECAR_FOLDER) if file.modification_time < cutoff]
+    if not old:
+        return []
+    used: set[str] = set()
+    for checkpoint in listing.checkpoints:
+        if checkpoint.version >= base.version:
+            try:
+                used.update(read_checkpoint_actions(store, checkpoint).parquet_files)
+            except DeltaLogCorruptException:
+                # What it refers to is unknown: keep all.
+                return []
+    return [path for path in old if path not in used]

@@ -1,0 +1,89 @@
+"""The history of a table: who did what, from the commit infos, without loading a snapshot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from deltamerge.log.actions import CommitInfo
+from deltamerge.log.cleanup import adjusted_timestamps
+from deltamerge.log.commits import parse_action, read_ahead
+from deltamerge.log.segment import list_log, table_not_found
+from deltamerge.log.store import Store
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_PLAIN = (
+    "userId",
+    "userName",
+    "operation",
+    "operationParameters",
+    "job",
+    "notebook",
+    "clusterId",
+    "readVersion",
+    "isolationLevel",
+    "isBlindAppend",
+    "operationMetrics",
+    "userMetadata",
+    "engineInfo",
+)
+
+
+def read_history(store: Store, limit: int | None = None) -> list[dict[str, Any]]:
+    """Reads the commits' provenance.
+
+    Args:
+        store: The table.
+        limit: How many commits; None for all that the log still has.
+
+    Returns:
+        One row a commit, newest first, with the columns of DESCRIBE HISTORY: ``version``, ``timestamp`` (an
+        aware datetime: the in-commit timestamp, else the file's modification time), ``operation``,
+        ``operationParameters`` and ``operationMetrics`` (strings by name) and the rest; None where a commit
+        does not say.
+
+    Raises:
+        DeltaTableNotFoundException: There is no Delta table.
+        DeltaLogCorruptException: A commit's info cannot be read.
+    """
+    listing = list_log(store)
+    if not listing.commits and not listing.checkpoints:
+        raise table_not_found(store)
+    times = adjusted_timestamps(listing.commits)
+    begin = 0 if limit is None else max(0, len(listing.commits) - limit)
+    chosen = listing.commits[begin:]
+    contents = read_ahead(store, [commit.file.path for commit in chosen])
+    rows = [
+        _row(commit.start, time, _commit_info(content, store.absolute(path)))
+        for commit, time, (path, content) in zip(chosen, times[begin:], contents, strict=True)
+    ]
+    return rows[::-1]
+
+
+def _commit_info(content: bytes, where: str) -> Mapping[str, Any]:
+    for number, line in enumerate(content.split(b"\n"), 1):
+        # The text also occurs in strings of other actions, so the parsed line has the last word.
+        if b'"commitInfo"' in line:
+            action = parse_action(line, where, number)
+            if isinstance(action, CommitInfo):
+                return action.values
+    return {}
+
+
+def _row(version: int, time: int, info: Mapping[str, Any]) -> dict[str, Any]:
+    in_commit = info.get("inCommitTimestamp")
+    milliseconds = in_commit if isinstance(in_commit, int) else time
+    row: dict[str, Any] = {"version": version, "timestamp": _EPOCH + timedelta(milliseconds=milliseconds)}
+    row.update((name, info.get(name)) for name in _PLAIN)
+    for name in ("operationParameters", "operationMetrics"):
+        if isinstance(row[name], dict):
+            row[name] = {key: _text(value) for key, value in row[name].items()}
+    return row
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,95 @@
+"""Table properties that govern the log: intervals and switches in `metaData.configuration`."""
+
+from __future__ import annotations
+
+import re
+
+from deltamerge.errors import DeltaTableException
+from deltamerge.log.actions import Metadata
+
+_MILLISECONDS = {
+    "week": 7 * 24 * 3_600_000,
+    "day": 24 * 3_600_000,
+    "hour": 3_600_000,
+    "minute": 60_000,
+    "second": 1_000,
+    "millisecond": 1,
+}
+_PART = re.compile(r"\s*'?(\d+(?:\.\d+)?)'?\s*([a-z]+?)s?(?=\s|$|\d)")
+
+
+def interval_ms(metadata: Metadata, key: str, default: str) -> int:
+    """Gives a property that holds an interval.
+
+    Args:
+        metadata: The table's metadata.
+        key: The property, such as ``delta.logRetentionDuration``.
+        default: The interval where the table does not say.
+
+    Returns:
+        Milliseconds.
+
+    Raises:
+        DeltaTableException: The value is no interval of weeks and shorter units (DELTA_INVALID_INTERVAL).
+    """
+    text = metadata.configuration.get(key, default)
+    try:
+        return parse_interval(text)
+    except ValueError as error:
+        raise DeltaTableException(
+            "DELTA_INVALID_INTERVAL",
+            f"The table property {key} is '{text}', which is no interval ({error}). "
+            "Write it as 'interval 7 days'.",
+            sqlstate="22006",
+            parameters={"interval": text},
+        ) from error
+
+
+def parse_interval(text: str) -> int:
+    """Reads an interval.
+
+    Args:
+        text: Such as ``interval 30 days`` or ``1 week 12 hours``. Months and years have no fixed length and
+            are refused, as delta-spark does.
+
+    Returns:
+        Milliseconds.
+
+    Raises:
+        ValueError: The text is no such interval.
+
+    >>> parse_interval("interval 1 day 2 hours")
+    93600000
+    """
+    rest = text.strip().lower()
+    if rest.startswith("interval"):
+        rest = rest[len("interval") :]
+    total = 0.0
+    at = 0
+    while rest[at:].strip():
+        match = _PART.match(rest, at)
+        if match is None:
+            raise ValueError(f"cannot read '{rest[at:].strip()}'")
+        unit = match[2]
+        if unit == "microsecond":
+            total += float(match[1]) / 1_000
+        elif unit in _MILLISECONDS:
+            total += float(match[1]) * _MILLISECONDS[unit]
+        else:
+            raise ValueError(f"no unit of fixed length: '{unit}'")
+        at = match.end()
+    if at == 0:
+        raise ValueError("it is empty")
+    return int(total)
+
+
+def is_enabled(metadata: Metadata, key: str, default: bool) -> bool:
+    """Gives a property that is true or false; anything else counts as the default.
+
+    Args:
+        metadata: The table's metadata.
+        key: The property.
+        default: What holds where the table does not say.
+    """
+    text = metadata.configuration.get(key, "").lower()
+    return text == "true" if text in ("true", "false") else default
