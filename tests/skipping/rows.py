@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -157,9 +158,9 @@ def to_local(value):
 
 
 def common(value, column, literal):
-    """Gives one value of either side in the type that Spark compares the two in; None if a cast gives NULL."""
+    """Gives one value of either side in the type that Spark compares the two in; None for NULL."""
     sides = {column.partition("(")[0], literal.partition("(")[0]}
-    if sides <= {"float", "double"} or ("double" in sides or "float" in sides):
+    if sides & {"float", "double"}:
         number = float(value)
         return (1, 0.0) if math.isnan(number) else (0, number)
     if sides & {"integer", "long", "byte", "int", "bigint", "decimal"}:
@@ -262,7 +263,7 @@ def leaves(column, kind):
             st.builds(
                 InRanges,
                 st.just(ref),
-                st.lists(literals, max_size=6).map(lambda found: ranges(found, kind.name, found and name)),
+                st.lists(literals, max_size=6).map(partial(ranges, column=kind.name, literal=name)),
                 st.booleans(),
                 st.just(name),
             ),

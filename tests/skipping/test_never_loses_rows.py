@@ -13,8 +13,7 @@ from tests.skipping.rows import KINDS, ZONE, evaluate, predicates, schema_of
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.file_table import FileTable
-from deltamerge.skipping.collect import parquet_statistics
-from deltamerge.skipping.indexed import StatisticsSettings
+from deltamerge.skipping.collect import IndexedColumns, parquet_statistics
 from deltamerge.skipping.pruning import files_that_may_match
 
 PARTITION_KINDS = tuple(kind for kind in KINDS if kind.name not in ("binary", "timestamp"))
@@ -119,7 +118,7 @@ def test_no_file_with_a_matching_row_is_skipped(data):
     adds = []
     for at, rows in enumerate(files):
         footer = written(rows, columns, data.draw(st.integers(1, 4)))
-        stats = parquet_statistics(footer, schema, partition_columns, StatisticsSettings())
+        stats = parquet_statistics(footer, schema, IndexedColumns.of(schema, partition_columns, {}))
         values = {} if partition is None else {"p": partition_text(rows[0]["p"], partition)}
         adds.append(AddFile(f"f{at}", values, 1, 1, stats=data.draw(spoiled(stats))))
     table = FileTable.from_add_files(adds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -19,10 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.log.schema import PrimitiveType, StructType
+from deltamerge.log.schema import PrimitiveType, StructField, StructType
 from deltamerge.skipping.columns import COLLATIONS, column_type
-from deltamerge.skipping.indexed import IndexedColumn, StatisticsSettings, indexed_columns
+from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
+
+__all__ = ["IndexedColumns", "parquet_statistics", "truncate_max_string"]
 
 ASCII_MAX_CHARACTER = "\x7f"
 UTF8_MAX_CHARACTER = "\U0010ffff"
@@ -46,8 +48,7 @@ class _Leaf:
 def parquet_statistics(
     footer: pq.FileMetaData,
     schema: StructType,
-    partition_columns: Iterable[str],
-    settings: StatisticsSettings,
+    indexed: IndexedColumns,
 ) -> str:
     """Gives the statistics of a file.
 
@@ -56,9 +57,8 @@ def parquet_statistics(
 
     Args:
         footer: The file's footer.
-        schema: The table's schema; physical names are looked for in the file.
-        partition_columns: The names of the partition columns.
-        settings: The table's settings.
+        schema: The table's schema; its physical names are looked for in the file.
+        indexed: The columns that have statistics.
 
     Returns:
         The ``stats`` JSON of an AddFile.
@@ -70,13 +70,15 @@ def parquet_statistics(
     min_values: dict[str, Any] = {}
     max_values: dict[str, Any] = {}
     null_count: dict[str, Any] = {}
-    for column in indexed_columns(schema, partition_columns, settings):
+    for column in leaves_of(schema):
+        if column.path not in indexed.paths:
+            continue
         indices = leaf_indices.get(column.path)
         if indices is None:
             indices = by_lower.get(_lower(column.path), [])
         if indices is None:
             continue
-        low, high, nulls = _column(footer, column, indices, settings)
+        low, high, nulls = _column(footer, column.field, indices, indexed.string_prefix_length)
         for tree, value in ((min_values, low), (max_values, high), (null_count, nulls)):
             if value is not None:
                 _put(tree, column.path, value)
@@ -86,19 +88,18 @@ def parquet_statistics(
         "maxValues": max_values,
         "nullCount": null_count,
     }
-    if settings.tight_bounds:
+    if indexed.tight_bounds:
         stats["tightBounds"] = True
     return _to_json(stats)
 
 
 def _column(
-    footer: pq.FileMetaData, column: IndexedColumn, indices: list[int], settings: StatisticsSettings
+    footer: pq.FileMetaData, field: StructField, indices: list[int], prefix_length: int
 ) -> tuple[object, object, int | None]:
     """Gives a column's minimum, maximum and NULLs, None for each that is not known."""
     if not indices:
         # The file lacks the column: it reads as NULL in every row.
         return None, None, footer.num_rows
-    field = column.field
     if not isinstance(field.data_type, PrimitiveType) or len(indices) > 1:
         # The leaves of lists, maps and variants count missing parts; none missing means no NULL either.
         counts = [_leaf(footer, index).null_count for index in indices]
@@ -106,19 +107,19 @@ def _column(
     leaf = _leaf(footer, indices[0])
     if field.metadata.get(COLLATIONS):
         return None, None, leaf.null_count
-    low, high = _bounds(footer, leaf, field.data_type.name, settings)
+    low, high = _bounds(footer, leaf, field.data_type.name, prefix_length)
     return low, high, leaf.null_count
 
 
 def _bounds(
-    footer: pq.FileMetaData, leaf: _Leaf, type_name: str, settings: StatisticsSettings
+    footer: pq.FileMetaData, leaf: _Leaf, type_name: str, prefix_length: int
 ) -> tuple[object, object]:
     kind = column_type(type_name)
     if leaf.low is None or leaf.high is None or kind is None:
         return None, None
     column = footer.schema.column(leaf.index)
     if kind.kind == "string":
-        return _string_bounds(leaf, settings.string_prefix_length)
+        return _string_bounds(leaf, prefix_length)
     if kind.kind in ("float", "double"):
         return _float_bounds(leaf, kind.kind, footer.created_by)
     read = _reader(kind.kind, column)

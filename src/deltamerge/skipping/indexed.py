@@ -11,91 +11,89 @@ from deltamerge.skipping.columns import physical_name
 NUM_INDEXED_COLS = "delta.dataSkippingNumIndexedCols"
 STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 STRING_PREFIX_LENGTH = "delta.dataSkippingStringPrefixLength"
+DELETION_VECTORS = "delta.enableDeletionVectors"
+DEFAULT_NUM_INDEXED_COLS = 32
+DEFAULT_PREFIX_LENGTH = 32
 
 
 @dataclass(frozen=True)
-class StatisticsSettings:
-    """How a table wants statistics.
+class Leaf:
+    """A leaf of a schema: a column or struct field that is no struct itself.
 
     Args:
-        num_indexed_cols: How many leaf columns have statistics, the first ones; negative for all.
-        stats_columns: The columns that have statistics, in lower case; None where `num_indexed_cols` decides.
-        string_prefix_length: Characters kept of minimal and maximal strings.
-        tight_bounds: Whether the table can have deletion vectors, so that files say that theirs are tight.
+        names: Its path as the table spells it.
+        path: Its path as files spell it.
+        field: The field.
     """
 
-    num_indexed_cols: int = 32
-    stats_columns: tuple[tuple[str, ...], ...] | None = None
-    string_prefix_length: int = 32
-    tight_bounds: bool = False
-
-
-@dataclass(frozen=True)
-class IndexedColumn:
-    """A column that has statistics: its physical path, and its field."""
-
+    names: tuple[str, ...]
     path: tuple[str, ...]
     field: StructField
 
 
-def statistics_settings(
-    configuration: Mapping[str, str], writer_features: Iterable[str] | None
-) -> StatisticsSettings:
-    """Reads the settings from a table's properties and protocol.
+@dataclass(frozen=True)
+class IndexedColumns:
+    """What a table wants statistics of.
 
     Args:
-        configuration: The table's properties.
-        writer_features: The protocol's writer features.
-
-    Returns:
-        The settings, with Delta's default where a property is absent or cannot be read.
+        paths: The physical paths of the leaf columns that have statistics.
+        string_prefix_length: Characters kept of minimal and maximal strings.
+        tight_bounds: Whether files say that their bounds are tight: they may get deletion vectors.
     """
-    listed = configuration.get(STATS_COLUMNS)
-    return StatisticsSettings(
-        num_indexed_cols=_number(configuration.get(NUM_INDEXED_COLS), 32),
-        stats_columns=None if listed is None else tuple(_split(listed.lower())),
-        string_prefix_length=_number(configuration.get(STRING_PREFIX_LENGTH), 32),
-        tight_bounds="deletionVectors" in (writer_features or ()),
-    )
+
+    paths: frozenset[tuple[str, ...]]
+    string_prefix_length: int = 32
+    tight_bounds: bool = False
+
+    @staticmethod
+    def of(
+        schema: StructType, partition_columns: Iterable[str], configuration: Mapping[str, str]
+    ) -> IndexedColumns:
+        """Reads a table's properties; one that cannot be read counts as absent.
+
+        Args:
+            schema: The table's schema.
+            partition_columns: The names of the partition columns, which have no statistics.
+            configuration: The table's properties.
+
+        Returns:
+            The columns that delta-spark would index (``StatisticsCollection.getIndexedColumns``).
+        """
+        partitions = set(partition_columns)
+        leaves = [leaf for leaf in leaves_of(schema) if leaf.names[0] not in partitions]
+        listed = configuration.get(STATS_COLUMNS)
+        if listed is not None:
+            wanted = set(_split(listed.lower()))
+            leaves = [leaf for leaf in leaves if not wanted.isdisjoint(_prefixes(leaf.names))]
+        else:
+            count = _number(configuration.get(NUM_INDEXED_COLS), DEFAULT_NUM_INDEXED_COLS)
+            leaves = leaves if count < 0 else leaves[:count]
+        return IndexedColumns(
+            paths=frozenset(leaf.path for leaf in leaves),
+            string_prefix_length=_number(configuration.get(STRING_PREFIX_LENGTH), DEFAULT_PREFIX_LENGTH),
+            tight_bounds=configuration.get(DELETION_VECTORS, "false").lower() == "true",
+        )
 
 
-def indexed_columns(
-    schema: StructType, partition_columns: Iterable[str], settings: StatisticsSettings
-) -> list[IndexedColumn]:
-    """Gives the leaf columns that have statistics, as delta-spark chooses them.
-
-    Args:
-        schema: The table's schema.
-        partition_columns: The names of the partition columns, which have none.
-        settings: The table's settings.
-
-    Returns:
-        Leaves (fields of structs, arrays and maps whole) in the schema's order.
-    """
-    partitions = set(partition_columns)
-    data = [field for field in schema.fields if field.name not in partitions]
-    leaves = [leaf for field in data for leaf in _leaves(field, (), ())]
-    if settings.stats_columns is not None:
-        wanted = settings.stats_columns
-        return [
-            column
-            for names, column in leaves
-            if any(tuple(name.lower() for name in names[: len(path)]) == path for path in wanted)
-        ]
-    count = len(leaves) if settings.num_indexed_cols < 0 else settings.num_indexed_cols
-    return [column for _, column in leaves[:count]]
+def leaves_of(schema: StructType) -> Iterator[Leaf]:
+    """Gives a schema's leaves in order; arrays and maps are leaves whole."""
+    for field in schema.fields:
+        yield from _leaves(field, (), ())
 
 
-def _leaves(
-    field: StructField, names: tuple[str, ...], path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], IndexedColumn]]:
+def _leaves(field: StructField, names: tuple[str, ...], path: tuple[str, ...]) -> Iterator[Leaf]:
     names = (*names, field.name)
     path = (*path, physical_name(field))
     if isinstance(field.data_type, StructType):
         for part in field.data_type.fields:
             yield from _leaves(part, names, path)
     else:
-        yield names, IndexedColumn(path, field)
+        yield Leaf(names, path, field)
+
+
+def _prefixes(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    lowered = tuple(name.lower() for name in names)
+    return (lowered[:size] for size in range(1, len(lowered) + 1))
 
 
 def _number(text: str | None, default: int) -> int:
