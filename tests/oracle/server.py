@@ -125,8 +125,11 @@ class Requests:
 def main() -> None:
     """Starts Spark and answers until the input ends."""
     with answers() as answer:
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
+        # PySpark looks up an error's message in Spark's own list to log it, and fails on Delta's classes.
+        PySparkException._log_exception = lambda self: None
         builder = SparkSession.builder.appName("oracle")
         for name, value in {**SETTINGS, **json.loads(sys.argv[1])}.items():
             builder = builder if value is None else builder.config(name, value)

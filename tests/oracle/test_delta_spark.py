@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from corpus.cases import Case, load_cases
 from corpus.deltamerge_engine import Deltamerge, is_ci
 from corpus.expected_failures import reason
