@@ -1,0 +1,178 @@
+"""A value in the shape of a target column: casts, and structs field by field by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
+
+from deltamerge.errors import DeltaAnalysisException
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def same_name(left: str, right: str, case_sensitive: bool) -> bool:
+    """Tells whether two names are one name under the session's rule."""
+    return left == right if case_sensitive else left.lower() == right.lower()
+
+
+def find_field(schema: StructType, name: str, case_sensitive: bool) -> int | None:
+    """Gives the position of a field by name, or None."""
+    for index, field in enumerate(schema.fields):
+        if same_name(field.name, name, case_sensitive):
+            return index
+    return None
+
+
+def same_shape(left: DataType, right: DataType) -> bool:
+    """Tells whether two types are equal but for nullability and metadata, names in the same spelling and order."""
+    if isinstance(left, StructType) and isinstance(right, StructType):
+        return len(left.fields) == len(right.fields) and all(
+            a.name == b.name and same_shape(a.dataType, b.dataType)
+            for a, b in zip(left.fields, right.fields, strict=True)
+        )
+    if isinstance(left, ArrayType) and isinstance(right, ArrayType):
+        return same_shape(left.elementType, right.elementType)
+    if isinstance(left, MapType) and isinstance(right, MapType):
+        return same_shape(left.keyType, right.keyType) and same_shape(left.valueType, right.valueType)
+    return left == right
+
+
+def has_struct(data_type: DataType) -> bool:
+    """Tells whether a struct stands anywhere in a type."""
+    if isinstance(data_type, ArrayType):
+        return has_struct(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return has_struct(data_type.keyType) or has_struct(data_type.valueType)
+    return isinstance(data_type, StructType)
+
+
+def check_same_fields(
+    source: DataType, target: DataType, column: str, clause: str, case_sensitive: bool
+) -> None:
+    """Refuses a value whose structs lack fields of the target's or have others, at any depth.
+
+    Args:
+        source: The value's type.
+        target: The target column's type.
+        column: The column's name.
+        clause: The clause, for the message.
+        case_sensitive: The session's rule for names.
+
+    Raises:
+        DeltaAnalysisException: DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION.
+    """
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        missing = [f.name for f in target.fields if find_field(source, f.name, case_sensitive) is None]
+        extra = [f.name for f in source.fields if find_field(target, f.name, case_sensitive) is None]
+        if missing or extra:
+            said = [f"the value lacks {', '.join(missing)}"] if missing else []
+            said += [f"the column lacks {', '.join(extra)}"] if extra else []
+            raise DeltaAnalysisException(
+                "DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION",
+                f"Cannot cast {source.simpleString()} to {target.simpleString()}. All nested columns must match: "
+                f"for column {column} {' and '.join(said)}. In: {clause}",
+                sqlstate="42846",
+                parameters={"fromCatalog": source.simpleString(), "toCatalog": target.simpleString()},
+            )
+        for field in target.fields:
+            index = find_field(source, field.name, case_sensitive)
+            assert index is not None
+            check_same_fields(
+                source.fields[index].dataType, field.dataType, f"{column}.{field.name}", clause, case_sensitive
+            )
+    elif isinstance(source, ArrayType) and isinstance(target, ArrayType):
+        check_same_fields(source.elementType, target.elementType, column, clause, case_sensitive)
+    elif isinstance(source, MapType) and isinstance(target, MapType):
+        check_same_fields(source.keyType, target.keyType, column, clause, case_sensitive)
+        check_same_fields(source.valueType, target.valueType, column, clause, case_sensitive)
+
+
+def align(
+    value: Column, source: DataType, target: DataType, case_sensitive: bool, existing: Column | None = None
+) -> Column:
+    """Gives a value the target's type.
+
+    Args:
+        value: The value.
+        source: Its type.
+        target: The type it is to have.
+        case_sensitive: The session's rule for names.
+        existing: The target's own value, whose fields stand where a struct of the value's has none; without it
+            NULL stands there.
+
+    Returns:
+        The value, of the target's type; a NULL struct stays NULL.
+    """
+    if same_shape(source, target):
+        return value
+    if isinstance(source, NullType):
+        return F.lit(None).cast(target)
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        fields = [_field_value(value, source, field, case_sensitive, existing) for field in target.fields]
+        built = F.struct(*fields)
+        if existing is not None and _has_fields_of_its_own(source, target, case_sensitive):
+            return F.when(value.isNull() & existing.isNull(), F.lit(None).cast(target)).otherwise(built)
+        return F.when(value.isNotNull(), built)
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType) and has_struct(target):
+        return F.transform(value, lambda x: align(x, source.elementType, target.elementType, case_sensitive))
+    if isinstance(source, MapType) and isinstance(target, MapType) and has_struct(target):
+        changed = value
+        if not same_shape(source.keyType, target.keyType):
+            changed = F.transform_keys(
+                changed, lambda k, _: align(k, source.keyType, target.keyType, case_sensitive)
+            )
+        if not same_shape(source.valueType, target.valueType):
+            changed = F.transform_values(
+                changed, lambda _, v: align(v, source.valueType, target.valueType, case_sensitive)
+            )
+        return changed
+    return value.cast(target)
+
+
+def _field_value(
+    value: Column, source: StructType, field: StructField, case_sensitive: bool, existing: Column | None
+) -> Column:
+    index = find_field(source, field.name, case_sensitive)
+    kept = existing.getField(field.name) if existing is not None else None
+    if index is None:
+        missing = kept if kept is not None else F.lit(None).cast(field.dataType)
+        return missing.alias(field.name)
+    given = source.fields[index]
+    inner = align(value.getField(given.name), given.dataType, field.dataType, case_sensitive, kept)
+    return inner.alias(field.name)
+
+
+def _has_fields_of_its_own(source: StructType, target: StructType, case_sensitive: bool) -> bool:
+    return any(find_field(source, f.name, case_sensitive) is None for f in target.fields)
+
+
+def set_fields(
+    base: Column,
+    data_type: StructType,
+    changes: dict[tuple[str, ...], Column],
+) -> Column:
+    """Sets fields of a struct and keeps its others; setting a field of a NULL struct makes the struct.
+
+    Args:
+        base: The struct's own value.
+        data_type: Its type.
+        changes: Values by the path below the struct, already of the fields' types.
+
+    Returns:
+        The struct with the fields set.
+    """
+    fields = []
+    for field in data_type.fields:
+        below = {path[1:]: value for path, value in changes.items() if path[0] == field.name}
+        old = base.getField(field.name)
+        if not below:
+            fields.append(old.alias(field.name))
+        elif () in below:
+            fields.append(below[()].alias(field.name))
+        else:
+            assert isinstance(field.dataType, StructType)
+            fields.append(set_fields(old, field.dataType, below).alias(field.name))
+    return F.struct(*fields)

@@ -1,0 +1,199 @@
+"""Errors of analysis, worded for the person who wrote the statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.sql.caret import Span, point_at
+from deltamerge.sql.names import near_misses, quote_name
+from deltamerge.statement import Expression
+
+_UNRESOLVED = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "UNRESOLVED_STAR", "MISSING_ATTRIBUTES")
+_NON_DETERMINISTIC = "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
+_AGGREGATES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "GROUP_BY_AGGREGATE", "MISSING_AGGREGATION")
+
+
+def analysis_error(
+    error: PySparkException, expression: Expression, where: str, text: str | None, *, is_condition: bool
+) -> Exception:
+    """Words what Spark says of one expression, with the clause it stands in.
+
+    Args:
+        error: Spark's error.
+        expression: The expression.
+        where: The clause, or ``ON``.
+        text: The whole statement where it came as text.
+        is_condition: Whether it is a condition; conditions must be deterministic and without aggregates.
+
+    Returns:
+        The error for the user.
+    """
+    condition = error.getCondition() or ""
+    summary = _first_lines(error)
+    if condition.startswith(_UNRESOLVED):
+        return _unresolved(error, expression, where, text)
+    if is_condition and condition.startswith(_NON_DETERMINISTIC):
+        return DeltaAnalysisException(
+            "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED",
+            f"Non-deterministic functions are not supported in the condition of a MERGE: {expression.text}. Compute "
+            f"the value in the source instead. In: {where}",
+            sqlstate="0AKDC",
+        )
+    if is_condition and (condition.startswith(_AGGREGATES) or _is_aggregate(summary)):
+        return DeltaAnalysisException(
+            "DELTA_AGGREGATION_NOT_SUPPORTED",
+            f"Aggregate functions are not supported in the condition of a MERGE: {expression.text}. Aggregate in the "
+            f"source instead. In: {where}",
+            sqlstate="42903",
+        )
+    return DeltaAnalysisException(
+        condition or "DELTA_MERGE_ANALYSIS_ERROR",
+        f"{summary} In: {where}" + _caret(expression, text, None),
+        sqlstate=error.getSqlState() or "42000",
+        parameters=_parameters(error),
+    )
+
+
+def _is_aggregate(summary: str) -> bool:
+    return "aggregate" in summary.lower() and "INVALID" in summary
+
+
+def _unresolved(
+    error: PySparkException, expression: Expression, where: str, text: str | None
+) -> DeltaAnalysisException:
+    parameters = _parameters(error)
+    name = parameters.get("objectName") or parameters.get("fieldName") or expression.text
+    proposal = parameters.get("proposal", "")
+    candidates = [part.strip() for part in proposal.split(",")] if proposal else []
+    hint = f" Did you mean one of: {', '.join(candidates)}?" if candidates else ""
+    return DeltaAnalysisException(
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        f"Cannot resolve {name} in {where}.{hint}" + _caret(expression, text, name),
+        sqlstate="42601",
+        parameters={"sqlExpr": name, "clause": where, "cols": proposal},
+    )
+
+
+def _caret(expression: Expression, text: str | None, name: str | None) -> str:
+    """Shows the place in the statement, or in the expression where there is no statement's text."""
+    whole, start = (text, expression.start) if text and expression.start is not None else (expression.text, 0)
+    if expression.column is not None:
+        return ""
+    span = Span(start, start + len(expression.text))
+    bare = re.sub(r"`", "", name or "")
+    if bare:
+        found = re.search(re.escape(bare.split(".")[-1]), whole[span.start : span.end], re.IGNORECASE)
+        if found:
+            span = Span(span.start + found.start(), span.start + found.end())
+    return "\n" + point_at(whole, span)
+
+
+def _first_lines(error: PySparkException) -> str:
+    message = str(error)
+    message = message.split("\n\nJVM stacktrace:")[0].split("\n'")[0]
+    message = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", message)
+    message = re.sub(r"\s*SQLSTATE: \w+;?", "", message)
+    return message.strip().rstrip(";")
+
+
+def _parameters(error: PySparkException) -> dict[str, str]:
+    return {str(k): str(v) for k, v in (error.getMessageParameters() or {}).items()}
+
+
+def unknown_target_column(
+    path: Sequence[str], depth: int, within: StructType, where: str, text: str | None
+) -> DeltaAnalysisException:
+    """An assignment to a column or field that the target lacks."""
+    names = [f.name for f in within.fields]
+    misses = near_misses(path[depth], names)
+    hint = f" Did you mean {' or '.join(f'`{m}`' for m in misses)}?" if misses else ""
+    if depth:
+        return DeltaAnalysisException(
+            "FIELD_NOT_FOUND",
+            f"No such struct field `{path[depth]}` in {', '.join(f'`{n}`' for n in names)} of {quote_name(path[:depth])}."
+            f"{hint} In: {where}",
+            sqlstate="42704",
+            parameters={"fieldName": f"`{path[depth]}`", "fields": ", ".join(names)},
+        )
+    caret = ""
+    if text is not None and path[0] in text and where in text:
+        start = text.index(where)
+        found = text.find(path[0], start)
+        caret = "\n" + point_at(text, Span(found, found + len(path[0]))) if found >= 0 else ""
+    return DeltaAnalysisException(
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        f"Cannot resolve {quote_name(path)} in {where}: the target has no column `{path[0]}`.{hint} Its columns are "
+        f"{', '.join(f'`{n}`' for n in names)}.{caret}",
+        sqlstate="42601",
+        parameters={"sqlExpr": quote_name(path), "clause": where, "cols": ", ".join(names)},
+    )
+
+
+def unsettable_field(
+    path: Sequence[str], depth: int, data_type: DataType, where: str
+) -> DeltaAnalysisException:
+    """An assignment to a field of something that has no fields to set."""
+    column = quote_name(path[:depth])
+    if isinstance(data_type, (ArrayType, MapType)):
+        return DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE",
+            f"Nested field {quote_name(path)} cannot be set: {column} is of type {data_type.simpleString()}. Set the "
+            f"whole column instead. In: {where}",
+            sqlstate="0A000",
+        )
+    return DeltaAnalysisException(
+        "INVALID_EXTRACT_BASE_FIELD_TYPE",
+        f"Cannot set {quote_name(path)}: {column} is of type {data_type.simpleString()} and has no fields. In: {where}",
+        sqlstate="42000",
+    )
+
+
+def nested_field_in_insert(path: Sequence[str], where: str) -> DeltaAnalysisException:
+    """INSERT lists a field instead of a column."""
+    return DeltaAnalysisException(
+        "DELTA_UNSUPPORTED_NESTED_FIELD_IN_OPERATION",
+        f"Nested field is not supported in the INSERT clause of MERGE operation (field = {quote_name(path)}). Insert "
+        f"the whole column `{path[0]}`, as with named_struct(…). In: {where}",
+        sqlstate="0AKDC",
+    )
+
+
+def duplicate_insert_columns(path: Sequence[str], where: str) -> DeltaAnalysisException:
+    """INSERT lists a column twice."""
+    return DeltaAnalysisException(
+        "DELTA_DUPLICATE_COLUMNS_ON_INSERT",
+        f"Duplicate column names in INSERT clause: {quote_name(path)} stands there twice. In: {where}",
+        sqlstate="42701",
+    )
+
+
+def conflicting_assignments(
+    left: Sequence[str], right: Sequence[str], where: str
+) -> DeltaAnalysisException:
+    """UPDATE sets a column twice, or a struct together with its field."""
+    return DeltaAnalysisException(
+        "DELTA_CONFLICT_SET_COLUMN",
+        f"There is a conflict from these SET columns: {quote_name(left)}, {quote_name(right)}. Set each once, and "
+        f"either a struct or its fields. In: {where}",
+        sqlstate="42701",
+    )
+
+
+def missing_star_column(name: str, source: StructType, where: str) -> DeltaAnalysisException:
+    """A star needs a column that the source lacks."""
+    names = [f.name for f in source.fields]
+    misses = near_misses(name, names)
+    hint = f" Did you mean {' or '.join(f'`{m}`' for m in misses)}?" if misses else ""
+    return DeltaAnalysisException(
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        f"Cannot resolve `{name}` in {where}: the star takes every column of the target from the source, and the "
+        f"source has no column `{name}`.{hint} The source's columns are {', '.join(f'`{n}`' for n in names)}. Add it "
+        "to the source, or list the columns, or use schema evolution.",
+        sqlstate="42601",
+        parameters={"sqlExpr": name, "clause": where, "cols": ", ".join(names)},
+    )

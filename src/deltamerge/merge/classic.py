@@ -1,0 +1,90 @@
+"""ClassicMergeExecutor: the touched files joined with the source, and written again with all changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from deltamerge.config import MergeConf
+from deltamerge.merge.output import (
+    evaluate_matched,
+    evaluate_not_matched,
+    evaluate_not_matched_by_source,
+    generate_write_all_changes_output_cols,
+    row_change,
+    target_copy,
+)
+from deltamerge.merge.resolved import ResolvedMerge
+from deltamerge.merge.scopes import Rows, joined
+from deltamerge.names import MergeNames
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+
+
+def join_type(merge: ResolvedMerge, conf: MergeConf) -> str:
+    """Chooses the join of `write_all_changes`.
+
+    Args:
+        merge: The merge.
+        conf: The session's settings.
+
+    Returns:
+        ``right_outer`` (source left, target right) where no source row is inserted, else ``full_outer``.
+    """
+    if merge.statement.is_matched_only and not conf.optimize_matched_only_merge:
+        return "full_outer"
+    return "full_outer" if merge.inserts else "right_outer"
+
+
+def write_all_changes_rows(
+    merge: ResolvedMerge,
+    source: Rows,
+    target: Rows,
+    names: MergeNames,
+    conf: MergeConf,
+    defaults: Callable[[int], Column],
+) -> Rows:
+    """Joins source and touched files and computes what every row becomes.
+
+    Args:
+        merge: The merge.
+        source: The source's side.
+        target: The target's side, of the touched files and of those that only matched.
+        names: The merge's own names.
+        conf: The session's settings.
+        defaults: Gives an output column's default.
+
+    Returns:
+        Per joined row its output columns (what the row becomes; for a deleted one what it was), the target's own
+        values, what change it is (`row_change`), its file, position and source row number.
+        Delta: ClassicMergeExecutor.writeAllChanges.
+    """
+    how = join_type(merge, conf)
+    logger.debug(
+        "writeAllChanges using %s join:\n  source.output: %s\n  target.output: %s\n  condition: %s\n"
+        "  newTarget.output: %s",
+        how,
+        merge.source_schema.names,
+        merge.target_schema.names,
+        merge.statement.condition.text,
+        merge.output_schema.names,
+    )
+    rows = joined(source, target, merge.condition, how)
+    rows = evaluate_matched(rows, merge, names, values=True)
+    if merge.not_matched:
+        rows = evaluate_not_matched(rows, merge, names)
+    if merge.not_matched_by_source:
+        rows = evaluate_not_matched_by_source(rows, merge, names, values=True)
+    outputs = generate_write_all_changes_output_cols(merge, names, defaults)
+    copies = [
+        (names.copy(index), target_copy(merge, index, names)) for index in range(len(merge.output_schema.fields))
+    ]
+    kept = (names.file_name, names.row_index, names.source_row_index, names.file_rewritten)
+    kept = (*kept, *([names.clause("not_matched")] if merge.not_matched else []))
+    columns = [*outputs, (names.change, row_change(merge, names)), *copies]
+    frame = rows.frame.select(*(column.alias(name) for name, column in columns), *kept)
+    return Rows(frame, (*(name for name, _ in columns), *kept))

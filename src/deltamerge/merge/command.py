@@ -1,0 +1,229 @@
+"""MergeIntoCommand: one merge from statement to commit."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from deltamerge.config import MergeConf
+from deltamerge.errors import CommitStateUnknownException
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.commit import commit_merge, is_already_committed
+from deltamerge.merge.execute import Execution, MergeChanges, execute_classic, execute_insert_only
+from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
+from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
+from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
+from deltamerge.merge.plan import choose_executor
+from deltamerge.merge.resolve import resolve
+from deltamerge.merge.resolved import ResolvedMerge
+from deltamerge.merge.source import Source, materialize_source, narrowed, read_source
+from deltamerge.merge.steps import Steps
+from deltamerge.names import MergeNames, free_prefix
+from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
+from deltamerge.statement import MergeStatement
+from deltamerge.table import Table, spark_schema
+from deltamerge.write.data_files import remove_leftovers
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+
+
+@dataclass(frozen=True)
+class MergeIntoCommand:
+    """A merge to run.
+
+    Args:
+        table: The target.
+        statement: What the user said.
+    """
+
+    table: Table
+    statement: MergeStatement
+
+
+def now_in_milliseconds() -> int:
+    """Gives the time in milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
+def run_merge(
+    command: MergeIntoCommand,
+    progress: Progress | None = None,
+    *,
+    clock: Callable[[], int] = now_in_milliseconds,
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+) -> MergeOutcome:
+    """Runs a merge.
+
+    Args:
+        command: The merge.
+        progress: Is told of each step as it begins.
+        clock: Gives the time in milliseconds since 1970.
+        new_id: Gives an id that was never given before.
+
+    Returns:
+        What it did. Delta: MergeIntoCommand.run.
+
+    Raises:
+        DeltaAnalysisException: The statement is wrong; nothing was read or written.
+        DeltaTableException: The table cannot be read or written.
+        DeltaRuntimeException: The data is at fault; the table is as it was.
+        DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
+        CommitStateUnknownException: The store did not say whether the commit landed.
+    """
+    spark, statement = command.table.spark, command.statement
+    steps = Steps(spark, progress)
+    with session_settings(spark, READING_MANY_FILES):
+        conf = merge_conf(spark)
+        with steps.step("snapshot", "loading the table's log"):
+            snapshot = command.table.snapshot()
+            snapshot.check_writable()
+        if is_already_committed(snapshot, conf):
+            return _already_committed(command, snapshot)
+        with steps.step("resolve", "resolving the statement"):
+            merge = narrowed(resolve(spark, statement, spark_schema(snapshot), conf))
+            executor, reason = choose_executor(merge, conf)
+        execution = Execution(
+            table=command.table,
+            snapshot=snapshot,
+            merge=merge,
+            conf=conf,
+            names=MergeNames(free_prefix((*merge.output_schema.names, *merge.source_schema.names))),
+            steps=steps,
+            folder=f"deltamerge-{new_id()}",
+            clock=clock,
+        )
+        changes = _execute_with_retries(execution, executor, new_id)
+        with steps.step("commit", "committing"):
+            metrics = _metrics(merge, changes, steps, snapshot)
+            version = _commit_or_clean_up(changes, metrics, new_id())
+        if version is None:
+            remove_leftovers(command.table.store, changes.execution.folder)
+        else:
+            with steps.step("refresh", "refreshing what Spark has cached of the table"):
+                spark.catalog.refreshByPath(command.table.store.absolute(""))
+        return _outcome(command, changes, executor, reason, version, metrics)
+
+
+def _execute_with_retries(execution: Execution, executor: str, new_id: Callable[[], str]) -> MergeChanges:
+    """Runs the executor, and again with a source kept more safely where executors lost its rows."""
+    conf = execution.conf
+    attempts = max(1, conf.materialize_source_max_attempts)
+    for attempt in range(attempts):
+        try:
+            source = _source(execution, executor, _storage_level(conf, attempt))
+            run = execute_insert_only if executor == "insert_only" else execute_classic
+            return run(execution, source)
+        except Exception as error:
+            remove_leftovers(execution.table.store, execution.folder)
+            if not is_lost_source(error):
+                raise translated(error, execution.table.name) from error
+            if attempt + 1 == attempts:
+                raise source_failed_repeatedly(attempts, error) from error
+            logger.warning("rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts)
+            execution = replace(execution, folder=f"deltamerge-{new_id()}")
+    raise AssertionError("every attempt returns or raises")
+
+
+def _commit_or_clean_up(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> int | None:
+    """Commits, and takes the written files away again where it is certain that the commit did not land."""
+    try:
+        return commit_merge(changes, metrics, txn_id)
+    except CommitStateUnknownException:
+        raise
+    except Exception:
+        remove_leftovers(changes.execution.table.store, changes.execution.folder)
+        raise
+
+
+def _source(execution: Execution, executor: str, level: str) -> Source:
+    """Materializes the source unless it is read only once or the session forbids it."""
+    conf = execution.conf
+    once = executor == "insert_only" and conf.materialize_source == "auto"
+    if once or conf.materialize_source == "none":
+        return read_source(execution.merge, execution.names)
+    with execution.steps.step("materialize_source", "materializing the source"):
+        return materialize_source(execution.merge, execution.names, level)
+
+
+def _storage_level(conf: MergeConf, attempt: int) -> str:
+    levels = (conf.rdd_storage_level, conf.rdd_storage_level_first_retry, conf.rdd_storage_level_retry)
+    return levels[min(attempt, 2)]
+
+
+def _metrics(merge: ResolvedMerge, changes: MergeChanges, steps: Steps, snapshot: Snapshot) -> dict[str, int]:
+    timings = Timings(
+        execution=steps.elapsed,
+        materialize_source=steps.milliseconds("materialize_source"),
+        scan=steps.milliseconds("summarize_source", "plan", "find_touched_files"),
+        rewrite=steps.milliseconds("write_all_changes", "write_only_inserts"),
+    )
+    return merge_metrics(
+        merge,
+        source_rows=changes.source_rows,
+        second_scan_rows=changes.second_scan_rows,
+        scan=changes.scan,
+        touched=changes.touched,
+        inserted=changes.inserted,
+        copied=changes.copied,
+        removed=changes.touched.rewrite,
+        written=changes.written,
+        is_partitioned=bool(snapshot.metadata.partition_columns),
+        timings=timings,
+    )
+
+
+def _outcome(
+    command: MergeIntoCommand,
+    changes: MergeChanges,
+    executor: str,
+    reason: str,
+    version: int | None,
+    metrics: Mapping[str, int],
+) -> MergeOutcome:
+    execution = changes.execution
+    merge = execution.merge
+    return MergeOutcome(
+        table=command.table.name,
+        statement=command.statement.to_sql(f"delta.`{command.table.name}`"),
+        executor=executor,
+        executor_reason=reason,
+        read_version=execution.snapshot.version,
+        version=version,
+        metrics={**metrics, "executionTimeMs": execution.steps.elapsed},
+        clauses=_clause_outcomes(merge, changes),
+        steps=execution.steps.timings,
+        notes=changes.notes,
+        operation_parameters=operation_parameters(merge),
+    )
+
+
+def _clause_outcomes(merge: ResolvedMerge, changes: MergeChanges) -> tuple[ClauseOutcome, ...]:
+    rows = {**changes.touched.rows_by_clause, **changes.inserted_by_clause}
+    return tuple(
+        ClauseOutcome(
+            kind=clause.clause.kind,
+            action=clause.action,
+            condition=None if clause.clause.condition is None else clause.clause.condition.text,
+            rows=rows.get((clause.clause.kind, clause.number), 0),
+            text=clause.clause.to_sql(),
+        )
+        for clause in merge.clauses
+    )
+
+
+def _already_committed(command: MergeIntoCommand, snapshot: Snapshot) -> MergeOutcome:
+    return MergeOutcome(
+        table=command.table.name,
+        statement=command.statement.to_sql(f"delta.`{command.table.name}`"),
+        executor="none",
+        executor_reason="the application transaction was committed before",
+        read_version=snapshot.version,
+        version=None,
+        metrics={},
+        clauses=(),
+        steps=(),
+        notes=("The table already holds this application transaction (txnAppId, txnVersion); nothing was done.",),
+    )

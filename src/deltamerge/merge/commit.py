@@ -1,0 +1,87 @@
+"""The commit of a merge: which actions, what was read, and the application transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from deltamerge.config import MergeConf
+from deltamerge.log.actions import Action, SetTransaction
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.execute import MergeChanges
+from deltamerge.merge.metrics import operation_parameters
+from deltamerge.txn.transaction import PreparedCommit, ReadSet, commit
+from deltamerge.version import __version__
+
+ENGINE_INFO = f"deltamerge/{__version__}"
+
+
+def is_already_committed(snapshot: Snapshot, conf: MergeConf) -> bool:
+    """Tells whether the session's application transaction is in the table already.
+
+    Args:
+        snapshot: The table.
+        conf: The session's settings; ``write.txnAppId`` and ``write.txnVersion`` name the transaction.
+    """
+    if conf.txn_app_id is None or conf.txn_version is None:
+        return False
+    seen = snapshot.set_transactions.get(conf.txn_app_id)
+    return seen is not None and seen.version >= conf.txn_version
+
+
+def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> int | None:
+    """Commits a merge.
+
+    Args:
+        changes: What the executor wrote, and what it read.
+        metrics: The operation's metrics.
+        txn_id: The commit's id.
+
+    Returns:
+        The new version, or None where there is nothing to commit.
+
+    Raises:
+        DeltaConcurrentModificationException: Another writer's commit conflicts.
+        CommitStateUnknownException: The store did not say whether the commit landed.
+    """
+    actions = _actions(changes)
+    if not actions:
+        return None
+    execution = changes.execution
+    snapshot, conf = execution.snapshot, execution.conf
+    isolation_level = snapshot.metadata.configuration.get("delta.isolationLevel", "Serializable")
+    prepared = PreparedCommit(
+        snapshot=snapshot,
+        actions=tuple(actions),
+        read_set=ReadSet(
+            predicates=(changes.predicate,),
+            files=frozenset(file.path for file in changes.read_files),
+            whole_table=False,
+        ),
+        operation="MERGE",
+        operation_parameters=operation_parameters(execution.merge),
+        operation_metrics={k: str(v) for k, v in metrics.items()} if conf.history_metrics else None,
+        isolation_level="WriteSerializable" if isolation_level == "WriteSerializable" else "Serializable",
+        is_blind_append=False,
+        user_metadata=conf.user_metadata,
+        engine_info=ENGINE_INFO,
+        txn_id=txn_id,
+        session_time_zone=conf.session_time_zone,
+    )
+    return commit(prepared, execution.clock).version
+
+
+def _actions(changes: MergeChanges) -> list[Action]:
+    execution = changes.execution
+    now = execution.clock()
+    actions: list[Action] = []
+    if execution.merge.evolves_schema:
+        metadata = execution.snapshot.metadata
+        actions.append(replace(metadata, schema_string=json.dumps(execution.merge.output_schema.jsonValue())))
+    if execution.conf.txn_app_id is not None and execution.conf.txn_version is not None:
+        actions.append(SetTransaction(execution.conf.txn_app_id, execution.conf.txn_version, now))
+    actions += [file.remove(now) for file in changes.touched.rewrite]
+    actions += changes.written.files
+    actions += changes.written.change_files
+    return actions

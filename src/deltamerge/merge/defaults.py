@@ -1,0 +1,34 @@
+"""What a column gets that an INSERT leaves out, or that is set to DEFAULT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+CURRENT_DEFAULT = "CURRENT_DEFAULT"
+
+
+def column_defaults(schema: StructType) -> Callable[[int], Column]:
+    """Gives each column's default.
+
+    Args:
+        schema: The output schema.
+
+    Returns:
+        For a column's position its default, of the column's type; NULL where it has none.
+        Protocol: Default Columns.
+    """
+
+    def default(index: int) -> Column:
+        field = schema.fields[index]
+        text = (field.metadata or {}).get(CURRENT_DEFAULT)
+        value = F.lit(None) if text is None else F.expr(text)
+        return value.cast(field.dataType)
+
+    return default

@@ -1,0 +1,114 @@
+"""Schema evolution: the target's schema with what its clauses take from the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
+
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.merge.align import find_field
+
+if TYPE_CHECKING:
+    from deltamerge.statement import MergeStatement
+
+
+def evolved_schema(
+    target: StructType, source: StructType, used: Iterable[tuple[str, ...]], case_sensitive: bool
+) -> StructType:
+    """Adds to a table's schema the source's columns and fields that a merge uses.
+
+    Args:
+        target: The table's schema.
+        source: The source's schema.
+        used: Paths of the columns and fields that assignments name; one of a single part takes the whole column.
+        case_sensitive: The session's rule for names.
+
+    Returns:
+        The target's columns in their order with their types, new ones after them, in the source's order. A new
+        column takes the source column's type. Delta: SchemaMergingUtils.mergeSchemas.
+
+    Raises:
+        DeltaAnalysisException: A new column is VOID.
+    """
+    return _merge_struct(target, _filtered(source, tuple(used), case_sensitive), case_sensitive, ())
+
+
+def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensitive: bool) -> StructType:
+    kept = []
+    for field in source.fields:
+        below = [path[1:] for path in used if _same(path[0], field.name, case_sensitive)]
+        if not below:
+            continue
+        if () in below or not isinstance(field.dataType, StructType):
+            kept.append(field)
+        else:
+            inner = _filtered(field.dataType, tuple(path for path in below if path), case_sensitive)
+            kept.append(StructField(field.name, inner, field.nullable, field.metadata))
+    return StructType(kept)
+
+
+def _same(left: str, right: str, case_sensitive: bool) -> bool:
+    return left == right if case_sensitive else left.lower() == right.lower()
+
+
+def _merge_struct(
+    target: StructType, source: StructType, case_sensitive: bool, above: tuple[str, ...]
+) -> StructType:
+    fields = []
+    for field in target.fields:
+        index = find_field(source, field.name, case_sensitive)
+        merged = field.dataType
+        if index is not None:
+            merged = _merge(
+                field.dataType, source.fields[index].dataType, case_sensitive, (*above, field.name)
+            )
+        fields.append(StructField(field.name, merged, field.nullable, field.metadata))
+    for field in source.fields:
+        if find_field(target, field.name, case_sensitive) is None:
+            _refuse_void(field, above)
+            fields.append(StructField(field.name, _nullable(field.dataType), True))
+    return StructType(fields)
+
+
+def _merge(target: DataType, source: DataType, case_sensitive: bool, above: tuple[str, ...]) -> DataType:
+    if isinstance(target, StructType) and isinstance(source, StructType):
+        return _merge_struct(target, source, case_sensitive, above)
+    if isinstance(target, ArrayType) and isinstance(source, ArrayType):
+        element = _merge(target.elementType, source.elementType, case_sensitive, (*above, "element"))
+        return ArrayType(element, target.containsNull)
+    if isinstance(target, MapType) and isinstance(source, MapType):
+        return MapType(
+            _merge(target.keyType, source.keyType, case_sensitive, (*above, "key")),
+            _merge(target.valueType, source.valueType, case_sensitive, (*above, "value")),
+            target.valueContainsNull,
+        )
+    return target
+
+
+def _nullable(data_type: DataType) -> DataType:
+    if isinstance(data_type, StructType):
+        return StructType([StructField(f.name, _nullable(f.dataType), True) for f in data_type.fields])
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_nullable(data_type.elementType), True)
+    if isinstance(data_type, MapType):
+        return MapType(_nullable(data_type.keyType), _nullable(data_type.valueType), True)
+    return data_type
+
+
+def _refuse_void(field: StructField, above: tuple[str, ...]) -> None:
+    if isinstance(field.dataType, NullType):
+        name = ".".join((*above, field.name))
+        raise DeltaAnalysisException(
+            "DELTA_MERGE_ADD_VOID_COLUMN",
+            f"Cannot add column `{name}` with type VOID. Please explicitly specify a non-void type, as in "
+            f"CAST(NULL AS STRING) AS {name}.",
+            sqlstate="42K09",
+            parameters={"newColumn": name},
+        )
+
+
+def wants_evolution(statement: MergeStatement, schema_auto_merge: bool) -> bool:
+    """Tells whether a merge may add columns: by its own words or by the session's setting."""
+    return statement.schema_evolution or schema_auto_merge

@@ -1,0 +1,385 @@
+"""The executors as the command runs them: scan, join, write; nothing here commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812
+
+from deltamerge.config import MergeConf
+from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
+from deltamerge.log.actions import AddFile
+from deltamerge.log.paths import decode_path
+from deltamerge.log.schema import parse_schema
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
+from deltamerge.merge.classic import write_all_changes_rows
+from deltamerge.merge.defaults import column_defaults
+from deltamerge.merge.insert_only import (
+    WHEN_NO_MATCHED_CLAUSES,
+    WHEN_NO_MATCHES,
+    filtered_source,
+    generate_inserts_only_output,
+    unmatched_source,
+)
+from deltamerge.merge.metrics import ScanSizes, record_count
+from deltamerge.merge.plan import condition_shape, key_types, plan_files, read_predicate
+from deltamerge.merge.resolved import ResolvedMerge
+from deltamerge.merge.scopes import Rows, source_rows, target_rows
+from deltamerge.merge.source import Source, summarize_source
+from deltamerge.merge.steps import Steps
+from deltamerge.merge.touched_files import TouchedFiles, find_touched_files
+from deltamerge.names import MergeNames
+from deltamerge.scan.target import ScanColumns, absolute_key, target_frame
+from deltamerge.skipping.predicates import ALWAYS, Predicate
+from deltamerge.table import Table
+from deltamerge.write.constraints import checked
+from deltamerge.write.data_files import WriteTarget, WrittenFiles, write_files, write_files_with_changes
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+NOTHING_WRITTEN = WrittenFiles((), (), ())
+NOTHING_TOUCHED = TouchedFiles((), (), {}, has_multiple_matches=False)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """All that an executor works on.
+
+    Args:
+        table: The target.
+        snapshot: Its state that the merge reads.
+        merge: What the statement means for it.
+        conf: The session's settings.
+        names: The merge's own names.
+        steps: Runs and times the steps.
+        folder: A folder of the table in which nothing was ever written.
+        clock: Gives the time in milliseconds since 1970.
+    """
+
+    table: Table
+    snapshot: Snapshot
+    merge: ResolvedMerge
+    conf: MergeConf
+    names: MergeNames
+    steps: Steps
+    folder: str
+    clock: Callable[[], int]
+
+    @property
+    def defaults(self) -> Callable[[int], Column]:
+        """Gives an output column's default."""
+        return column_defaults(self.merge.output_schema)
+
+    @property
+    def writes_change_data(self) -> bool:
+        """Whether the table has a change data feed."""
+        return self.snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
+
+    @property
+    def write_target(self) -> WriteTarget:
+        """Where and how rows are written."""
+        return WriteTarget(
+            store=self.table.store,
+            schema=self.merge.output_schema,
+            log_schema=parse_schema(self.merge.output_schema.json()),
+            partition_columns=self.snapshot.metadata.partition_columns,
+            configuration=self.snapshot.metadata.configuration,
+            folder=self.folder,
+            clock=self.clock,
+        )
+
+
+@dataclass(frozen=True)
+class MergeChanges:
+    """What an executor found and wrote.
+
+    Args:
+        execution: What it worked on.
+        source_rows: Rows of the source.
+        second_scan_rows: Rows of the source in a second scan, -1 where there was none.
+        scan: What skipping left.
+        read_files: The files that were read.
+        predicate: What the target rows look like that had to be seen.
+        touched: What the first scan found; its `rewrite` files are replaced.
+        written: The new files.
+        inserted: Rows inserted.
+        inserted_by_clause: The same by clause.
+        copied: Rows of replaced files that no clause changed.
+        notes: Sentences for the report.
+    """
+
+    execution: Execution
+    source_rows: int
+    second_scan_rows: int
+    scan: ScanSizes
+    read_files: tuple[AddFile, ...]
+    predicate: Predicate
+    touched: TouchedFiles
+    written: WrittenFiles
+    inserted: int
+    inserted_by_clause: Mapping[tuple[str, int], int]
+    copied: int
+    notes: tuple[str, ...]
+
+
+def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
+    """Runs a merge that only inserts.
+
+    Args:
+        execution: What to work on.
+        source: The source.
+
+    Returns:
+        The files written. Delta: InsertOnlyMergeExecutor.writeOnlyInserts with filterMatchedRows.
+    """
+    merge, names, steps = execution.merge, execution.names, execution.steps
+    with steps.step("plan", "choosing the files to read"):
+        predicate = read_predicate(merge, condition_shape(merge), ALWAYS)
+        files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
+    counted = Observation()
+    frame = source.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
+    rows = source_rows(frame, merge.source_schema, merge.source_alias, names)
+    with steps.step("write_only_inserts", "writing new files for only inserts"):
+        unmatched = filtered_source(merge, rows)
+        if files:
+            unmatched = unmatched_source(merge, unmatched, _target_rows(execution, files))
+        written, by_clause = _write_inserts(execution, unmatched, WHEN_NO_MATCHED_CLAUSES)
+        source_count = int(counted.get.get("rows", 0))
+    return MergeChanges(
+        execution=execution,
+        source_rows=source_count,
+        second_scan_rows=-1,
+        scan=sizes,
+        read_files=files,
+        predicate=predicate,
+        touched=NOTHING_TOUCHED,
+        written=written,
+        inserted=written.row_count,
+        inserted_by_clause=by_clause,
+        copied=0,
+        notes=(_skipping_note(sizes, "ON's conditions on the target"),),
+    )
+
+
+def execute_classic(execution: Execution, source: Source) -> MergeChanges:
+    """Runs any merge in two scans: find the touched files, then write them again with all changes.
+
+    Args:
+        execution: What to work on.
+        source: The source.
+
+    Returns:
+        The files written and those they replace. Delta: ClassicMergeExecutor.
+    """
+    merge, names, steps = execution.merge, execution.names, execution.steps
+    shape = condition_shape(merge)
+    with steps.step("summarize_source", "counting the source's rows and its keys' ranges"):
+        types = key_types(merge, shape.equi_keys)
+        summary = summarize_source(source, merge.source_alias, shape.equi_keys, types)
+    with steps.step("plan", "choosing the files to read"):
+        predicate = read_predicate(merge, shape, summary.predicate)
+        files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
+    rows = source_rows(source.frame, merge.source_schema, merge.source_alias, names)
+    touched = NOTHING_TOUCHED
+    if files:
+        with steps.step("find_touched_files", "scanning files for matches"):
+            by_name = {absolute_key(execution.table, file): file for file in files}
+            touched = find_touched_files(merge, rows, _target_rows(execution, files), by_name, names)
+    if touched.rewrite:
+        _refuse_append_only(execution.snapshot)
+    written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
+    if not touched.rewrite and not touched.only_matched:
+        if merge.inserts and summary.row_count:
+            second_scan = summary.row_count
+            with steps.step("write_only_inserts", "writing new files for only inserts"):
+                written, by_clause = _write_inserts(execution, rows, WHEN_NO_MATCHES)
+    elif touched.rewrite or merge.inserts:
+        second_scan = summary.row_count
+        with steps.step("write_all_changes", f"rewriting {len(touched.rewrite)} files"):
+            written, by_clause = _write_all_changes(execution, rows, touched)
+    copied, inserted = _count_rows(execution, touched, written)
+    return MergeChanges(
+        execution=execution,
+        source_rows=summary.row_count,
+        second_scan_rows=second_scan,
+        scan=sizes,
+        read_files=files,
+        predicate=predicate,
+        touched=touched,
+        written=written,
+        inserted=inserted,
+        inserted_by_clause=by_clause if len(by_clause) > 1 else _only_clause(merge, inserted),
+        copied=copied,
+        notes=(_skipping_note(sizes, "the source's key ranges and the conditions on the target"),),
+    )
+
+
+def _target_rows(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
+    merge, names = execution.merge, execution.names
+    return target_rows(_scan(execution, files), merge.target_schema, merge.target_alias, names)
+
+
+def _scan(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
+    return target_frame(
+        execution.table,
+        execution.merge.target_schema,
+        execution.snapshot.metadata.partition_columns,
+        files,
+        ScanColumns(execution.names.file_name, execution.names.row_index),
+    )
+
+
+def _write_inserts(
+    execution: Execution, unmatched: Rows, extra_op_type: str
+) -> tuple[WrittenFiles, dict[tuple[str, int], int]]:
+    merge, names = execution.merge, execution.names
+    rows = generate_inserts_only_output(merge, unmatched, names, execution.defaults, extra_op_type)
+    frame, counts = _observing_clauses(merge, rows.frame, F.col(names.clause("not_matched")))
+    rows = Rows(frame, rows.names)
+    if execution.writes_change_data:
+        changed = generate_inserted_rows(rows, merge.output_schema, names)
+        written = _write_with_changes(execution, changed)
+    else:
+        written = _write(execution, _table_columns(rows, execution))
+    return written, _observed(merge, counts, written.row_count)
+
+
+def _write_all_changes(
+    execution: Execution, source: Rows, touched: TouchedFiles
+) -> tuple[WrittenFiles, dict[tuple[str, int], int]]:
+    merge, names = execution.merge, execution.names
+    # Files in which nothing changes are joined only so that an INSERT knows of their matches.
+    rewritten = F.lit(True)
+    scanned = _scan(execution, touched.rewrite).withColumn(names.file_rewritten, rewritten)
+    if merge.inserts and touched.only_matched:
+        matched = _scan(execution, touched.only_matched).withColumn(names.file_rewritten, F.lit(False))
+        scanned = scanned.union(matched) if touched.rewrite else matched
+    target = target_rows(scanned, merge.target_schema, merge.target_alias, names)
+    target = Rows(
+        target.frame, (*target.names[:-1], names.file_rewritten, names.target_row_present)
+    )
+    rows = write_all_changes_rows(merge, source, target, names, execution.conf, execution.defaults)
+    change = F.col(names.change)
+    counts = None
+    if len([c for c in merge.not_matched if c.action == "insert"]) > 1:
+        inserting = F.when(change == F.lit("insert"), F.col(names.clause("not_matched")))
+        frame, counts = _observing_clauses(merge, rows.frame, inserting)
+        rows = Rows(frame, rows.names)
+    if execution.writes_change_data:
+        changed = generate_cdc_and_output_rows(
+            rows, merge.output_schema, names, deduplicate_deletes=touched.has_multiple_matches
+        )
+        written = _write_with_changes(execution, changed)
+    else:
+        kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
+        written = _write(execution, _table_columns(Rows(rows.frame.where(kept), rows.names), execution))
+    return written, _observed(merge, counts, 0) if counts is not None else {}
+
+
+def _table_columns(rows: Rows, execution: Execution) -> DataFrame:
+    schema, names = execution.merge.output_schema, execution.names
+    return rows.frame.select(*(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)))
+
+
+def _write(execution: Execution, frame: DataFrame) -> WrittenFiles:
+    target = execution.write_target
+    frame = _repartition_if_needed(execution, frame)
+    return write_files(checked(frame, target.schema, target.configuration), target)
+
+
+def _write_with_changes(execution: Execution, frame: DataFrame) -> WrittenFiles:
+    target, change_type = execution.write_target, execution.names.change_type
+    frame = _repartition_if_needed(execution, frame)
+    is_table_row = F.col(change_type).isNull()
+    guarded = checked(frame, target.schema, target.configuration, is_table_row)
+    return write_files_with_changes(guarded, change_type, target)
+
+
+def _repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:
+    columns = execution.snapshot.metadata.partition_columns
+    if not columns or not execution.conf.repartition_before_write:
+        return frame
+    return frame.repartition(*("`" + name.replace("`", "``") + "`" for name in columns))
+
+
+def _observing_clauses(
+    merge: ResolvedMerge, frame: DataFrame, number: Column
+) -> tuple[DataFrame, Observation | None]:
+    """Counts the rows of each INSERT clause where there are several."""
+    inserting = [c for c in merge.not_matched if c.action == "insert"]
+    if len(inserting) < 2:
+        return frame, None
+    observation = Observation()
+    counts = [
+        F.sum((number == F.lit(c.number)).cast("int")).alias(f"clause_{c.number}") for c in inserting
+    ]
+    return frame.observe(observation, *counts), observation
+
+
+def _observed(
+    merge: ResolvedMerge, observation: Observation | None, inserted: int
+) -> dict[tuple[str, int], int]:
+    if observation is None:
+        return _only_clause(merge, inserted)
+    found = observation.get
+    return {
+        ("not_matched", c.number): int(found.get(f"clause_{c.number}") or 0)
+        for c in merge.not_matched
+        if c.action == "insert"
+    }
+
+
+def _only_clause(merge: ResolvedMerge, inserted: int) -> dict[tuple[str, int], int]:
+    return {("not_matched", c.number): inserted for c in merge.not_matched if c.action == "insert"}
+
+
+def _count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFiles) -> tuple[int, int]:
+    """Finds how many rows were copied and inserted, from what the files themselves say.
+
+    Raises:
+        DeltaRuntimeException: The written rows do not add up; committing them would lose or double rows.
+    """
+    merge = execution.merge
+    before = sum(_rows_in(execution, file) for file in touched.rewrite)
+    clauses = (*merge.matched, *merge.not_matched_by_source)
+    updated, deleted = touched.rows(clauses, "update"), touched.rows(clauses, "delete")
+    copied = before - updated - deleted
+    inserted = written.row_count - updated - copied
+    if copied < 0 or inserted < 0 or (inserted and not merge.inserts):
+        raise DeltaRuntimeException(
+            "DELTA_MERGE_SOURCE_CHANGED",
+            f"The merge found {updated} rows to update and {deleted} to delete among {before}, but then wrote "
+            f"{written.row_count} rows. The source gave other rows when it was read again; the table is as it was. Set "
+            "spark.databricks.delta.merge.materializeSource to auto, or make the source deterministic.",
+            sqlstate="XXKDS",
+        )
+    return copied, inserted
+
+
+def _rows_in(execution: Execution, file: AddFile) -> int:
+    counted = record_count(file)
+    if counted is not None:
+        return counted
+    return int(pq.ParquetFile(execution.table.store.open_input(decode_path(file.path))).metadata.num_rows)
+
+
+def _skipping_note(sizes: ScanSizes, by: str) -> str:
+    if sizes.files_after == sizes.files_before:
+        return f"All {sizes.files_before} files of the table may hold matches."
+    return f"{sizes.files_before - sizes.files_after} of {sizes.files_before} files were never read, thanks to {by}."
+
+
+def _refuse_append_only(snapshot: Snapshot) -> None:
+    if snapshot.metadata.configuration.get("delta.appendOnly", "").lower() == "true":
+        raise DeltaAnalysisException(
+            "DELTA_CANNOT_MODIFY_APPEND_ONLY",
+            "This table is configured to only allow appends, and the merge updates or deletes rows. Nothing was "
+            "changed. To permit it: ALTER TABLE … SET TBLPROPERTIES (delta.appendOnly=false).",
+            sqlstate="42809",
+        )

@@ -1,0 +1,168 @@
+"""What will be read: which executor runs, and which files of the target may hold rows it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DataType, StructType
+
+from deltamerge.config import MergeConf
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.log.actions import AddFile
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.metrics import ScanSizes, partition_count
+from deltamerge.merge.resolved import ResolvedMerge
+from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
+from deltamerge.skipping.pruning import files_that_may_match
+from deltamerge.sql.conditions import ConditionShape, EquiKey, SideNames, read_condition
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """What a merge will read.
+
+    Args:
+        executor: ``insert_only`` or ``classic``.
+        reason: Why that one.
+        predicate: What every target row looks like that the merge may have to see.
+        files: The files that may hold such rows.
+        sizes: What skipping left.
+    """
+
+    executor: str
+    reason: str
+    predicate: Predicate
+    files: tuple[AddFile, ...]
+    sizes: ScanSizes
+
+
+def condition_shape(merge: ResolvedMerge) -> ConditionShape:
+    """Looks at ON: what it says of the target alone, and which keys it equates."""
+    return read_condition(
+        merge.statement.condition.text,
+        is_column=merge.statement.condition.column is not None,
+        target=_target_names(merge),
+        source=SideNames(_qualifiers(merge.source_alias), merge.source_schema.jsonValue()),
+        case_sensitive=merge.case_sensitive,
+    )
+
+
+def _target_names(merge: ResolvedMerge) -> SideNames:
+    return SideNames(_qualifiers(merge.target_alias), merge.target_schema.jsonValue())
+
+
+def _qualifiers(alias: str | None) -> tuple[str, ...]:
+    return () if alias is None else (alias,)
+
+
+def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:
+    """Chooses how the merge runs.
+
+    Args:
+        merge: The merge.
+        conf: The session's settings.
+
+    Returns:
+        The executor's name and the reason.
+
+    Raises:
+        DeltaAnalysisException: The session asks for an executor that this merge cannot use.
+    """
+    insert_only = merge.statement.is_insert_only
+    if conf.executor == "low_shuffle":
+        raise DeltaAnalysisException(
+            "DELTAMERGE_EXECUTOR_NOT_AVAILABLE",
+            "spark.deltamerge.merge.executor is low_shuffle, which this version does not have. Set it to auto or "
+            "classic.",
+            sqlstate="0A000",
+        )
+    if conf.executor == "insert_only" and not insert_only:
+        raise DeltaAnalysisException(
+            "DELTAMERGE_EXECUTOR_NOT_AVAILABLE",
+            "spark.deltamerge.merge.executor is insert_only, but the merge has clauses that update or delete. Set it "
+            "to auto or classic.",
+            sqlstate="0A000",
+        )
+    if conf.executor == "classic":
+        return "classic", "spark.deltamerge.merge.executor asks for it"
+    if insert_only and conf.optimize_insert_only_merge:
+        return "insert_only", "there are only NOT MATCHED clauses"
+    if insert_only:
+        return "classic", "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
+    return "classic", "there are clauses that update or delete"
+
+
+def read_predicate(merge: ResolvedMerge, shape: ConditionShape, source: Predicate) -> Predicate:
+    """Says what a target row looks like that the merge may have to see.
+
+    Args:
+        merge: The merge.
+        shape: What ON says.
+        source: What a target row looks like that the source can match.
+
+    Returns:
+        ON's part for the target and the source's ranges; or, where BY SOURCE clauses look at the rest of the table,
+        their conditions.
+    """
+    matching: Predicate = And((shape.target_predicate, source))
+    by_source: list[Predicate] = []
+    for clause in merge.not_matched_by_source:
+        if clause.action == "do_nothing":
+            continue
+        condition = clause.clause.condition
+        if condition is None:
+            return ALWAYS
+        seen = read_condition(
+            condition.text,
+            is_column=condition.column is not None,
+            target=_target_names(merge),
+            source=SideNames((), StructType([]).jsonValue()),
+            case_sensitive=merge.case_sensitive,
+        )
+        by_source.append(seen.target_predicate)
+    return Or((matching, *by_source)) if by_source else matching
+
+
+def plan_files(
+    snapshot: Snapshot, predicate: Predicate, session_time_zone: str
+) -> tuple[tuple[AddFile, ...], ScanSizes]:
+    """Finds the files that may hold rows the merge must see.
+
+    Args:
+        snapshot: The table.
+        predicate: What these rows look like.
+        session_time_zone: ``spark.sql.session.timeZone``.
+
+    Returns:
+        The files, and what skipping left of the table.
+    """
+    partition_columns = snapshot.metadata.partition_columns
+    mask = files_that_may_match(
+        predicate, snapshot.files, snapshot.schema, partition_columns, session_time_zone
+    )
+    kept = snapshot.files if bool(np.all(mask)) else snapshot.files.filter(mask)
+    files = tuple(kept.add_files())
+    sizes = ScanSizes(
+        files_before=snapshot.files.num_files,
+        bytes_before=snapshot.files.size_in_bytes,
+        files_after=kept.num_files,
+        bytes_after=kept.size_in_bytes,
+        partitions_after=partition_count(files, bool(partition_columns)),
+    )
+    return files, sizes
+
+
+def key_types(merge: ResolvedMerge, keys: tuple[EquiKey, ...]) -> list[DataType]:
+    """Gives the types of the source's side of keys, in one analysis."""
+
+
+    if not keys:
+        return []
+    columns = [F.expr(key.source_text).alias(f"k{i}") for i, key in enumerate(keys)]
+    source = merge.statement.source
+    frame = source if merge.source_alias is None else source.alias(merge.source_alias)
+    return [field.dataType for field in frame.select(*columns).schema.fields]
+
+

@@ -1,0 +1,440 @@
+"""From what the user said to what it means for one snapshot: names, stars, types, schema evolution.
+
+Spark resolves every expression, each clause family on frames that see just what the family may see; no job runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DataType, StructType
+
+from deltamerge.config import MergeConf
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.merge.align import align, check_same_fields, find_field, same_name
+from deltamerge.merge.analysis_errors import (
+    analysis_error,
+    conflicting_assignments,
+    duplicate_insert_columns,
+    missing_star_column,
+    nested_field_in_insert,
+    unknown_target_column,
+    unsettable_field,
+)
+from deltamerge.merge.evolution import evolved_schema, wants_evolution
+from deltamerge.merge.resolved import (
+    Output,
+    ResolvedClause,
+    ResolvedMerge,
+    SetFields,
+    TakeDefault,
+    TakeSource,
+    TakeTarget,
+    TakeValue,
+)
+from deltamerge.names import free_prefix
+from deltamerge.sql.conditions import contains_subquery
+from deltamerge.statement import (
+    Assignment,
+    ClauseKind,
+    Default,
+    Expression,
+    Insert,
+    MergeClause,
+    MergeStatement,
+    Star,
+    Update,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+TARGET_ALIAS = "__dm_target"
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Empty frames with both sides' columns, for Spark to resolve names on."""
+
+    target: DataFrame
+    source: DataFrame
+    target_schema: StructType
+    source_schema: StructType
+    other: DataFrame
+
+
+def resolve(
+    spark: SparkSession, statement: MergeStatement, target_schema: StructType, conf: MergeConf
+) -> ResolvedMerge:
+    """Looks up every name of a merge.
+
+    Args:
+        spark: The session.
+        statement: What the user said.
+        target_schema: The table's schema.
+        conf: The session's settings.
+
+    Returns:
+        What it means.
+
+    Raises:
+        DeltaAnalysisException: A name, a type or a clause is wrong; no job has run.
+    """
+    if not target_schema.fields and conf.empty_schema_target_check:
+        raise DeltaAnalysisException(
+            "DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET",
+            "The target table has no columns. Give it a schema before a merge, or write rows to it with append.",
+            sqlstate="0AKDC",
+        )
+    target_alias = statement.target_alias or TARGET_ALIAS
+    source = statement.source if statement.source_alias is None else statement.source.alias(statement.source_alias)
+    source_schema = statement.source.schema
+    sides = _Sides(
+        spark.createDataFrame([], target_schema).alias(target_alias),
+        source,
+        target_schema,
+        source_schema,
+        spark.range(1).toDF(free_prefix((*target_schema.names, *source_schema.names)) + "other"),
+    )
+    resolver = _Resolver(statement, sides, target_alias, conf)
+    return resolver.resolve()
+
+
+class _Resolver:
+    """One resolution; holds what all its steps look at."""
+
+    def __init__(
+        self, statement: MergeStatement, sides: _Sides, target_alias: str, conf: MergeConf
+    ) -> None:
+        self.statement = statement
+        self.sides = sides
+        self.target_alias = target_alias
+        self.conf = conf
+        self.case_sensitive = conf.case_sensitive
+        self.evolution = wants_evolution(statement, conf.schema_auto_merge)
+        self._assignable: set[tuple[str, str]] = set()
+
+    def resolve(self) -> ResolvedMerge:
+        self._check_conditions()
+        paths = {id(clause): self._assigned_paths(clause) for clause in self.statement.clauses}
+        output_schema = self._output_schema(paths)
+        for clause in self.statement.clauses:
+            self._check_paths(clause, paths[id(clause)], output_schema)
+        typed = {
+            kind: self._typed_values(kind) for kind in ("matched", "not_matched", "not_matched_by_source")
+        }
+        counters: dict[str, int] = {}
+        clauses = []
+        for clause in self.statement.clauses:
+            number = counters.get(clause.kind, 0)
+            counters[clause.kind] = number + 1
+            types = typed[clause.kind][number]
+            clauses.append(self._clause(clause, number, paths[id(clause)], types, output_schema))
+        return ResolvedMerge(
+            statement=self.statement,
+            condition=self.statement.condition.to_column(),
+            clauses=tuple(clauses),
+            target_schema=self.sides.target_schema,
+            output_schema=output_schema,
+            source_schema=self.sides.source_schema,
+            target_alias=self.target_alias,
+            source_alias=self.statement.source_alias,
+            case_sensitive=self.case_sensitive,
+        )
+
+    # Conditions
+
+    def _check_conditions(self) -> None:
+        self._check_condition(self.statement.condition, "ON", self._on_join)
+        for kind, attempt in (
+            ("matched", self._on_join),
+            ("not_matched", self._on_source),
+            ("not_matched_by_source", self._on_target),
+        ):
+            conditions = [c for c in self.statement.of_kind(kind) if c.condition is not None]
+            try:
+                _analyse(attempt([c.condition.to_column() for c in conditions if c.condition]))
+            except PySparkException:
+                for clause in conditions:
+                    assert clause.condition is not None
+                    self._check_condition(clause.condition, clause.to_sql(), attempt)
+                raise
+            for clause in conditions:
+                assert clause.condition is not None
+                self._refuse_subquery(clause.condition, clause.to_sql())
+
+    def _check_condition(
+        self, condition: Expression, where: str, attempt: Callable[[list[Column]], Callable[[], DataFrame]]
+    ) -> None:
+        self._refuse_subquery(condition, where)
+        try:
+            _analyse(attempt([condition.to_column()]))
+        except PySparkException as error:
+            raise self._error(error, condition, where, is_condition=True) from None
+
+    def _refuse_subquery(self, condition: Expression, where: str) -> None:
+        if condition.column is None and contains_subquery(condition.text):
+            raise DeltaAnalysisException(
+                "DELTA_UNSUPPORTED_SUBQUERY",
+                f"Subqueries are not supported in the condition of a MERGE: {condition.text}. Join what it looks up "
+                f"to the source instead. In: {where}",
+                sqlstate="0AKDC",
+            )
+
+    def _on_join(self, conditions: list[Column]) -> Callable[[], DataFrame]:
+        # A join condition must be deterministic and boolean, so Spark refuses what MERGE refuses.
+        return lambda: self.sides.source.join(self.sides.target, _all(conditions), "inner")
+
+    def _on_source(self, conditions: list[Column]) -> Callable[[], DataFrame]:
+        return lambda: self.sides.source.join(self.sides.other, _all(conditions), "inner")
+
+    def _on_target(self, conditions: list[Column]) -> Callable[[], DataFrame]:
+        return lambda: self.sides.target.join(self.sides.other, _all(conditions), "inner")
+
+    # Values
+
+    def _typed_values(self, kind: ClauseKind) -> list[list[DataType]]:
+        clauses = self.statement.of_kind(kind)
+        frame = {
+            "matched": lambda: self.sides.source.join(self.sides.target, F.lit(True), "inner"),
+            "not_matched": lambda: self.sides.source,
+            "not_matched_by_source": lambda: self.sides.target,
+        }[kind]()
+        expressions = [(clause, value) for clause in clauses for value in _values(clause)]
+        columns = [value.to_column().alias(f"v{i}") for i, (_, value) in enumerate(expressions)]
+        if not columns:
+            return [[] for _ in clauses]
+        try:
+            schema = frame.select(*columns).schema
+        except PySparkException:
+            for (clause, value), column in zip(expressions, columns, strict=True):
+                self._check_value(clause, value, frame, column)
+            raise
+        types = iter(field.dataType for field in schema.fields)
+        return [[next(types) for _ in _values(clause)] for clause in clauses]
+
+    def _check_value(self, clause: MergeClause, value: Expression, frame: DataFrame, column: Column) -> None:
+        try:
+            _analyse(lambda: frame.select(column))
+        except PySparkException as error:
+            raise self._error(error, value, clause.to_sql(), is_condition=False) from None
+
+    def _error(
+        self, error: PySparkException, expression: Expression, where: str, *, is_condition: bool
+    ) -> Exception:
+        return analysis_error(error, expression, where, self.statement.text, is_condition=is_condition)
+
+    # Assignments
+
+    def _assigned_paths(self, clause: MergeClause) -> tuple[tuple[str, ...], ...]:
+        """Gives the assigned columns and fields, without the target's alias, as the user spelled them."""
+        assignments = _assignments(clause)
+        if assignments is None or isinstance(assignments, Star):
+            return ()
+        return tuple(self._without_alias(a.target) for a in assignments)
+
+    def _without_alias(self, name: tuple[str, ...]) -> tuple[str, ...]:
+        if len(name) > 1 and same_name(name[0], self.target_alias, self.case_sensitive):
+            known = find_field(self.sides.target_schema, name[1], self.case_sensitive) is not None
+            if known or find_field(self.sides.target_schema, name[0], self.case_sensitive) is None:
+                return name[1:]
+        return name
+
+    def _output_schema(self, paths: dict[int, tuple[tuple[str, ...], ...]]) -> StructType:
+        target = self.sides.target_schema
+        if not self.evolution:
+            return target
+        used: list[tuple[str, ...]] = []
+        for clause in self.statement.clauses:
+            if clause.kind == "not_matched_by_source":
+                continue
+            assignments = _assignments(clause)
+            if isinstance(assignments, Star):
+                excepted = self._excepted(assignments, target)
+                used += [(f.name,) for f in self.sides.source_schema.fields if f.name.lower() not in excepted]
+            else:
+                used += paths[id(clause)]
+        return evolved_schema(target, self.sides.source_schema, used, self.case_sensitive)
+
+    def _check_paths(
+        self, clause: MergeClause, paths: tuple[tuple[str, ...], ...], schema: StructType
+    ) -> None:
+        for path in paths:
+            if isinstance(clause.action, Insert) and len(path) > 1:
+                raise nested_field_in_insert(path, clause.to_sql())
+            self._check_path(path, clause, schema)
+        spelled = [self._spelled(path, schema) for path in paths]
+        if isinstance(clause.action, Insert):
+            duplicates = [path for i, path in enumerate(spelled) if path in spelled[:i]]
+            if duplicates:
+                raise duplicate_insert_columns(duplicates[0], clause.to_sql())
+            return
+        for i, left in enumerate(spelled):
+            for right in spelled[i + 1 :]:
+                shorter = min(len(left), len(right))
+                if left[:shorter] == right[:shorter]:
+                    raise conflicting_assignments(left, right, clause.to_sql())
+
+    def _check_path(self, path: tuple[str, ...], clause: MergeClause, schema: StructType) -> None:
+        data_type: DataType = schema
+        for depth, part in enumerate(path):
+            if not isinstance(data_type, StructType):
+                raise unsettable_field(path, depth, data_type, clause.to_sql())
+            index = find_field(data_type, part, self.case_sensitive)
+            if index is None:
+                raise unknown_target_column(path, depth, data_type, clause.to_sql(), self.statement.text)
+            data_type = data_type.fields[index].dataType
+
+    def _spelled(self, path: tuple[str, ...], schema: StructType) -> tuple[str, ...]:
+        """Gives a path in the table's own spelling."""
+        spelled: list[str] = []
+        data_type: DataType = schema
+        for part in path:
+            assert isinstance(data_type, StructType)
+            index = find_field(data_type, part, self.case_sensitive)
+            assert index is not None
+            spelled.append(data_type.fields[index].name)
+            data_type = data_type.fields[index].dataType
+        return tuple(spelled)
+
+    # Clauses
+
+    def _clause(
+        self,
+        clause: MergeClause,
+        number: int,
+        paths: tuple[tuple[str, ...], ...],
+        types: list[DataType],
+        schema: StructType,
+    ) -> ResolvedClause:
+        condition = clause.condition.to_column() if clause.condition is not None else None
+        assignments = _assignments(clause)
+        if assignments is None:
+            return ResolvedClause(clause, number, condition)
+        if isinstance(assignments, Star):
+            outputs = self._star_outputs(clause, assignments, schema)
+            return ResolvedClause(clause, number, condition, outputs=outputs)
+        spelled = [self._spelled(path, schema) for path in paths]
+        outputs = self._assigned_outputs(clause, assignments, spelled, types, schema)
+        values = tuple(value.to_column() for value in _values(clause))
+        return ResolvedClause(clause, number, condition, values, tuple(types), outputs)
+
+    def _excepted(self, star: Star, schema: StructType) -> set[str]:
+        return {self._without_alias(name)[0].lower() for name in star.except_columns}
+
+    def _star_outputs(self, clause: MergeClause, star: Star, schema: StructType) -> tuple[Output, ...]:
+        for name in star.except_columns:
+            path = self._without_alias(name)
+            if find_field(schema, path[0], self.case_sensitive) is None:
+                raise unknown_target_column(path, 0, schema, clause.to_sql(), self.statement.text)
+        excepted = self._excepted(star, schema)
+        is_update = isinstance(clause.action, Update)
+        otherwise: Output = TakeTarget() if is_update else TakeDefault()
+        outputs: list[Output] = []
+        for field in schema.fields:
+            if field.name.lower() in excepted:
+                outputs.append(otherwise)
+                continue
+            index = self._source_column(field.name, clause)
+            if index is None:
+                if not self.evolution:
+                    raise missing_star_column(field.name, self.sides.source_schema, clause.to_sql())
+                outputs.append(otherwise)
+                continue
+            given = self.sides.source_schema.fields[index].dataType
+            self._check_assignable(given, field.dataType, field.name, clause)
+            outputs.append(TakeSource(index, keep_target_fields=is_update and self.evolution))
+        return tuple(outputs)
+
+    def _source_column(self, name: str, clause: MergeClause) -> int | None:
+        fields = self.sides.source_schema.fields
+        found = [i for i, f in enumerate(fields) if same_name(f.name, name, self.case_sensitive)]
+        if len(found) > 1:
+            shown = ", ".join(f"`{fields[i].name}`" for i in found)
+            raise DeltaAnalysisException(
+                "AMBIGUOUS_REFERENCE",
+                f"Reference `{name}` is ambiguous, could be: [{shown}] of the source. Give the source's columns "
+                f"different names. In: {clause.to_sql()}",
+                sqlstate="42704",
+                parameters={"name": f"`{name}`"},
+            )
+        return found[0] if found else None
+
+    def _assigned_outputs(
+        self,
+        clause: MergeClause,
+        assignments: tuple[Assignment, ...],
+        spelled: list[tuple[str, ...]],
+        types: list[DataType],
+        schema: StructType,
+    ) -> tuple[Output, ...]:
+        whole: dict[str, Output] = {}
+        fields: dict[str, list[tuple[tuple[str, ...], int]]] = {}
+        next_value = 0
+        for assignment, path in zip(assignments, spelled, strict=True):
+            if isinstance(assignment.value, Default):
+                whole[path[0]] = TakeDefault()
+                continue
+            self._check_assignable(types[next_value], _type_at(schema, path), ".".join(path), clause)
+            if len(path) == 1:
+                whole[path[0]] = TakeValue(next_value)
+            else:
+                fields.setdefault(path[0], []).append((path[1:], next_value))
+            next_value += 1
+        otherwise: Output = TakeTarget() if isinstance(clause.action, Update) else TakeDefault()
+        return tuple(
+            SetFields(tuple(fields[f.name])) if f.name in fields else whole.get(f.name, otherwise)
+            for f in schema.fields
+        )
+
+    def _check_assignable(
+        self, given: DataType, wanted: DataType, column: str, clause: MergeClause
+    ) -> None:
+        if not self.evolution:
+            check_same_fields(given, wanted, column, clause.to_sql(), self.case_sensitive)
+        pair = (given.json(), wanted.json())
+        if pair in self._assignable or given == wanted:
+            return
+        value = align(F.lit(None).cast(given), given, wanted, self.case_sensitive)
+        try:
+            _analyse(lambda: self.sides.other.select(value))
+        except PySparkException as error:
+            raise analysis_error(
+                error, Expression(column), clause.to_sql(), self.statement.text, is_condition=False
+            ) from None
+        self._assignable.add(pair)
+
+
+def _assignments(clause: MergeClause) -> tuple[Assignment, ...] | Star | None:
+    return clause.action.assignments if isinstance(clause.action, (Update, Insert)) else None
+
+
+def _values(clause: MergeClause) -> list[Expression]:
+    assignments = _assignments(clause)
+    if assignments is None or isinstance(assignments, Star):
+        return []
+    return [a.value for a in assignments if isinstance(a.value, Expression)]
+
+
+def _type_at(schema: StructType, path: Sequence[str]) -> DataType:
+    data_type: DataType = schema
+    for part in path:
+        assert isinstance(data_type, StructType)
+        data_type = next(f.dataType for f in data_type.fields if f.name == part)
+    return data_type
+
+
+def _all(conditions: list[Column]) -> Column:
+    combined = F.lit(True)
+    for condition in conditions:
+        combined = combined & condition
+    return combined
+
+
+def _analyse(frame: Callable[[], DataFrame]) -> None:
+    # Classic Spark resolves as the frame is made, Connect when its schema is asked for.
+    _ = frame().schema

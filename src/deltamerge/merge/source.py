@@ -1,0 +1,218 @@
+"""The source of a merge: the columns in use, read once, numbered, and what is known of its keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+from pyspark.storagelevel import StorageLevel
+
+from deltamerge.merge.resolved import ResolvedMerge, TakeSource
+from deltamerge.names import MergeNames
+from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
+from deltamerge.sql.conditions import EquiKey
+from deltamerge.sql.names import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_STORAGE_LEVELS = {name: level for name, level in vars(StorageLevel).items() if isinstance(level, StorageLevel)}
+_ORDERED = (ByteType, ShortType, IntegerType, LongType, DateType, DecimalType, StringType, TimestampType)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source as the executors read it.
+
+    Args:
+        frame: The user's columns, then the row number; the user's qualifiers hold.
+        materialized: Whether a second read gives the same rows without computing them again.
+    """
+
+    frame: DataFrame
+    materialized: bool
+
+
+@dataclass(frozen=True)
+class SourceSummary:
+    """What one pass over the source tells.
+
+    Args:
+        row_count: Its rows.
+        predicate: What a target row that it can match looks like.
+    """
+
+    row_count: int
+    predicate: Predicate
+
+
+def storage_level(name: str) -> StorageLevel:
+    """Gives Spark's storage level of a name such as ``DISK_ONLY_2``.
+
+    Raises:
+        ValueError: There is none of that name.
+    """
+    if name not in _STORAGE_LEVELS:
+        raise ValueError(f"there is no storage level '{name}'; there are {', '.join(sorted(_STORAGE_LEVELS))}")
+    return _STORAGE_LEVELS[name]
+
+
+def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
+    """Finds the source columns that a merge may refer to.
+
+    A column is left out only where its name stands in no expression's text at all, so none is missed.
+
+    Args:
+        merge: The merge.
+
+    Returns:
+        Positions in the source's schema, in order; all of them where that cannot be told.
+    """
+    everything = tuple(range(len(merge.source_schema.fields)))
+    names = [name.lower() for name in merge.source_schema.names]
+    if len(set(names)) < len(names):
+        return everything
+    texts = [text.lower() for text in _texts(merge)]
+    if any("*" in text.replace("(*)", "") and (".*" in text or "struct" in text) for text in texts):
+        return everything
+    taken = {o.index for c in merge.clauses for o in c.outputs if isinstance(o, TakeSource)}
+    used = [
+        i for i, name in enumerate(names) if i in taken or any(name.replace("`", "``") in text for text in texts)
+    ]
+    return tuple(used) if used else everything[:1]
+
+
+def _texts(merge: ResolvedMerge) -> list[str]:
+    statement = merge.statement
+    texts = [statement.condition.text]
+    for clause in statement.clauses:
+        texts.append(clause.to_sql())
+    return texts
+
+
+def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
+    """Leaves the source's columns out that a merge does not refer to.
+
+    Args:
+        merge: The merge.
+
+    Returns:
+        The same merge over a source of the columns in use.
+    """
+    used = columns_in_use(merge)
+    if len(used) == len(merge.source_schema.fields):
+        return merge
+    position = {old: new for new, old in enumerate(used)}
+    source = merge.statement.source.select(*(quote(merge.source_schema.names[i]) for i in used))
+    clauses = tuple(
+        replace(
+            clause,
+            outputs=tuple(
+                replace(o, index=position[o.index]) if isinstance(o, TakeSource) else o for o in clause.outputs
+            ),
+        )
+        for clause in merge.clauses
+    )
+    return replace(
+        merge,
+        statement=replace(merge.statement, source=source),
+        clauses=clauses,
+        source_schema=StructType([merge.source_schema.fields[i] for i in used]),
+    )
+
+
+def read_source(merge: ResolvedMerge, names: MergeNames) -> Source:
+    """Gives the source as it is, to be computed each time it is read.
+
+    Args:
+        merge: The merge.
+        names: The merge's own names.
+    """
+    return Source(_numbered(merge.statement.source, names), materialized=False)
+
+
+def materialize_source(merge: ResolvedMerge, names: MergeNames, level: str) -> Source:
+    """Computes the source once and keeps its rows for all later reads.
+
+    Args:
+        merge: The merge.
+        names: The merge's own names.
+        level: Where Spark keeps the rows, such as ``DISK_ONLY``.
+
+    Returns:
+        The kept source. Delta: MergeIntoMaterializeSource.
+    """
+    frame = _numbered(merge.statement.source, names)
+    kept = frame.localCheckpoint(eager=True, storageLevel=storage_level(level))
+    return Source(kept, materialized=True)
+
+
+def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
+    return frame.select("*", F.monotonically_increasing_id().alias(names.source_row_index))
+
+
+def summarize_source(
+    source: Source, alias: str | None, keys: Sequence[EquiKey], key_types: Sequence[DataType]
+) -> SourceSummary:
+    """Counts the source's rows and finds the range of each of its keys, in one job.
+
+    Args:
+        source: A materialized source.
+        alias: The name that qualifies its columns.
+        keys: Conjuncts of ON that equate a target column with an expression over the source.
+        key_types: The types of these expressions.
+
+    Returns:
+        The count, and the predicate that every target row fulfils which the source can match.
+    """
+    frame = source.frame if alias is None else source.frame.alias(alias)
+    ranged = [(key, t) for key, t in zip(keys, key_types, strict=True) if _is_ordered(t)]
+    aggregates = [F.count(F.lit(1)).alias("n")]
+    for i, (key, data_type) in enumerate(ranged):
+        value = _comparable(F.expr(key.source_text), data_type)
+        aggregates += [F.min(value).alias(f"lo{i}"), F.max(value).alias(f"hi{i}"), F.count(value).alias(f"n{i}")]
+    row = frame.agg(*aggregates).collect()[0].asDict()
+    parts = [
+        _key_predicate(key, data_type, row[f"lo{i}"], row[f"hi{i}"], row["n"] - row[f"n{i}"])
+        for i, (key, data_type) in enumerate(ranged)
+    ]
+    return SourceSummary(row["n"], And(tuple(parts)) if parts else (ALWAYS if row["n"] else NEVER))
+
+
+def _is_ordered(data_type: DataType) -> bool:
+    if isinstance(data_type, StringType):
+        return data_type.simpleString() == "string"
+    return isinstance(data_type, _ORDERED)
+
+
+def _comparable(value: Column, data_type: DataType) -> Column:
+    return F.unix_micros(value) if isinstance(data_type, TimestampType) else value
+
+
+def _key_predicate(key: EquiKey, data_type: DataType, low: object, high: object, nulls: int) -> Predicate:
+    matches_null = key.null_safe and nulls > 0
+    if low is None:
+        return InRanges(key.target, (), matches_null, data_type.simpleString())
+    if isinstance(low, float) and not (math.isfinite(low) and math.isfinite(high)):  # type: ignore[arg-type]
+        return ALWAYS
+    if isinstance(data_type, TimestampType):
+        low = _EPOCH + dt.timedelta(microseconds=low)  # type: ignore[arg-type]
+        high = _EPOCH + dt.timedelta(microseconds=high)  # type: ignore[arg-type]
+    return InRanges(key.target, ((low, high),), matches_null, data_type.simpleString())

@@ -1,0 +1,61 @@
+"""The steps of one merge as they run: told to whoever watches, timed for the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from deltamerge.merge.outcome import Progress, StepTiming
+from deltamerge.session import job_description
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Steps:
+    """Runs the steps of one merge.
+
+    Args:
+        spark: The session, whose jobs get the step's description.
+        progress: Is told of each step as it begins, or None.
+    """
+
+    def __init__(self, spark: SparkSession, progress: Progress | None) -> None:
+        self._spark = spark
+        self._progress = progress
+        self._began = time.monotonic()
+        self._timings: list[StepTiming] = []
+
+    @contextmanager
+    def step(self, name: str, description: str) -> Iterator[None]:
+        """Runs one step.
+
+        Args:
+            name: The step's name, such as ``find_touched_files``.
+            description: What it is about to do; Spark's UI shows it behind ``MERGE operation -``.
+        """
+        if self._progress is not None:
+            self._progress.step(name, description)
+        began = time.monotonic()
+        try:
+            with job_description(self._spark, f"MERGE operation - {description}"):
+                yield
+        finally:
+            elapsed = int((time.monotonic() - began) * 1000)
+            self._timings.append(StepTiming(name, description, elapsed))
+
+    @property
+    def timings(self) -> tuple[StepTiming, ...]:
+        """The steps so far."""
+        return tuple(self._timings)
+
+    def milliseconds(self, *names: str) -> int:
+        """Sums the time of the steps with these names."""
+        return sum(t.milliseconds for t in self._timings if t.name in names)
+
+    @property
+    def elapsed(self) -> int:
+        """Milliseconds since the merge began."""
+        return int((time.monotonic() - self._began) * 1000)

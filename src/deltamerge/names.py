@@ -1,0 +1,107 @@
+"""Names for columns of our own inside users' frames, which never collide with theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+def free_prefix(taken: Iterable[str]) -> str:
+    """Finds a prefix that none of the names has, whatever their case.
+
+    Args:
+        taken: The users' column names.
+
+    Returns:
+        A prefix such as ``__dm_``.
+    """
+    lowered = [name.lower() for name in taken]
+    prefix, number = "__dm_", 1
+    while any(name.startswith(prefix) for name in lowered):
+        number += 1
+        prefix = f"__dm{number}_"
+    return prefix
+
+
+@dataclass(frozen=True)
+class MergeNames:
+    """The names of a merge's own columns; what follows the prefix is Delta's name for the same thing.
+
+    Args:
+        prefix: A prefix that no user's column has (see `free_prefix`).
+    """
+
+    prefix: str
+
+    def target(self, index: int) -> str:
+        """Names the target's column at a position."""
+        return f"{self.prefix}target_{index}"
+
+    def source(self, index: int) -> str:
+        """Names the source's column at a position."""
+        return f"{self.prefix}source_{index}"
+
+    def condition(self, action: str, index: int) -> str:
+        """Names a precomputed clause condition."""
+        return f"{self.prefix}{action}_condition_{index}_"
+
+    def clause(self, kind: str) -> str:
+        """Names the column that holds the number of the clause of a kind that takes the row."""
+        return f"{self.prefix}{kind}_clause"
+
+    def value(self, kind: str, clause: int, index: int) -> str:
+        """Names an assigned value."""
+        return f"{self.prefix}{kind}_{clause}_value_{index}"
+
+    def output(self, index: int) -> str:
+        """Names an output column."""
+        return f"{self.prefix}output_{index}"
+
+    def copy(self, index: int) -> str:
+        """Names the target's own value of an output column."""
+        return f"{self.prefix}copy_{index}"
+
+    @property
+    def file_name(self) -> str:
+        """The target row's data file, as Spark spells its URI."""
+        return f"{self.prefix}file_name_"
+
+    @property
+    def row_index(self) -> str:
+        """The target row's position in its data file."""
+        return f"{self.prefix}target_row_index_"
+
+    @property
+    def source_row_index(self) -> str:
+        """The source row's number."""
+        return f"{self.prefix}source_row_index"
+
+    @property
+    def source_row_present(self) -> str:
+        """TRUE where the joined row has a source row, else NULL."""
+        return f"{self.prefix}source_row_present_"
+
+    @property
+    def target_row_present(self) -> str:
+        """TRUE where the joined row has a target row, else NULL."""
+        return f"{self.prefix}target_row_present_"
+
+    @property
+    def file_rewritten(self) -> str:
+        """Whether the target row's file is to be rewritten."""
+        return f"{self.prefix}file_rewritten_"
+
+    @property
+    def change(self) -> str:
+        """What becomes of a joined row: insert, update, delete, drop, or NULL for a copy."""
+        return f"{self.prefix}change"
+
+    @property
+    def change_type(self) -> str:
+        """What change the row tells of, or NULL for a row of the table."""
+        return f"{self.prefix}change_type"
+
+    @property
+    def packed(self) -> str:
+        """The rows that one joined row becomes."""
+        return f"{self.prefix}packed"

@@ -1,0 +1,37 @@
+"""A whole version of a table as a DataFrame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.names import free_prefix
+from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.session import READING_MANY_FILES, session_settings
+from deltamerge.table import Table, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
+    """Reads a version of a table.
+
+    Args:
+        table: The table.
+        snapshot: The version.
+
+    Returns:
+        The table's columns; the frame stays at this version.
+    """
+    schema = spark_schema(snapshot)
+    prefix = free_prefix(schema.names)
+    with session_settings(table.spark, READING_MANY_FILES):
+        frame = target_frame(
+            table,
+            schema,
+            snapshot.metadata.partition_columns,
+            snapshot.files.add_files(),
+            ScanColumns(prefix + "file", prefix + "row"),
+        )
+    return frame.drop(prefix + "file", prefix + "row")

@@ -1,0 +1,264 @@
+"""The rows of some files of a snapshot as a DataFrame, with each row's file and position."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.paths import decode_path
+from deltamerge.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+# Types whose text in a folder's name Spark reads back to the same value as the log's.
+_PLAIN_TEXT_TYPES = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType, DateType)
+
+# More scans than these are not put together; the files' values are looked up by path instead.
+_MOST_SCANS = 16
+
+
+@dataclass(frozen=True)
+class ScanColumns:
+    """The names under which a scan gives each row's file and position.
+
+    Args:
+        file_name: The column for the data file's URI as Spark spells it (STRING).
+        row_index: The column for the row's position in its file (BIGINT).
+    """
+
+    file_name: str
+    row_index: str
+
+
+def target_frame(
+    table: Table,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    files: Sequence[AddFile],
+    extra: ScanColumns,
+) -> DataFrame:
+    """Reads files of a table.
+
+    Args:
+        table: The table.
+        schema: The table's schema.
+        partition_columns: The partition columns, in the log's order.
+        files: The files to read; none gives a frame without rows.
+        extra: Names for the file and position of each row.
+
+    Returns:
+        A frame with the table's columns in the schema's order, then file name and row index.
+    """
+    spark = table.spark
+    if not files:
+        empty = StructType(
+            [StructField(f.name, f.dataType, True) for f in schema.fields]
+            + [StructField(extra.file_name, StringType()), StructField(extra.row_index, LongType())]
+        )
+        return spark.createDataFrame([], empty)
+    partition_fields = [_field(schema, name) for name in partition_columns]
+    data_schema = StructType(
+        [StructField(f.name, f.dataType, True) for f in schema.fields if f.name not in set(partition_columns)]
+    )
+    if not partition_fields:
+        frame = _read(spark, data_schema, [_spark_path(table, file) for file in files], None)
+        return _select(frame, schema, extra)
+    by_root = _files_by_folder_root(table, partition_fields, files)
+    if by_root is not None:
+        full = StructType(data_schema.fields + [StructField(f.name, f.dataType) for f in partition_fields])
+        frames = [
+            _select(_read(spark, full, [_spark_path(table, file) for file in group], root), schema, extra)
+            for root, group in by_root.items()
+        ]
+        return reduce(lambda left, right: left.union(right), frames)
+    return _with_values_by_path(table, schema, data_schema, partition_fields, files, extra)
+
+
+def file_key(uri: str) -> str:
+    """Gives one spelling to a file's name, whether Spark or the log spelled it.
+
+    Args:
+        uri: A URI as ``_metadata.file_path`` gives it.
+
+    Returns:
+        The decoded absolute path of a local file, the decoded URL of another.
+    """
+    return _without_file_scheme(unquote(uri))
+
+
+def absolute_key(table: Table, file: AddFile) -> str:
+    """Gives a log file's name in the spelling of `file_key`."""
+    return _without_file_scheme(table.store.absolute(decode_path(file.path)))
+
+
+def _without_file_scheme(path: str) -> str:
+    return re.sub(r"^file:/+", "/", path)
+
+
+def _spark_path(table: Table, file: AddFile) -> str:
+    # Spark takes these for patterns; on Connect that cannot be turned off.
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", table.store.absolute(decode_path(file.path)))
+
+
+def _read(spark: SparkSession, schema: StructType, paths: list[str], base_path: str | None) -> DataFrame:
+    reader = spark.read.schema(schema)
+    if base_path is not None:
+        reader = reader.option("basePath", base_path)
+    return reader.parquet(*paths)
+
+
+def _select(frame: DataFrame, schema: StructType, extra: ScanColumns) -> DataFrame:
+    metadata = frame.metadataColumn("_metadata")
+    return frame.select(
+        *(_column(f.name) for f in schema.fields),
+        metadata.getField("file_path").alias(extra.file_name),
+        metadata.getField("row_index").alias(extra.row_index),
+    )
+
+
+def _column(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _field(schema: StructType, name: str) -> StructField:
+    return next(f for f in schema.fields if f.name == name)
+
+
+def _files_by_folder_root(
+    table: Table, partition_fields: list[StructField], files: Sequence[AddFile]
+) -> dict[str, list[AddFile]] | None:
+    """Groups files by the folder above their ``name=value`` folders, where these say what the log says."""
+    if not all(isinstance(f.dataType, _PLAIN_TEXT_TYPES) for f in partition_fields):
+        return None
+    groups: dict[str, list[AddFile]] = defaultdict(list)
+    for file in files:
+        parts = table.store.absolute(decode_path(file.path)).split("/")
+        tail = parts[-1 - len(partition_fields) : -1]
+        expected = [_folder(f, file.partition_values.get(f.name)) for f in partition_fields]
+        root = parts[: -1 - len(partition_fields)]
+        if tail != expected or any("=" in part for part in root[-1:]):
+            return None
+        groups["/".join(root)].append(file)
+    return dict(groups) if len(groups) <= _MOST_SCANS else None
+
+
+def _folder(field: StructField, value: str | None) -> str | None:
+    if value is None:
+        return f"{escape_path_name(field.name)}={NULL_PARTITION}"
+    if value == NULL_PARTITION or value == "":
+        return None
+    return f"{escape_path_name(field.name)}={escape_path_name(value)}"
+
+
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^") | frozenset(chr(code) for code in range(1, 32))
+
+
+def escape_path_name(text: str) -> str:
+    """Spells a partition's name or value as Hive and Spark do in a folder's name."""
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
+
+
+def unescape_path_name(text: str) -> str:
+    """Undoes `escape_path_name`, and only that: other percent signs stay."""
+    return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), text)
+
+
+def _with_values_by_path(
+    table: Table,
+    schema: StructType,
+    data_schema: StructType,
+    partition_fields: list[StructField],
+    files: Sequence[AddFile],
+    extra: ScanColumns,
+) -> DataFrame:
+    spark = table.spark
+    frame = _read(spark, data_schema, [_spark_path(table, file) for file in files], None)
+    metadata = frame.metadataColumn("_metadata")
+    key, prefix = extra.file_name, extra.file_name + "p"
+    data_names = [f"{prefix}d{i}" for i in range(len(data_schema.fields))]
+    rows = frame.select(
+        *(_column(f.name).alias(name) for f, name in zip(data_schema.fields, data_names, strict=True)),
+        metadata.getField("file_path").alias(extra.file_name),
+        metadata.getField("row_index").alias(extra.row_index),
+    )
+    value_names = [f"{prefix}v{i}" for i in range(len(partition_fields))]
+    values_schema = StructType([StructField(n, StringType()) for n in (key + "k", *value_names)])
+    values = spark.createDataFrame(
+        [
+            (spelling, *(file.partition_values.get(f.name) for f in partition_fields))
+            for file in files
+            for spelling in _spark_spellings(table, file)
+        ],
+        values_schema,
+    )
+    joined = rows.join(F.broadcast(values), F.col(extra.file_name) == F.col(key + "k"), "inner")
+    data_by_name = dict(zip((f.name for f in data_schema.fields), data_names, strict=True))
+    value_by_name = dict(zip((f.name for f in partition_fields), value_names, strict=True))
+    return joined.select(
+        *(
+            F.col(data_by_name[f.name]).alias(f.name)
+            if f.name in data_by_name
+            else partition_value(F.col(value_by_name[f.name]), f.dataType).alias(f.name)
+            for f in schema.fields
+        ),
+        extra.file_name,
+        extra.row_index,
+    )
+
+
+def partition_value(text: Column, data_type: DataType) -> Column:
+    """Reads a partition value's text; the empty string is NULL.
+
+    Args:
+        text: The text in the log (STRING).
+        data_type: The partition column's type.
+
+    Returns:
+        The value. Protocol: Partition Value Serialization.
+    """
+    return F.when(text != F.lit(""), text).cast(data_type)
+
+
+def _spark_spellings(table: Table, file: AddFile) -> list[str]:
+    path = table.store.absolute(decode_path(file.path))
+    if "://" in path and not path.startswith("file:"):
+        scheme, rest = path.split("://", 1)
+        return [f"{scheme}://{_java_uri(rest)}"]
+    encoded = _java_uri(_without_file_scheme(path))
+    return [f"file:{encoded}", f"file://{encoded}"]
+
+
+_URI_PLAIN = frozenset("_-!.~'()*,;:$&+=@/")
+
+
+def _java_uri(path: str) -> str:
+    """Spells a path as java.net.URI does when it is given one in parts."""
+    return "".join(
+        char
+        if (char.isascii() and char.isalnum()) or char in _URI_PLAIN or (ord(char) >= 160 and not char.isspace())
+        else "".join(f"%{byte:02X}" for byte in char.encode())
+        for char in path
+    )

@@ -1,0 +1,263 @@
+"""DeltaTable, as delta-spark's Python API has it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from deltamerge.builder import DeltaMergeBuilder, merge_builder
+from deltamerge.catalog import table_location
+from deltamerge.create import DeltaColumnBuilder, DeltaTableBuilder
+from deltamerge.errors import DeltaTableException
+from deltamerge.log.history import read_history
+from deltamerge.log.snapshot import table_exists
+from deltamerge.log.store import open_store
+from deltamerge.scan.relation import table_frame
+from deltamerge.table import Table, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+class DeltaTable:
+    """A Delta table: merge into it, read it, look at its history.
+
+    Args:
+        table: Its place.
+        alias: The name that qualifies its columns in a merge, or None.
+    """
+
+    def __init__(self, table: Table, alias: str | None = None) -> None:
+        self.table = table
+        self._alias = alias
+
+    @classmethod
+    def forPath(  # noqa: N802
+        cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None  # noqa: N803
+    ) -> DeltaTable:
+        """Opens the table at a path.
+
+        Args:
+            sparkSession: The session.
+            path: A local path or a URL.
+            hadoopConf: Options of the file system, as Hadoop names them.
+
+        Returns:
+            The table.
+
+        Raises:
+            DeltaTableNotFoundException: There is no Delta table.
+            DeltaLogCorruptException: Its log cannot be read.
+            DeltaUnsupportedFeatureException: Reading it needs a feature that is not implemented.
+        """
+        table = open_table(sparkSession, path, dict(hadoopConf or {}))
+        table.snapshot()
+        return cls(table)
+
+    @classmethod
+    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:  # noqa: N802, N803
+        """Opens a table of the session's catalog.
+
+        Args:
+            sparkSession: The session.
+            tableOrViewName: The table's name, perhaps with its database.
+
+        Returns:
+            The table.
+
+        Raises:
+            DeltaTableNotFoundException: There is no such table, or it is no Delta table.
+        """
+        location = table_location(sparkSession, tableOrViewName)
+        table = open_table(sparkSession, location, name=tableOrViewName)
+        table.snapshot()
+        return cls(table)
+
+    @classmethod
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: N802, N803, ARG003
+        """Tells whether there is a Delta table at a path.
+
+        Args:
+            sparkSession: The session.
+            identifier: A local path or a URL.
+        """
+        return table_exists(open_store(identifier))
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
+        """Begins a new table; an existing one is an error."""
+        return DeltaTableBuilder(_session(sparkSession), cls, "create")
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
+        """Begins a new table; an existing one stays as it is."""
+        return DeltaTableBuilder(_session(sparkSession), cls, "create_if_not_exists")
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
+        """Begins a table that replaces an existing one; none is an error."""
+        return DeltaTableBuilder(_session(sparkSession), cls, "replace")
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
+        """Begins a table that replaces an existing one where there is one."""
+        return DeltaTableBuilder(_session(sparkSession), cls, "create_or_replace")
+
+    @classmethod
+    def columnBuilder(  # noqa: N802
+        cls, sparkSession: SparkSession, colName: str | None = None  # noqa: N803
+    ) -> DeltaColumnBuilder:
+        """Begins a column of a new table.
+
+        Args:
+            sparkSession: The session.
+            colName: The column's name.
+        """
+        return DeltaColumnBuilder(sparkSession, str(colName))
+
+    def alias(self, aliasName: str) -> DeltaTable:  # noqa: N803
+        """Gives the table a name for a merge's conditions and values."""
+        return DeltaTable(self.table, aliasName)
+
+    def toDF(self) -> DataFrame:  # noqa: N802
+        """Reads the table at its latest version.
+
+        Returns:
+            A frame that stays at that version.
+        """
+        frame = table_frame(self.table, self.table.snapshot())
+        return frame if self._alias is None else frame.alias(self._alias)
+
+    def at(self, version: int | None = None, timestamp: str | dt.datetime | None = None) -> DataFrame:
+        """Reads the table at an earlier version.
+
+        Args:
+            version: The version, or None.
+            timestamp: The last version not after this time is read: a datetime, or SQL text that gives a timestamp.
+
+        Returns:
+            A frame that stays at that version.
+
+        Raises:
+            DeltaTableException: There is no such version.
+        """
+        if timestamp is not None:
+            version = _version_at(self.table, timestamp)
+        return table_frame(self.table, self.table.snapshot(version))
+
+    def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
+        """Begins a merge into the table.
+
+        Args:
+            source: The source's rows; its alias qualifies its columns.
+            condition: ON: SQL text or a Column over both sides.
+
+        Returns:
+            A builder; add clauses, then call ``execute()`` or ``run()``.
+        """
+        return merge_builder(self.table, self._alias, source, condition)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """Lists the table's commits, newest first.
+
+        Args:
+            limit: How many at most.
+
+        Returns:
+            version, timestamp, userId, userName, operation, operationParameters, job, notebook, clusterId,
+            readVersion, isolationLevel, isBlindAppend, operationMetrics, userMetadata, engineInfo.
+        """
+        rows = [tuple(_plain(entry[name]) for name in _HISTORY) for entry in read_history(self.table.store, limit)]
+        return self.table.spark.createDataFrame(rows, ", ".join(f"{n} {t}" for n, t in _HISTORY.items()))
+
+    def detail(self) -> DataFrame:
+        """Describes the table.
+
+        Returns:
+            One row: format, id, name, description, location, createdAt, lastModified, partitionColumns, numFiles,
+            sizeInBytes, properties, minReaderVersion, minWriterVersion, tableFeatures.
+        """
+        snapshot = self.table.snapshot()
+        metadata, protocol = snapshot.metadata, snapshot.protocol
+        features = sorted((protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset()))
+        row = (
+            "delta",
+            metadata.id,
+            metadata.name,
+            metadata.description,
+            self.table.store.absolute(""),
+            _timestamp(metadata.created_time),
+            _timestamp(snapshot.timestamp_ms),
+            list(metadata.partition_columns),
+            snapshot.files.num_files,
+            snapshot.files.size_in_bytes,
+            dict(metadata.configuration),
+            protocol.min_reader_version,
+            protocol.min_writer_version,
+            features,
+        )
+        return self.table.spark.createDataFrame([row], _DETAIL)
+
+
+_HISTORY = {
+    "version": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "userId": "STRING",
+    "userName": "STRING",
+    "operation": "STRING",
+    "operationParameters": "MAP<STRING, STRING>",
+    "job": "STRUCT<jobId: STRING, jobName: STRING, jobRunId: STRING, runId: STRING, jobOwnerId: STRING, "
+    "triggerType: STRING>",
+    "notebook": "STRUCT<notebookId: STRING>",
+    "clusterId": "STRING",
+    "readVersion": "BIGINT",
+    "isolationLevel": "STRING",
+    "isBlindAppend": "BOOLEAN",
+    "operationMetrics": "MAP<STRING, STRING>",
+    "userMetadata": "STRING",
+    "engineInfo": "STRING",
+}
+_DETAIL = (
+    "format STRING, id STRING, name STRING, description STRING, location STRING, createdAt TIMESTAMP, "
+    "lastModified TIMESTAMP, partitionColumns ARRAY<STRING>, numFiles BIGINT, sizeInBytes BIGINT, "
+    "properties MAP<STRING, STRING>, minReaderVersion INT, minWriterVersion INT, tableFeatures ARRAY<STRING>"
+)
+
+
+def _timestamp(milliseconds: int | None) -> dt.datetime | None:
+    if milliseconds is None:
+        return None
+    return dt.datetime.fromtimestamp(milliseconds / 1000, tz=dt.timezone.utc)
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _version_at(table: Table, timestamp: str | dt.datetime) -> int:
+    """Finds the last version that is not after a time."""
+    if isinstance(timestamp, str):
+        row = table.spark.sql(f"SELECT unix_micros(CAST(({timestamp}) AS TIMESTAMP)) AS t").collect()[0]
+        wanted = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=row["t"])
+    else:
+        wanted = timestamp.astimezone(dt.timezone.utc)
+    history = read_history(table.store)
+    for entry in history:
+        if entry["timestamp"] <= wanted:
+            return int(entry["version"])
+    raise DeltaTableException(
+        "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
+        f"Table {table.name} has no version at {wanted.isoformat()}: the oldest one its log still has is version "
+        f"{history[-1]['version']} of {history[-1]['timestamp'].isoformat()}.",
+        sqlstate="42816",
+    )
+
+
+def _session(spark: SparkSession | None) -> SparkSession:
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise ValueError("there is no active Spark session: pass one")
+    return session

@@ -1,0 +1,178 @@
+"""NOT NULL and CHECK for rows on their way into the table.
+
+A check is an expression that raises inside Spark, so that a violation ends the write before any commit.
+Its message carries the class and the row's values behind a marker; `violation_in` reads them back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from deltamerge.errors import InvariantViolationException
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_MARKER = "deltamerge-constraint:"
+_END = ":end-of-constraint"
+CHECK_PREFIX = "delta.constraints."
+
+
+@dataclass(frozen=True)
+class NotNull:
+    """A column or nested field that is not NULL.
+
+    Args:
+        path: The column and then its fields.
+    """
+
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A CHECK constraint.
+
+    Args:
+        name: Its name.
+        expression: Its SQL over the table's columns.
+    """
+
+    name: str
+    expression: str
+
+
+def constraints_of(
+    schema: StructType, configuration: Mapping[str, str]
+) -> tuple[tuple[Check, ...], tuple[NotNull, ...]]:
+    """Finds what must hold for each row of a table.
+
+    Args:
+        schema: The table's schema.
+        configuration: The table's properties.
+
+    Returns:
+        CHECK constraints, also those of column invariants, and NOT NULL constraints.
+        Protocol: Column Invariants, CHECK Constraints.
+    """
+    checks = [
+        Check(key[len(CHECK_PREFIX) :], text)
+        for key, text in configuration.items()
+        if key.lower().startswith(CHECK_PREFIX)
+    ]
+    for field in schema.fields:
+        invariant = (field.metadata or {}).get("delta.invariants")
+        if invariant:
+            checks.append(Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"]))
+    return tuple(checks), tuple(NotNull(path) for path in _not_null_paths(schema, ()))
+
+
+def _not_null_paths(data_type: DataType, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(data_type, StructType):
+        for field in data_type.fields:
+            path = (*above, field.name)
+            if not field.nullable:
+                yield path
+            if not isinstance(field.dataType, (ArrayType, MapType)):
+                yield from _not_null_paths(field.dataType, path)
+
+
+def checked(
+    frame: DataFrame, schema: StructType, configuration: Mapping[str, str], is_table_row: Column | None = None
+) -> DataFrame:
+    """Makes a frame raise where one of its rows violates a constraint.
+
+    Args:
+        frame: The table's columns by name, perhaps with others.
+        schema: The table's schema.
+        configuration: The table's properties.
+        is_table_row: TRUE for the rows that are to be checked, where not all are.
+
+    Returns:
+        The same rows and columns. Delta: CheckDeltaInvariant; a CHECK that is NULL counts as violated and comes
+        before NOT NULL.
+    """
+    checks, not_null = constraints_of(schema, configuration)
+    if not checks and not not_null:
+        return frame
+    first = schema.fields[0].name
+    guard = F.coalesce(*(_raise_unless_check(check, schema) for check in checks), *map(_raise_if_null, not_null))
+    if is_table_row is not None:
+        guard = F.when(is_table_row, guard)
+    value = _path((first,))
+    # The guard is NULL or raises; a value that is written keeps Spark from leaving it out.
+    guarded = F.when(guard.isNotNull(), F.lit(None).cast(schema.fields[0].dataType)).otherwise(value)
+    return frame.select(*(guarded.alias(name) if name == first else _path((name,)) for name in frame.columns))
+
+
+def _raise_unless_check(check: Check, schema: StructType) -> Column:
+    names = [f.name for f in schema.fields if re.search(re.escape(f.name), check.expression, re.IGNORECASE)]
+    values = F.to_json(F.struct(*(_path((name,)) for name in names))) if names else F.lit("{}")
+    return F.when(F.coalesce(F.expr(check.expression), F.lit(False)), F.lit(None).cast("string")).otherwise(
+        _raise("check", check.name, check.expression, values)
+    )
+
+
+def _raise_if_null(constraint: NotNull) -> Column:
+    absent = _path(constraint.path).isNull()
+    for depth in range(1, len(constraint.path)):
+        absent = _path(constraint.path[:depth]).isNotNull() & absent
+    return F.when(absent, _raise("not_null", ".".join(constraint.path), "", F.lit("")))
+
+
+def _raise(kind: str, name: str, expression: str, values: Column) -> Column:
+    head = json.dumps({"kind": kind, "name": name, "expression": expression})
+    return F.raise_error(
+        F.concat(F.lit(_MARKER + head + "\n"), F.coalesce(values, F.lit("")), F.lit(_END))
+    ).cast("string")
+
+
+def _path(parts: tuple[str, ...]) -> Column:
+    return F.col(".".join("`" + part.replace("`", "``") + "`" for part in parts))
+
+
+def violation_in(message: str, table: str) -> InvariantViolationException | None:
+    """Reads the violated constraint out of the message of a failed Spark job.
+
+    Args:
+        message: The whole message.
+        table: The table's name.
+
+    Returns:
+        The error for the user, or None where the job failed for another reason.
+    """
+    found = re.search(re.escape(_MARKER) + r"(\{.*?\})\n(.*?)" + re.escape(_END), message, re.DOTALL)
+    if found is None:
+        return None
+    head = json.loads(found.group(1))
+    if head["kind"] == "not_null":
+        return InvariantViolationException(
+            "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
+            f"NOT NULL constraint violated for column: {head['name']}. A row for table {table} has NULL there; "
+            "nothing was written. Give the column a value, or drop its NOT NULL.",
+            sqlstate="23502",
+            parameters={"columnName": head["name"]},
+        )
+    values = found.group(2)
+    shown = "\n".join(f" - {name} : {json.dumps(value)}" for name, value in _values(values))
+    return InvariantViolationException(
+        "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
+        f"CHECK constraint {head['name']} ({head['expression']}) violated by row with values:\n{shown}\n"
+        f"Nothing was written to table {table}.",
+        sqlstate="23001",
+        parameters={"constraintName": head["name"], "expression": head["expression"], "values": values},
+    )
+
+
+def _values(text: str) -> list[tuple[str, object]]:
+    try:
+        return list(json.loads(text).items()) if text else []
+    except ValueError:
+        return [("row", text)]

@@ -1,0 +1,237 @@
+"""Rows into data files of a table: a fresh folder, then `AddFile`s with statistics from the footers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+
+from deltamerge.log.actions import AddCDCFile, AddFile
+from deltamerge.log.paths import encode_path
+from deltamerge.log.schema import StructType as LogSchema
+from deltamerge.log.store import Store, StoredFile
+from deltamerge.scan.target import NULL_PARTITION, escape_path_name, unescape_path_name
+from deltamerge.skipping.collect import parquet_statistics
+from deltamerge.skipping.indexed import statistics_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+CHANGE_DATA_FOLDER = "_change_data"
+CHANGE_TYPE = "_change_type"
+IS_CDC = "__is_cdc"
+
+_FOOTER_THREADS = 16
+
+
+@dataclass(frozen=True)
+class WriteTarget:
+    """Where rows are written and in which form.
+
+    Args:
+        store: The table's files.
+        schema: The table's schema, as Spark has it.
+        log_schema: The same as the log has it.
+        partition_columns: The partition columns in the log's order.
+        configuration: The table's properties.
+        folder: A folder of the table, relative to its root, in which nothing was ever written.
+        clock: Gives the time in milliseconds since 1970.
+    """
+
+    store: Store
+    schema: StructType
+    log_schema: LogSchema
+    partition_columns: tuple[str, ...]
+    configuration: Mapping[str, str]
+    folder: str
+    clock: Callable[[], int]
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    """The files that a write left.
+
+    Args:
+        files: Data files, each with its number of rows in `rows`.
+        rows: Rows per data file.
+        change_files: Change data files.
+    """
+
+    files: tuple[AddFile, ...]
+    rows: tuple[int, ...]
+    change_files: tuple[AddCDCFile, ...]
+
+    @property
+    def row_count(self) -> int:
+        """Rows in all data files together."""
+        return sum(self.rows)
+
+
+def write_files(frame: DataFrame, target: WriteTarget) -> WrittenFiles:
+    """Writes rows of a table.
+
+    Args:
+        frame: The table's columns by name.
+        target: Where and how.
+
+    Returns:
+        The files, none of them empty.
+    """
+    _write(frame.select(*_physical(target)), target, target.partition_columns)
+    return _collect(target, _data_files(target.store, target.folder))
+
+
+def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> WrittenFiles:
+    """Writes rows of a table together with its change data, in one job.
+
+    Args:
+        frame: The table's columns by name, and the change type.
+        change_type: The column that is NULL for a row of the table, else says what change the row tells of.
+        target: Where and how.
+
+    Returns:
+        The files, none of them empty.
+    """
+    typed = frame.select(
+        *_physical(target),
+        F.col(change_type).alias(CHANGE_TYPE),
+        F.when(F.col(change_type).isNull(), F.lit("false")).otherwise(F.lit("true")).alias(IS_CDC),
+    )
+    _write(typed, target, (IS_CDC, *target.partition_columns))
+    found = _data_files(target.store, target.folder)
+    marker = f"{target.folder}/{IS_CDC}=true/"
+    changes = [file for file in found if file.path.startswith(marker)]
+    data = _collect(target, [file for file in found if not file.path.startswith(marker)])
+    moved = [
+        (file, f"{CHANGE_DATA_FOLDER}/{target.folder}/{file.path[len(marker):]}")
+        for file in changes
+        if _footer(target.store, file).num_rows
+    ]
+    for file, path in moved:
+        target.store.rename(file.path, path)
+    target.store.delete([file.path for file in changes if file not in {f for f, _ in moved}])
+    return WrittenFiles(
+        data.files,
+        data.rows,
+        tuple(
+            AddCDCFile(
+                path=encode_path(path),
+                partition_values=_partition_values(path, target),
+                size=file.size,
+                tags=None,
+            )
+            for file, path in moved
+        ),
+    )
+
+
+def remove_leftovers(store: Store, folder: str) -> None:
+    """Deletes all that a write which did not end in a commit left behind.
+
+    Args:
+        store: The table's files.
+        folder: The folder the write was given.
+    """
+    for prefix in (folder, f"{CHANGE_DATA_FOLDER}/{folder}"):
+        store.delete([file.path for file in store.list(prefix)])
+
+
+def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[str]) -> None:
+    writer = frame.write.mode("append").option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    if partition_columns:
+        writer = writer.partitionBy(*partition_columns)
+    writer.parquet(target.store.absolute(target.folder))
+
+
+def _physical(target: WriteTarget) -> list[Column]:
+    partition_columns = set(target.partition_columns)
+    return [
+        partition_text(_column(f), f).alias(f.name) if f.name in partition_columns else _column(f)
+        for f in target.schema.fields
+    ]
+
+
+def partition_text(value: Column, field: StructField) -> Column:
+    """Spells a partition value as the log does.
+
+    Args:
+        value: The partition column's values.
+        field: The partition column.
+
+    Returns:
+        Text, NULL for NULL; a TIMESTAMP's is UTC without a zone's name. Protocol: Partition Value Serialization.
+    """
+    if isinstance(field.dataType, TimestampType):
+        return _utc_text(value)
+    return value.cast(StringType())
+
+
+def _utc_text(value: Column) -> Column:
+    micros = F.unix_micros(value)
+    day, rest = F.floor(micros / F.lit(86_400_000_000)), F.pmod(micros, F.lit(86_400_000_000))
+    date = F.date_add(F.lit("1970-01-01").cast("date"), day.cast("int")).cast("string")
+    seconds = F.floor(rest / F.lit(1_000_000))
+    clock = F.format_string(
+        "%02d:%02d:%02d.%06d",
+        F.floor(seconds / F.lit(3600)),
+        F.pmod(F.floor(seconds / F.lit(60)), F.lit(60)),
+        F.pmod(seconds, F.lit(60)),
+        F.pmod(rest, F.lit(1_000_000)),
+    )
+    return F.concat(date, F.lit("T"), clock, F.lit("Z"))
+
+
+def _column(field: StructField) -> Column:
+    return F.col("`" + field.name.replace("`", "``") + "`")
+
+
+def _data_files(store: Store, folder: str) -> list[StoredFile]:
+    return [
+        file
+        for file in store.list(folder)
+        if file.path.endswith(".parquet") and "/_temporary/" not in file.path
+    ]
+
+
+def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:
+    found = sorted(found, key=lambda file: file.path)
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        footers = list(pool.map(lambda file: _footer(target.store, file), found))
+    empty = [file.path for file, footer in zip(found, footers, strict=True) if not footer.num_rows]
+    target.store.delete(empty)
+    kept = [(file, footer) for file, footer in zip(found, footers, strict=True) if footer.num_rows]
+    settings = statistics_settings(target.configuration)
+    now = target.clock()
+    files = tuple(
+        AddFile(
+            path=encode_path(file.path),
+            partition_values=_partition_values(file.path, target),
+            size=file.size,
+            modification_time=file.modification_time_ms or now,
+            data_change=True,
+            stats=parquet_statistics(footer, target.log_schema, target.partition_columns, settings),
+        )
+        for file, footer in kept
+    )
+    return WrittenFiles(files, tuple(footer.num_rows for _, footer in kept), ())
+
+
+def _footer(store: Store, file: StoredFile) -> pq.FileMetaData:
+    return pq.ParquetFile(store.open_input(file.path)).metadata
+
+
+def _partition_values(path: str, target: WriteTarget) -> dict[str, str | None]:
+    if not target.partition_columns:
+        return {}
+    names = {escape_path_name(name): name for name in target.partition_columns}
+    folders = path.split("/")[-1 - len(target.partition_columns) : -1]
+    values: dict[str, str | None] = {}
+    for folder in folders:
+        name, _, value = folder.partition("=")
+        values[names[name]] = None if value == NULL_PARTITION else unescape_path_name(value)
+    return values

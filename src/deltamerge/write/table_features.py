@@ -1,0 +1,91 @@
+"""Which protocol a new table needs for what its definition asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType, VariantType
+
+from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.log.actions import Protocol
+from deltamerge.log.protocol import SUPPORTED_READER_FEATURES, SUPPORTED_WRITER_FEATURES
+
+_FEATURE_PREFIX = "delta.feature."
+_BASE = frozenset({"appendOnly", "invariants"})
+_READER_WRITER = frozenset(
+    {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping", "variantType"}
+)
+
+# What a property set to one of these values asks for.
+_BY_PROPERTY: dict[str, tuple[str, str]] = {
+    "delta.enableChangeDataFeed": ("true", "changeDataFeed"),
+    "delta.enableDeletionVectors": ("true", "deletionVectors"),
+    "delta.enableRowTracking": ("true", "rowTracking"),
+    "delta.enableTypeWidening": ("true", "typeWidening"),
+    "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
+    "delta.checkpointPolicy": ("v2", "v2Checkpoint"),
+}
+
+
+def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
+    """Gives the lowest protocol that a table's definition needs.
+
+    Args:
+        schema: The table's schema.
+        properties: Its properties; ``delta.feature.NAME`` asks for a feature by name.
+
+    Returns:
+        Reader 1 and writer 2 where that is enough, else feature lists. Protocol: Table Features.
+
+    Raises:
+        DeltaUnsupportedFeatureException: It asks for a feature that is not implemented.
+    """
+    wanted = {*_by_property(properties), *_by_type(schema)}
+    wanted |= {key[len(_FEATURE_PREFIX) :] for key in properties if key.startswith(_FEATURE_PREFIX)}
+    unknown = sorted(
+        name
+        for name in wanted
+        if name not in SUPPORTED_WRITER_FEATURES
+        or (name in _READER_WRITER and name not in SUPPORTED_READER_FEATURES)
+    )
+    if unknown:
+        raise DeltaUnsupportedFeatureException(
+            "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+            f"The table's definition asks for features that are not implemented: {', '.join(unknown)}. Leave out the "
+            "properties or types that need them, or make the table with another engine.",
+            sqlstate="56038",
+            parameters={"unsupported": ", ".join(unknown)},
+        )
+    if wanted <= _BASE:
+        return Protocol(1, 2, None, None)
+    readers = frozenset(wanted & _READER_WRITER)
+    return Protocol(3 if readers else 1, 7, readers or None, frozenset(wanted | _BASE))
+
+
+def _by_property(properties: Mapping[str, str]) -> Iterator[str]:
+    for key, (value, feature) in _BY_PROPERTY.items():
+        if properties.get(key, "").lower() == value:
+            yield feature
+    if properties.get("delta.columnMapping.mode", "none").lower() != "none":
+        yield "columnMapping"
+    if any(key.lower().startswith("delta.constraints.") for key in properties):
+        yield "checkConstraints"
+
+
+def _by_type(data_type: DataType) -> Iterator[str]:
+    if isinstance(data_type, TimestampNTZType):
+        yield "timestampNtz"
+    elif isinstance(data_type, VariantType):
+        yield "variantType"
+    elif isinstance(data_type, StructType):
+        for field in data_type.fields:
+            if "CURRENT_DEFAULT" in (field.metadata or {}):
+                yield "allowColumnDefaults"
+            if "delta.generationExpression" in (field.metadata or {}):
+                yield "generatedColumns"
+            yield from _by_type(field.dataType)
+    elif isinstance(data_type, ArrayType):
+        yield from _by_type(data_type.elementType)
+    elif isinstance(data_type, MapType):
+        yield from _by_type(data_type.keyType)
+        yield from _by_type(data_type.valueType)

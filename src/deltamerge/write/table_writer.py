@@ -1,0 +1,309 @@
+"""Tables made, appended to and overwritten."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
+
+from deltamerge.config import MergeConf
+from deltamerge.errors import CommitStateUnknownException, DeltaAnalysisException
+from deltamerge.log.actions import Action, Metadata
+from deltamerge.log.schema import parse_schema
+from deltamerge.log.snapshot import Snapshot, table_exists
+from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
+from deltamerge.skipping.predicates import ALWAYS
+from deltamerge.table import Table, spark_schema
+from deltamerge.txn.transaction import PreparedCommit, ReadSet, commit
+from deltamerge.version import __version__
+from deltamerge.write.constraints import checked
+from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
+from deltamerge.write.table_features import protocol_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ENGINE_INFO = f"deltamerge/{__version__}"
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """What a table is to be.
+
+    Args:
+        schema: Its columns.
+        partition_columns: Those of them that it is partitioned by.
+        properties: Its properties.
+        description: Its comment.
+    """
+
+    schema: StructType
+    partition_columns: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    description: str | None = None
+
+
+def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
+    """Makes a table without rows.
+
+    Args:
+        table: Where.
+        definition: What it is to be.
+        mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
+
+    Raises:
+        DeltaAnalysisException: There is a table where none may be, or none where one must be, or the definition is
+            wrong.
+    """
+    exists = table_exists(table.store)
+    if exists and mode == "create_if_not_exists":
+        return
+    if exists and mode == "create":
+        raise DeltaAnalysisException(
+            "DELTA_TABLE_ALREADY_EXISTS",
+            f"Table {table.name} already exists. Use createIfNotExists, replace or createOrReplace, or another location.",
+            sqlstate="42P07",
+            parameters={"tableName": table.name},
+        )
+    if not exists and mode == "replace":
+        raise DeltaAnalysisException(
+            "DELTA_CANNOT_REPLACE_MISSING_TABLE",
+            f"Table {table.name} cannot be replaced as it does not exist. Use createOrReplace to make it.",
+            sqlstate="42P01",
+            parameters={"tableName": table.name},
+        )
+    _check_definition(definition)
+    _commit_definition(table, definition, exists=exists, files=WrittenFiles((), (), ()), folder=None)
+
+
+def write_table(
+    table: Table,
+    frame: DataFrame,
+    mode: str,
+    partition_columns: tuple[str, ...] | None,
+    properties: Mapping[str, str],
+) -> int:
+    """Writes a frame's rows as a table.
+
+    Args:
+        table: Where.
+        frame: The rows.
+        mode: ``append``, ``overwrite`` or ``error``.
+        partition_columns: The partition columns of a new or overwritten table; None leaves an existing table's.
+        properties: Properties of a new or overwritten table.
+
+    Returns:
+        The version that was made.
+
+    Raises:
+        DeltaAnalysisException: The frame does not fit the table, or there is a table and the mode is ``error``.
+        InvariantViolationException: A row violates a constraint.
+    """
+    exists = table_exists(table.store)
+    if exists and mode == "error":
+        raise DeltaAnalysisException(
+            "DELTA_PATH_EXISTS",
+            f"Cannot write to existing table {table.name} with mode error. Use append or overwrite.",
+            sqlstate="42K04",
+        )
+    if exists and mode == "append":
+        return _append(table, frame, partition_columns)
+    before = table.snapshot() if exists else None
+    if before is not None and partition_columns is None:
+        partition_columns = before.metadata.partition_columns
+    inherited = dict(before.metadata.configuration) if before is not None else {}
+    definition = TableDefinition(_plain(frame.schema), partition_columns or (), {**inherited, **properties})
+    _check_definition(definition)
+    folder = f"deltamerge-{uuid.uuid4()}"
+    written = _write(table, frame, definition, folder)
+    return _commit_definition(table, definition, exists=exists, files=written, folder=folder)
+
+
+def _plain(schema: StructType) -> StructType:
+    """A new table's columns are nullable, as delta-spark makes them of a frame."""
+    return StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields])
+
+
+def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] | None) -> int:
+    snapshot = table.snapshot()
+    snapshot.check_writable()
+    metadata = snapshot.metadata
+    if partition_columns is not None and partition_columns != metadata.partition_columns:
+        raise DeltaAnalysisException(
+            "DELTA_PARTITION_COLUMNS_MISMATCH",
+            f"Partition columns do not match those of table {table.name}: given {list(partition_columns)}, the table "
+            f"has {list(metadata.partition_columns)}.",
+            sqlstate="42K0E",
+        )
+    conf = merge_conf(table.spark)
+    schema = spark_schema(snapshot)
+    definition = TableDefinition(schema, metadata.partition_columns, metadata.configuration)
+    folder = f"deltamerge-{uuid.uuid4()}"
+    written = _write(table, _fitted(frame, schema, conf, table.name), definition, folder)
+    prepared = _prepared(table, snapshot, tuple(written.files), "WRITE", _write_parameters("Append", definition))
+    return _commit(table, replace(prepared, is_blind_append=True, operation_metrics=_metrics(written)), folder)
+
+
+def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -> DataFrame:
+    """Puts a frame's columns into the table's order and types; columns that it lacks are NULL."""
+    spelled = {name if conf.case_sensitive else name.lower(): name for name in frame.columns}
+    known = {f.name if conf.case_sensitive else f.name.lower() for f in schema.fields}
+    unknown = [name for key, name in spelled.items() if key not in known]
+    if unknown:
+        raise DeltaAnalysisException(
+            "DELTA_SCHEMA_MISMATCH",
+            f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out.",
+            sqlstate="42KDG",
+        )
+    columns = []
+    for f in schema.fields:
+        name = spelled.get(f.name if conf.case_sensitive else f.name.lower())
+        value = F.lit(None) if name is None else F.col("`" + name.replace("`", "``") + "`")
+        columns.append(value.cast(f.dataType).alias(f.name))
+    return frame.select(*columns)
+
+
+def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: str) -> WrittenFiles:
+    target = WriteTarget(
+        store=table.store,
+        schema=definition.schema,
+        log_schema=parse_schema(definition.schema.json()),
+        partition_columns=definition.partition_columns,
+        configuration=definition.properties,
+        folder=folder,
+        clock=_now,
+    )
+    with session_settings(table.spark, READING_MANY_FILES):
+        try:
+            return write_files(checked(frame, definition.schema, definition.properties), target)
+        except Exception:
+            remove_leftovers(table.store, folder)
+            raise
+
+
+def _commit_definition(
+    table: Table, definition: TableDefinition, *, exists: bool, files: WrittenFiles, folder: str | None
+) -> int:
+    snapshot = table.snapshot() if exists else None
+    now = _now()
+    metadata = Metadata(
+        id=snapshot.metadata.id if snapshot is not None else str(uuid.uuid4()),
+        name=None,
+        description=definition.description,
+        format_provider="parquet",
+        schema_string=json.dumps(definition.schema.jsonValue()),
+        partition_columns=definition.partition_columns,
+        configuration={k: v for k, v in definition.properties.items() if not k.startswith("delta.feature.")},
+        created_time=snapshot.metadata.created_time if snapshot is not None else now,
+    )
+    protocol = protocol_for(definition.schema, definition.properties)
+    actions: list[Action] = [metadata]
+    if snapshot is None or snapshot.protocol != protocol:
+        actions.insert(0, protocol)
+    if snapshot is not None:
+        snapshot.check_writable()
+        actions += [file.remove(now) for file in snapshot.files.add_files()]
+    actions += files.files
+    operation = "WRITE" if files.files else ("CREATE TABLE" if snapshot is None else "REPLACE TABLE")
+    parameters = (
+        _write_parameters("Overwrite" if snapshot is not None else "ErrorIfExists", definition)
+        if operation == "WRITE"
+        else _create_parameters(definition)
+    )
+    prepared = _prepared(table, snapshot, tuple(actions), operation, parameters)
+    if files.files:
+        prepared = replace(prepared, operation_metrics=_metrics(files))
+    return _commit(table, prepared, folder)
+
+
+def _prepared(
+    table: Table,
+    snapshot: Snapshot | None,
+    actions: tuple[Action, ...],
+    operation: str,
+    parameters: dict[str, str],
+) -> PreparedCommit:
+    reads_all = snapshot is not None and operation != "WRITE"
+    return PreparedCommit(
+        store=table.store,
+        snapshot=snapshot,
+        actions=actions,
+        read_set=ReadSet((ALWAYS,) if reads_all else (), frozenset(), whole_table=reads_all),
+        operation=operation,
+        operation_parameters=parameters,
+        operation_metrics={},
+        isolation_level="Serializable",
+        is_blind_append=False,
+        user_metadata=merge_conf(table.spark).user_metadata,
+        engine_info=ENGINE_INFO,
+        txn_id=str(uuid.uuid4()),
+        session_time_zone=merge_conf(table.spark).session_time_zone,
+    )
+
+
+def _commit(table: Table, prepared: PreparedCommit, folder: str | None) -> int:
+    try:
+        return commit(prepared, _now).version
+    except CommitStateUnknownException:
+        raise
+    except Exception:
+        if folder is not None:
+            remove_leftovers(table.store, folder)
+        raise
+
+
+def _metrics(written: WrittenFiles) -> dict[str, str]:
+    return {
+        "numFiles": str(len(written.files)),
+        "numOutputRows": str(written.row_count),
+        "numOutputBytes": str(sum(file.size for file in written.files)),
+    }
+
+
+def _write_parameters(mode: str, definition: TableDefinition) -> dict[str, str]:
+    return {"mode": mode, "partitionBy": json.dumps(list(definition.partition_columns))}
+
+
+def _create_parameters(definition: TableDefinition) -> dict[str, str]:
+    return {
+        "isManaged": "false",
+        "description": definition.description or "",
+        "partitionBy": json.dumps(list(definition.partition_columns)),
+        "properties": json.dumps(dict(definition.properties)),
+    }
+
+
+def _check_definition(definition: TableDefinition) -> None:
+    names = [f.name.lower() for f in definition.schema.fields]
+    for f in definition.schema.fields:
+        if names.count(f.name.lower()) > 1:
+            raise DeltaAnalysisException(
+                "DELTA_DUPLICATE_COLUMNS_FOUND",
+                f"Found duplicate column: {f.name}. Column names must differ by more than case.",
+                sqlstate="42711",
+            )
+    for name in definition.partition_columns:
+        if name not in definition.schema.names:
+            raise DeltaAnalysisException(
+                "DELTA_PARTITION_COLUMN_NOT_FOUND",
+                f"Partition column `{name}` is not among the table's columns: {', '.join(definition.schema.names)}.",
+                sqlstate="42703",
+            )
+    if definition.schema.fields and len(definition.partition_columns) == len(definition.schema.fields):
+        raise DeltaAnalysisException(
+            "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION",
+            "Cannot use all columns for partition columns: data files would have no column left.",
+            sqlstate="428FT",
+        )
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
