@@ -78,11 +78,52 @@ class DeltaSpark:
 
     def merge(self, spark: SparkSession, statement: str) -> tuple[Numbers, Numbers]:
         """Runs a MERGE; its metrics stand only in the commit."""
-        return spark.sql(statement).collect()[0].asDict(), None
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            return spark.sql(statement).collect()[0].asDict(), None
+        except Exception as error:
+            java = (
+                error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+            )
+            raise DeltaSparkError(java, str(error)) from error
 
     def read(self, spark: SparkSession, path: str) -> DataFrame:
         """Reads a Delta table."""
         return spark.sql(f"SELECT * FROM {path_relation(path)}")
+
+
+class DeltaSparkError(Exception):
+    """An error of delta-spark: PySpark knows only some of its classes, so it is taken from the JVM.
+
+    Args:
+        java: The Java exception; the innermost of its causes that has an error class says what went wrong.
+        message: What PySpark makes of it.
+    """
+
+    def __init__(self, java: Any, message: str) -> None:
+        self._condition = self._state = None
+        messages = [message]
+        while java is not None:
+            condition = java.getCondition() if has_method(java, "getCondition") else None
+            if condition:
+                self._condition, self._state = condition, java.getSqlState()
+                messages.append(java.getMessage())
+            java = java.getCause()
+        super().__init__(messages[-1])
+
+    def getCondition(self) -> str | None:  # noqa: N802
+        """Gives the error class, as PySpark's exceptions do."""
+        return self._condition
+
+    def getSqlState(self) -> str | None:  # noqa: N802
+        """Gives the SQLSTATE."""
+        return self._state
+
+
+def has_method(java: Any, method: str) -> bool:
+    """Tells whether a Java object has a method without arguments."""
+    return any(m.getName() == method and m.getParameterCount() == 0 for m in java.getClass().getMethods())
 
 
 class Requests:
