@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from deltamerge.errors import DeltaLogCorruptException
 from deltamerge.log.actions import Action, Sidecar, from_json
+from deltamerge.log.arrays import empty_table
 from deltamerge.log.commits import damaged
 from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_SCHEMA, camel_case, from_parquet
 from deltamerge.log.paths import is_absolute
@@ -88,7 +89,7 @@ def read_checkpoint_adds(store: Store, checkpoint: Checkpoint, found: Checkpoint
     """
     tables = [] if found.json_lines is None else [found.json_lines.adds]
     tables.extend(_file_actions(store, checkpoint, path, "add", ADD_SCHEMA) for path in found.parquet_files)
-    return pa.concat_tables(tables) if tables else ADD_SCHEMA.empty_table()
+    return pa.concat_tables(tables) if tables else empty_table(ADD_SCHEMA)
 
 
 def read_checkpoint_removes(store: Store, checkpoint: Checkpoint, found: CheckpointActions) -> pa.Table:
@@ -97,7 +98,7 @@ def read_checkpoint_removes(store: Store, checkpoint: Checkpoint, found: Checkpo
     tables.extend(
         _file_actions(store, checkpoint, path, "remove", REMOVE_SCHEMA) for path in found.parquet_files
     )
-    return pa.concat_tables(tables) if tables else REMOVE_SCHEMA.empty_table()
+    return pa.concat_tables(tables) if tables else empty_table(REMOVE_SCHEMA)
 
 
 def _parquet_actions(store: Store, path: str) -> list[Action]:
@@ -130,7 +131,7 @@ def _file_actions(
 
 def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> pa.Table:
     if action not in file.schema_arrow.names:
-        return schema.empty_table()
+        return empty_table(schema)
     struct = file.schema_arrow.field(action).type
     present = {struct.field(index).name for index in range(struct.num_fields)}
     wanted = [f"{action}.{camel_case(name)}" for name in schema.names if camel_case(name) in present]
@@ -139,7 +140,7 @@ def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> 
         column = batch.column(0)
         rows = pc.is_valid(pc.struct_field(column, "path"))
         tables.append(from_parquet(pa.chunked_array([column.filter(rows)]), schema))
-    table = pa.concat_tables(tables) if tables else schema.empty_table()
+    table = pa.concat_tables(tables) if tables else empty_table(schema)
     if "stats_parsed" in present and table.column("stats").null_count:
         return _with_parsed_stats(file, action, table)
     return table
@@ -147,7 +148,7 @@ def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> 
 
 def _with_parsed_stats(file: pq.ParquetFile, action: str, table: pa.Table) -> pa.Table:
     texts = []
-    for batch in file.iter_batches(_ROWS, columns=[f"{action}.path", f"{action}.stats_parsed"]):
+    for batch in file.iter_batches(_ROWS // 8, columns=[f"{action}.path", f"{action}.stats_parsed"]):
         column = batch.column(0)
         rows = column.filter(pc.is_valid(pc.struct_field(column, "path")))
         texts.append(stats_to_json(pc.struct_field(rows, "stats_parsed")))

@@ -6,6 +6,7 @@ first read to the last.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from deltamerge.log.paths import canonical_path
+from deltamerge.log.arrays import EMPTY, empty_table, from_numpy, repeat, strings, text, to_numpy
+from deltamerge.log.paths import canonical_paths
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 
@@ -91,7 +93,7 @@ def parse_file_actions(lines: Sequence[bytes], action: str, schema: pa.Schema) -
         ValueError: A line is no JSON or no such action.
     """
     if not lines:
-        return schema.empty_table()
+        return empty_table(schema)
     try:
         table = _parse_with_arrow(lines, action, schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -134,9 +136,11 @@ def file_keys(paths: pa.ChunkedArray, deletion_vectors: pa.ChunkedArray, root: s
         pc.struct_field(deletion_vectors, name) for name in ("storage_type", "path_or_inline_dv", "offset")
     )
     at = pc.if_else(
-        pc.is_null(offset), "", pc.binary_join_element_wise("@", pc.cast(offset, pa.string()), "")
+        pc.is_null(offset), EMPTY, pc.binary_join_element_wise(text("@"), pc.cast(offset, pa.string()), EMPTY)
     )
-    with_vector = pc.binary_join_element_wise(keys, pc.binary_join_element_wise(storage, path, at, ""), "\n")
+    with_vector = pc.binary_join_element_wise(
+        keys, pc.binary_join_element_wise(storage, path, at, EMPTY), text("\n")
+    )
     return pc.coalesce(with_vector, keys)
 
 
@@ -145,11 +149,11 @@ def _canonical(paths: pa.ChunkedArray, root: str) -> pa.ChunkedArray:
     special = pc.or_(pc.match_substring_regex(paths, "%|//|:/"), pc.starts_with(paths, "/"))
     if not pc.any(special).as_py():
         return paths
-    canonical = [canonical_path(path, root) for path in paths.filter(special).to_pylist()]
+    canonical = list(canonical_paths(paths.filter(special).to_pylist(), root))
     return pc.replace_with_mask(
         paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths,
         special.combine_chunks() if isinstance(special, pa.ChunkedArray) else special,
-        pa.array(canonical, pa.string()),
+        strings(canonical),
     )
 
 
@@ -240,28 +244,28 @@ def _maps_from_structs(
     rows = structs.combine_chunks()
     children = [pc.struct_field(rows, [index]) for index in range(rows.type.num_fields)]
     count, width = len(rows), len(children)
+    offsets = from_numpy(np.arange(count + 1, dtype=np.int32) * np.int32(width))
     if width == 0:
-        offsets = pa.array(np.zeros(count + 1, np.int32))
-        empty = pa.array([], pa.string())
-        return _map_array(offsets, empty, empty, rows)
+        return _map_array(offsets, pa.nulls(0, pa.string()), pa.nulls(0, pa.string()), rows)
+    keys = pa.concat_arrays([repeat(rows.type.field(index).name, count) for index in range(width)])
     values = pa.concat_arrays(children)
-    order = (np.arange(count)[:, None] + count * np.arange(width)[None, :]).ravel()
-    names = pa.array([rows.type.field(index).name for index in range(width)], pa.string())
-    tiled = names.take(pa.array(np.tile(np.arange(width), count)))
-    offsets = pa.array(np.arange(count + 1, dtype=np.int32) * np.int32(width))
-    maps = _map_array(offsets, tiled, values.take(pa.array(order)), rows)
+    if width > 1:
+        # From one child after the other to one row after the other.
+        order = from_numpy((np.arange(count)[:, None] + count * np.arange(width)[None, :]).ravel())
+        keys, values = keys.take(order), values.take(order)
+    maps = _map_array(offsets, keys, values, rows)
     # A NULL child is either a null value or an absent key: only the line itself tells.
-    unsure = np.zeros(count, bool)
-    for child in children:
-        unsure |= np.asarray(child.is_null())
-    unsure &= np.asarray(rows.is_valid())
-    if not unsure.any():
+    unsure = [child.is_null() for child in children if child.null_count]
+    if not unsure:
         return maps
-    where = np.flatnonzero(unsure)
+    somewhere = functools.reduce(pc.or_, unsure)
+    where = to_numpy(pc.indices_nonzero(pc.and_(somewhere, rows.is_valid()))).astype(np.int64)
+    if len(where) == 0:
+        return maps
     exact = [list(json.loads(lines[index])[action][field].items()) for index in where.tolist()]
     take = np.arange(count)
     take[where] = count + np.arange(len(where))
-    return pa.concat_arrays([maps, pa.array(exact, STRING_MAP)]).take(pa.array(take))
+    return pa.concat_arrays([maps, pa.array(exact, STRING_MAP)]).take(from_numpy(take))
 
 
 def _map_array(offsets: pa.Array, keys: pa.Array, values: pa.Array, rows: pa.StructArray) -> pa.Array:

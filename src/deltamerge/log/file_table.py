@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
+from deltamerge.log.arrays import from_numpy, mask_from_numpy
 from deltamerge.log.file_actions import ADD_SCHEMA
 from deltamerge.log.paths import decode_paths
 
@@ -58,11 +59,11 @@ class FileTable:
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> FileTable:
         """Keeps the files whose place in `mask` (one bool a row) is true."""
-        return FileTable(self.arrow.filter(pa.array(mask)))
+        return FileTable(self.arrow.filter(mask_from_numpy(mask)))
 
     def take(self, indices: npt.ArrayLike) -> FileTable:
         """Gives the files of these rows, in this order."""
-        return FileTable(self.arrow.take(pa.array(np.asarray(indices, dtype=np.int64))))
+        return FileTable(self.arrow.take(from_numpy(np.asarray(indices, dtype=np.int64))))
 
     def add_files(self) -> list[AddFile]:
         """Gives the files as actions: for the few that a commit names, not for a whole table."""

@@ -100,6 +100,15 @@ def canonical_path(add_path: str, root: str) -> str:
     return "file:" + _SLASHES.sub("/", decoded)
 
 
-def needs_canonical_form(add_path: str) -> bool:
-    """Tells whether a path may have another spelling: escapes, absolute paths, doubled slashes."""
-    return "%" in add_path or "//" in add_path or add_path.startswith("/") or ":/" in add_path
+def canonical_paths(add_paths: Iterable[str], root: str) -> Iterator[str]:
+    """Gives the canonical forms of many paths; files of one folder share the work on its name."""
+    folders: dict[str, str] = {}
+    for path in add_paths:
+        folder, slash, name = path.rpartition("/")
+        if not slash or "%" in name or not folder or is_absolute(path):
+            yield canonical_path(path, root)
+            continue
+        canonical = folders.get(folder)
+        if canonical is None:
+            canonical = folders[folder] = canonical_path(folder + "/", root)
+        yield canonical + name

@@ -24,8 +24,14 @@ from deltamerge.log.actions import (
     SetTransaction,
     Sidecar,
 )
+from deltamerge.log.arrays import empty_table, mask_from_numpy, to_numpy
 from deltamerge.log.commits import damaged, parse_action
-from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_KEY_SCHEMA, file_keys, parse_file_actions
+from deltamerge.log.file_actions import (
+    ADD_SCHEMA,
+    REMOVE_KEY_SCHEMA,
+    file_keys,
+    parse_file_actions,
+)
 
 _CHUNK = 8 << 20
 _PASSED_OVER = ("cdc", "commitInfo")
@@ -125,11 +131,13 @@ def live_files(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
     Returns:
         The live files after.
     """
+    if lines.adds.num_rows == 0 and lines.removes.num_rows == 0:
+        return lines.adds if base is None else base
     touched, newest = _newest(lines, root)
     adds = lines.adds
     wins = newest[newest < adds.num_rows]
     if len(wins) < adds.num_rows:
-        adds = adds.take(pa.array(np.sort(wins)))
+        adds = _keep(adds, wins)
     if base is None or base.num_rows == 0:
         return adds
     kept = _untouched(base, touched, root)
@@ -147,9 +155,11 @@ def tombstones(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
     Returns:
         The tombstones after, whatever their age.
     """
+    if lines.adds.num_rows == 0 and lines.removes.num_rows == 0:
+        return lines.removes if base is None else base
     touched, newest = _newest(lines, root)
     wins = newest[newest >= lines.adds.num_rows] - lines.adds.num_rows
-    removes = lines.removes.take(pa.array(np.sort(wins)))
+    removes = _keep(lines.removes, wins)
     if base is None or base.num_rows == 0:
         return removes
     return pa.concat_tables([_untouched(base, touched, root), removes])
@@ -163,7 +173,7 @@ def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]
     ]
     chunks = [chunk for column in keys for chunk in _chunks(column)]
     encoded = pa.chunked_array(chunks, pa.string()).combine_chunks().dictionary_encode()
-    codes = np.asarray(encoded.indices)
+    codes = to_numpy(encoded.indices)
     by_age = np.argsort(np.concatenate([lines.add_order, lines.remove_order]), kind="stable")
     newest = np.empty(len(encoded.dictionary), np.int64)
     # Where a key occurs twice the later assignment stays.
@@ -172,11 +182,16 @@ def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]
 
 
 def _untouched(base: pa.Table, touched: pa.Array, root: str) -> pa.Table:
-    if len(touched) == 0:
-        return base
     keys = file_keys(base.column("path"), base.column("deletion_vector"), root)
     gone = pc.is_in(keys, value_set=touched)
     return base.filter(pc.invert(gone)) if pc.any(gone).as_py() else base
+
+
+def _keep(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+    # A filter goes chunk by chunk, where `take` would first copy all of them into one.
+    mask = np.zeros(table.num_rows, bool)
+    mask[rows] = True
+    return table.filter(mask_from_numpy(mask))
 
 
 def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
@@ -220,7 +235,7 @@ class _Collector:
     def finish(self) -> LogLines:
         self._flush()
         tables = {
-            action: pa.concat_tables(parts) if parts else self._schemas[action].empty_table()
+            action: pa.concat_tables(parts) if parts else empty_table(self._schemas[action])
             for action, parts in self._tables.items()
         }
         return LogLines(

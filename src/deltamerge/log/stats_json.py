@@ -11,6 +11,8 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltamerge.log.arrays import EMPTY, repeat, strings, text
+
 
 def stats_to_json(structs: pa.Array) -> pa.Array:
     """Gives the statistics of many files as JSON text, column by column rather than row by row.
@@ -31,15 +33,14 @@ def _value(values: pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         return pc.cast(values, pa.string())
     if pa.types.is_floating(kind):
-        text = pc.cast(values, pa.string())
-        return pc.if_else(pc.is_finite(values), text, _special_float(values))
+        return pc.if_else(pc.is_finite(values), pc.cast(values, pa.string()), _special_float(values))
     if pa.types.is_date(kind):
         return _quoted(pc.cast(values, pa.string()))
     if pa.types.is_timestamp(kind):
         local = values if kind.unit == "us" else pc.cast(values, pa.timestamp("us", kind.tz), safe=False)
         naive = pc.cast(local, pa.timestamp("us")) if kind.tz else local
-        text = pc.replace_substring(pc.cast(naive, pa.string()), " ", "T")
-        return _quoted(pc.binary_join_element_wise(text, "Z", "") if kind.tz else text)
+        local_time = pc.replace_substring(pc.cast(naive, pa.string()), " ", "T")
+        return _quoted(pc.binary_join_element_wise(local_time, text("Z"), EMPTY) if kind.tz else local_time)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text(values)
     # Lists, maps and binary have no minimum and no maximum; whatever stands there is not used.
@@ -51,28 +52,31 @@ def _struct(structs: pa.Array) -> pa.Array:
     parts = []
     for index in range(structs.type.num_fields):
         name = json.dumps(structs.type.field(index).name, ensure_ascii=False)
-        text = _value(pc.struct_field(structs, [index]))
-        parts.append(pc.fill_null(pc.binary_join_element_wise(f",{name}:", text, ""), ""))
-    empty = pa.array([""] * count, pa.string())
+        value = _value(pc.struct_field(structs, [index]))
+        parts.append(pc.coalesce(pc.binary_join_element_wise(text(f",{name}:"), value, EMPTY), EMPTY))
+    empty = repeat("", count)
     # Every part begins with a comma, the first of them is one too many.
-    body = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*parts, "") if parts else empty, 1)
-    whole = pc.binary_join_element_wise("{", body, "}", "")
-    return pc.if_else(pc.is_valid(structs), whole, pa.scalar(None, pa.string()))
+    body = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*parts, EMPTY) if parts else empty, 1)
+    whole = pc.binary_join_element_wise(text("{"), body, text("}"), EMPTY)
+    return pc.if_else(pc.is_valid(structs), whole, pa.nulls(count, pa.string()))
 
 
 def _special_float(values: pa.Array) -> pa.Array:
-    sign = pc.if_else(pc.greater(values, 0), '"Infinity"', '"-Infinity"')
-    return pc.if_else(pc.is_nan(values), '"NaN"', sign)
+    negative = pc.equal(pc.sign(values), pc.negate(pc.abs(pc.sign(values))))
+    sign = pc.if_else(negative, text('"-Infinity"'), text('"Infinity"'))
+    return pc.if_else(pc.is_nan(values), text('"NaN"'), sign)
 
 
 def _text(values: pa.Array) -> pa.Array:
     values = pc.cast(values, pa.string())
-    special = pc.fill_null(pc.match_substring_regex(values, r'[\x00-\x1f"\\]'), False)
+    special = pc.match_substring_regex(values, r'[\x00-\x1f"\\]')
     if pc.any(special).as_py():
-        escaped = [json.dumps(text, ensure_ascii=False)[1:-1] for text in values.filter(special).to_pylist()]
-        values = pc.replace_with_mask(values, special, pa.array(escaped, pa.string()))
+        escaped = [
+            json.dumps(value, ensure_ascii=False)[1:-1] for value in values.filter(special).to_pylist()
+        ]
+        values = pc.replace_with_mask(values, special, strings(escaped))
     return _quoted(values)
 
 
 def _quoted(values: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise('"', values, '"', "")
+    return pc.binary_join_element_wise(text('"'), values, text('"'), EMPTY)
