@@ -1,0 +1,163 @@
+"""One commit file: what is in it, and the three answers to whether it landed."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from obstore.exceptions import (
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+
+from deltamerge.errors import CommitStateUnknownException
+from deltamerge.log.actions import CommitInfo, to_json_lines
+from deltamerge.log.properties import is_enabled
+from deltamerge.log.segment import commit_path
+from deltamerge.log.store import Store
+from deltamerge.txn.prepared import PreparedCommit
+
+_LOGGER = logging.getLogger(__name__)
+# How often the same bytes are offered for the same version while the store does not say what became of them.
+WRITE_ATTEMPTS = 3
+# With these a store says that it did not write.
+_REFUSED = (
+    PermissionError,
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+
+
+def commit_content(prepared: PreparedCommit, timestamp_ms: int) -> bytes:
+    """Gives a commit file's bytes.
+
+    Args:
+        prepared: The transaction.
+        timestamp_ms: The commit's timestamp.
+
+    Returns:
+        One action per line, commitInfo first (Protocol: In-Commit Timestamps wants it so).
+    """
+    return to_json_lines((CommitInfo(_commit_info(prepared, timestamp_ms)), *prepared.actions))
+
+
+def has_in_commit_timestamps(prepared: PreparedCommit) -> bool:
+    """Tells whether the table, as this commit leaves it, has in-commit timestamps."""
+    metadata = prepared.metadata
+    return metadata is not None and is_enabled(metadata, "delta.enableInCommitTimestamps", False)
+
+
+def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "inCommitTimestamp": timestamp_ms if has_in_commit_timestamps(prepared) else None,
+        "timestamp": timestamp_ms,
+        "operation": prepared.operation,
+        "operationParameters": dict(prepared.operation_parameters),
+        "readVersion": prepared.read_version if prepared.read_version >= 0 else None,
+        "isolationLevel": prepared.isolation_level,
+        "isBlindAppend": prepared.is_blind_append,
+        "operationMetrics": None if prepared.operation_metrics is None else dict(prepared.operation_metrics),
+        "userMetadata": prepared.user_metadata,
+        "engineInfo": prepared.engine_info,
+        "txnId": prepared.txn_id,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def write_commit(store: Store, version: int, content: bytes, txn_id: str) -> bool:
+    """Writes a commit file unless its version is taken.
+
+    A store may write and then fail to say so. The same bytes are then offered again: where the first offer
+    landed after all, the version is taken, by this transaction.
+
+    Args:
+        store: The table.
+        version: The version to write.
+        content: The file.
+        txn_id: The transaction's id, which `content` holds.
+
+    Returns:
+        Whether the version is this transaction's; else another's.
+
+    Raises:
+        CommitStateUnknownException: The store does not say.
+        Exception: The store did not write: its own error.
+    """
+    path = commit_path(version)
+    failure: Exception | None = None
+    for _ in range(WRITE_ATTEMPTS):
+        try:
+            store.put_if_absent(path, content)
+            return True
+        except FileExistsError:
+            return is_own_commit(store, version, txn_id)
+        except _REFUSED as error:
+            if failure is None:
+                raise
+            failure = error
+            break
+        except Exception as error:
+            failure = error
+            _LOGGER.warning("Writing %s failed, looking whether it is there: %s", path, error)
+            found = _owner(store, version, txn_id)
+            if found is not None:
+                return found
+            if store.is_local:
+                # A local call that failed and left nothing will not write later either.
+                raise
+    raise _unknown(store, version, txn_id, failure) from failure
+
+
+def is_own_commit(store: Store, version: int, txn_id: str) -> bool:
+    """Tells whether a version that is taken was written by a transaction itself, in an earlier try.
+
+    Args:
+        store: The table.
+        version: The version.
+        txn_id: The transaction's id.
+
+    Raises:
+        CommitStateUnknownException: The file cannot be read.
+    """
+    try:
+        return _txn_id(store.get(commit_path(version))) == txn_id
+    except Exception as error:
+        raise _unknown(store, version, txn_id, error) from error
+
+
+def _owner(store: Store, version: int, txn_id: str) -> bool | None:
+    """Tells whether a version is this transaction's or another's; None where it is not there (yet)."""
+    try:
+        return _txn_id(store.get(commit_path(version))) == txn_id
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        _LOGGER.warning("Reading %s back failed: %s", commit_path(version), error)
+        return None
+
+
+def _txn_id(content: bytes) -> object:
+    for line in content.split(b"\n"):
+        if line.startswith(b'{"commitInfo"'):
+            return json.loads(line)["commitInfo"].get("txnId")
+    return None
+
+
+def _unknown(
+    store: Store, version: int, txn_id: str, failure: Exception | None
+) -> CommitStateUnknownException:
+    path = store.absolute(commit_path(version))
+    return CommitStateUnknownException(
+        "DELTA_COMMIT_STATE_UNKNOWN",
+        f"The store did not say whether version {version} of {store.root} was written ({failure!r}). Look "
+        f"before you retry: if {path} exists and its commitInfo has the txnId {txn_id}, this transaction was "
+        "committed; if it exists with another txnId, it was not; if it does not exist, look again a little "
+        "later. Until then do not delete the data files that this transaction wrote.",
+        sqlstate="XXKDS",
+        parameters={"version": str(version), "path": path, "txnId": txn_id, "tableName": store.root},
+    )

@@ -1,0 +1,130 @@
+"""What a transaction read and wants to commit, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from deltamerge.log.actions import Action, Metadata, Protocol, RemoveFile
+from deltamerge.log.paths import canonical_path
+from deltamerge.log.snapshot import Snapshot, load_snapshot
+from deltamerge.log.store import Store
+from deltamerge.skipping.predicates import Predicate
+
+IsolationLevel: TypeAlias = Literal["Serializable", "WriteSerializable"]
+
+
+@dataclass(frozen=True)
+class ReadSet:
+    """What a transaction really read of the table.
+
+    Args:
+        predicates: A row that any of these is TRUE for would have been read; none for a blind append.
+        files: The paths of the files that were read, in the log's spelling.
+        whole_table: Whether everything was read, whatever the predicates say.
+    """
+
+    predicates: tuple[Predicate, ...] = ()
+    files: frozenset[str] = frozenset()
+    whole_table: bool = False
+
+
+@dataclass(frozen=True)
+class PreparedCommit:
+    """A transaction that is ready to be committed.
+
+    Args:
+        snapshot: The version that was read, or the store of a table that does not exist yet.
+        actions: What to commit, without a commitInfo.
+        read_set: What was read.
+        operation: Such as ``MERGE``.
+        operation_parameters: The operation's parameters, JSON-encoded strings.
+        operation_metrics: The operation's metrics, or None to leave them out.
+        isolation_level: The table's ``delta.isolationLevel``.
+        is_blind_append: Whether only files were added, and none were read.
+        user_metadata: Free text for the table's history.
+        engine_info: Who writes.
+        txn_id: A random id that tells this commit from all others.
+        session_time_zone: ``spark.sql.session.timeZone``, which partition values may be in.
+    """
+
+    snapshot: Snapshot | Store
+    actions: tuple[Action, ...]
+    read_set: ReadSet
+    operation: str
+    operation_parameters: Mapping[str, str] = field(hash=False)
+    operation_metrics: Mapping[str, str] | None = field(hash=False)
+    isolation_level: IsolationLevel
+    is_blind_append: bool
+    user_metadata: str | None
+    engine_info: str
+    txn_id: str
+    session_time_zone: str
+
+    @property
+    def read_snapshot(self) -> Snapshot | None:
+        """The version that was read; None where the commit creates the table."""
+        return self.snapshot if isinstance(self.snapshot, Snapshot) else None
+
+    @property
+    def store(self) -> Store:
+        """Where the table lies."""
+        return self.snapshot.store if isinstance(self.snapshot, Snapshot) else self.snapshot
+
+    @property
+    def read_version(self) -> int:
+        """The version that was read; -1 where the commit creates the table."""
+        return self.snapshot.version if isinstance(self.snapshot, Snapshot) else -1
+
+    @property
+    def new_metadata(self) -> Metadata | None:
+        """The metadata that the commit sets."""
+        return next((action for action in self.actions if isinstance(action, Metadata)), None)
+
+    @property
+    def new_protocol(self) -> Protocol | None:
+        """The protocol that the commit sets."""
+        return next((action for action in self.actions if isinstance(action, Protocol)), None)
+
+    @property
+    def metadata(self) -> Metadata | None:
+        """The metadata that holds after the commit."""
+        read = self.read_snapshot
+        return self.new_metadata or (None if read is None else read.metadata)
+
+    @cached_property
+    def read_paths(self) -> frozenset[str]:
+        """The files that were read, in canonical form."""
+        return frozenset(canonical_path(path, self.store.root) for path in self.read_set.files)
+
+    @cached_property
+    def removed_paths(self) -> frozenset[str]:
+        """The files that the commit removes, in canonical form."""
+        removed = (action.path for action in self.actions if isinstance(action, RemoveFile))
+        return frozenset(canonical_path(path, self.store.root) for path in removed)
+
+
+@dataclass(frozen=True, eq=False)
+class Committed:
+    """A commit that landed.
+
+    Args:
+        version: The table's new version.
+        timestamp_ms: The commit's timestamp, milliseconds since the epoch.
+        attempts: How many versions were tried until one was free.
+        store: Where the table lies.
+        read: The snapshot that the transaction had read.
+    """
+
+    version: int
+    timestamp_ms: int
+    attempts: int
+    store: Store = field(repr=False)
+    read: Snapshot | None = field(repr=False)
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The table at the new version, read when first asked for."""
+        return load_snapshot(self.store, self.version, self.read)

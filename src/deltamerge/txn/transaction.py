@@ -1,0 +1,94 @@
+"""The optimistic transaction: write the next version unless it is taken; if it is, check and try the one after.
+
+Three outcomes: the commit landed; it conflicts (a `DeltaConcurrentModificationException`, or the store's own error:
+nothing was written, the caller may delete its files); nobody knows (`CommitStateUnknownException`: it must not).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from deltamerge.errors import ConcurrentWriteException
+from deltamerge.log.commits import read_commit
+from deltamerge.txn.after_commit import maintain_log
+from deltamerge.txn.commit_file import commit_content, has_in_commit_timestamps, write_commit
+from deltamerge.txn.conflicts import SQLSTATE, WinningCommit, check_conflicts
+from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
+
+__all__ = ["Committed", "PreparedCommit", "ReadSet", "commit"]
+
+MAX_ATTEMPTS = 1000
+
+
+def commit(prepared: PreparedCommit, clock: Callable[[], int], max_attempts: int = MAX_ATTEMPTS) -> Committed:
+    """Commits a transaction.
+
+    Args:
+        prepared: The transaction.
+        clock: Gives milliseconds since the epoch.
+        max_attempts: How many versions to try while other writers are faster.
+
+    Returns:
+        The commit, with the new version.
+
+    Raises:
+        DeltaConcurrentModificationException: Another writer's commit conflicts; nothing was written.
+        CommitStateUnknownException: The store did not say whether the commit landed.
+        Exception: The store's own error; nothing was written.
+    """
+    seen = prepared.read_version
+    last_timestamp = _read_timestamp(prepared)
+    for attempt in range(1, max_attempts + 1):
+        timestamp = max(clock(), last_timestamp + 1) if has_in_commit_timestamps(prepared) else clock()
+        content = commit_content(prepared, timestamp)
+        if write_commit(prepared.store, seen + 1, content, prepared.txn_id):
+            return _landed(prepared, seen + 1, timestamp, attempt, clock)
+        for winner in _winning_commits(prepared, seen + 1):
+            if winner.txn_id == prepared.txn_id:
+                return _landed(prepared, winner.version, timestamp, attempt, clock)
+            check_conflicts(prepared, winner)
+            seen = winner.version
+            last_timestamp = max(last_timestamp, winner.in_commit_timestamp or 0)
+    raise _too_many(prepared, seen, max_attempts)
+
+
+def _read_timestamp(prepared: PreparedCommit) -> int:
+    return 0 if prepared.read_snapshot is None else prepared.read_snapshot.timestamp_ms
+
+
+def _winning_commits(prepared: PreparedCommit, first: int) -> Iterator[WinningCommit]:
+    """Gives the commits from one that is there up to the latest."""
+    version = first
+    while True:
+        try:
+            yield WinningCommit.of(read_commit(prepared.store, version))
+        except FileNotFoundError:
+            if version == first:
+                # It was there a moment ago: the log has been cleaned up past it.
+                raise _too_many(prepared, version, 1) from None
+            return
+        version += 1
+
+
+def _landed(
+    prepared: PreparedCommit, version: int, timestamp: int, attempts: int, clock: Callable[[], int]
+) -> Committed:
+    committed = Committed(version, timestamp, attempts, prepared.store, prepared.read_snapshot)
+    maintain_log(committed, prepared.metadata, clock)
+    return committed
+
+
+def _too_many(prepared: PreparedCommit, version: int, attempts: int) -> ConcurrentWriteException:
+    return ConcurrentWriteException(
+        "DELTA_CONCURRENT_WRITE",
+        "ConcurrentWriteException: Concurrent transactions have written new data since this transaction "
+        f"({prepared.operation}) read version {prepared.read_version} of {prepared.store.root}: they were "
+        f"faster {attempts} times, up to version {version}. This transaction was not committed; run it again "
+        "when fewer writers are at work.",
+        sqlstate=SQLSTATE,
+        parameters={
+            "tableName": prepared.store.root,
+            "version": str(version),
+            "readVersion": str(prepared.read_version),
+        },
+    )

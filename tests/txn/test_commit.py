@@ -1,0 +1,274 @@
+"""What a commit writes, and what becomes of it when processes race, die, or the store fails."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import signal
+
+import pytest
+from deltalake import DeltaTable
+from tests.txn.tables import SCHEMA, append, clock, create, metadata, prepare, write_file
+
+from deltamerge.errors import CommitStateUnknownException, ConcurrentWriteException
+from deltamerge.log.actions import Protocol
+from deltamerge.log.local_store import LocalStore
+from deltamerge.log.snapshot import load_snapshot
+from deltamerge.log.store import open_store
+from deltamerge.txn.transaction import commit
+
+PROCESSES = multiprocessing.get_context("spawn")
+
+
+def commit_info(snapshot, version):
+    content = snapshot.store.get(f"_delta_log/{version:020d}.json")
+    return json.loads(content.split(b"\n")[0])["commitInfo"]
+
+
+def test_a_commit_says_who_did_what(tmp_path):
+    read = create(tmp_path)
+    prepared = prepare(read, write_file(read, [1]), user_metadata="why", isolation_level="WriteSerializable")
+    committed = commit(prepared, lambda: 1_700_000_000_123)
+    assert (committed.version, committed.attempts, committed.timestamp_ms) == (1, 1, 1_700_000_000_123)
+    assert commit_info(read, 1) == {
+        "timestamp": 1_700_000_000_123,
+        "operation": "MERGE",
+        "operationParameters": {"predicate": '["(id = id)"]'},
+        "readVersion": 0,
+        "isolationLevel": "WriteSerializable",
+        "isBlindAppend": True,
+        "operationMetrics": {"numOutputRows": "1"},
+        "userMetadata": "why",
+        "engineInfo": "deltamerge/test",
+        "txnId": prepared.txn_id,
+    }
+    info = commit_info(read, 0)
+    assert "readVersion" not in info
+    assert info["operation"] == "CREATE TABLE"
+    assert committed.snapshot.schema == SCHEMA
+    table = DeltaTable(str(tmp_path))
+    assert table.version() == 1
+    assert table.history(1)[0]["userMetadata"] == "why"
+
+
+def test_in_commit_timestamps_grow(tmp_path):
+    features = frozenset({"inCommitTimestamp"})
+    times = iter([1_000_000, 999_000, 998_000])
+    store = open_store(str(tmp_path))
+    actions = (Protocol(1, 7, None, features), metadata(enableInCommitTimestamps="true"))
+    committed = commit(prepare(store, *actions), lambda: next(times))
+    read = committed.snapshot
+    assert read.timestamp_ms == 1_000_000
+    # The clock goes back, and another writer comes first: still each commit is later than the one before.
+    commit(prepare(read, write_file(read, [1])), lambda: next(times))
+    commit(prepare(read, write_file(read, [2])), lambda: 998_000)
+    stamps = [commit_info(read, version)["inCommitTimestamp"] for version in range(3)]
+    assert stamps == [1_000_000, 1_000_001, 1_000_002]
+
+
+@pytest.mark.parametrize(("interval", "expected"), [(None, [10]), ("3", [3, 6, 9]), ("nonsense", [10])])
+def test_checkpoints_come_at_their_interval(tmp_path, interval, expected):
+    read = create(tmp_path, **({} if interval is None else {"checkpointInterval": interval}))
+    for number in range(1, 12):
+        _, read = append(read, [number])
+    written = sorted(path.name for path in (tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
+    assert written == [f"{version:020d}.checkpoint.parquet" for version in expected]
+    assert load_snapshot(read.store).files.num_files == 11
+    assert sorted(DeltaTable(str(tmp_path)).to_pyarrow_table()["id"].to_pylist()) == list(range(1, 12))
+
+
+class NoCheckpoints(LocalStore):
+    """A disk that takes commits and nothing else."""
+
+    def put(self, path, content):
+        if "checkpoint" in path:
+            raise OSError("no space left for checkpoints")
+        super().put(path, content)
+
+
+def test_a_failing_checkpoint_only_warns(tmp_path, caplog):
+    create(tmp_path, checkpointInterval="1")
+    read = load_snapshot(NoCheckpoints(str(tmp_path)))
+    with caplog.at_level(logging.WARNING):
+        committed = commit(prepare(read, write_file(read, [1])), clock)
+    assert committed.version == 1
+    assert "no space left for checkpoints" in caplog.text
+    assert load_snapshot(read.store).version == 1
+
+
+class Forgetful(LocalStore):
+    """A store that writes the commit, or lets another do so, and then loses the answer."""
+
+    is_local = False
+
+    def __init__(self, root, failures=1, writes=True, rival=None, unreadable=False):
+        super().__init__(root)
+        self.failures = failures
+        self.writes = writes
+        self.rival = rival
+        self.unreadable = unreadable
+        self.offers = 0
+
+    def put_if_absent(self, path, content):
+        self.offers += 1
+        if self.offers > self.failures:
+            super().put_if_absent(path, content)
+            return
+        if self.rival is not None:
+            super().put_if_absent(path, self.rival)
+        elif self.writes:
+            super().put_if_absent(path, content)
+        raise TimeoutError("the answer got lost")
+
+    def get(self, path):
+        if self.unreadable and self.offers and path.endswith("1.json"):
+            raise ConnectionError("unreachable")
+        return super().get(path)
+
+
+def forgetful(tmp_path, **behaviour):
+    create(tmp_path)
+    return load_snapshot(Forgetful(str(tmp_path), **behaviour))
+
+
+def test_a_commit_whose_answer_is_lost_is_recognized(tmp_path):
+    read = forgetful(tmp_path)
+    committed = commit(prepare(read, write_file(read, [1])), clock)
+    assert (committed.version, committed.attempts) == (1, 1)
+    assert read.store.offers == 1
+    assert load_snapshot(read.store).version == 1
+
+
+def test_a_commit_that_was_not_written_is_written_again(tmp_path):
+    read = forgetful(tmp_path, writes=False, failures=2)
+    committed = commit(prepare(read, write_file(read, [1])), clock)
+    assert (committed.version, committed.attempts) == (1, 1)
+    assert read.store.offers == 3
+
+
+def test_a_version_that_another_got_meanwhile_is_a_lost_race(tmp_path):
+    rival = b'{"commitInfo":{"operation":"WRITE","txnId":"other","isBlindAppend":true}}\n'
+    read = forgetful(tmp_path, rival=rival)
+    committed = commit(prepare(read, write_file(read, [1])), clock)
+    assert (committed.version, committed.attempts) == (2, 2)
+
+
+def test_a_store_that_never_answers_leaves_the_state_unknown(tmp_path):
+    read = forgetful(tmp_path, writes=False, failures=99)
+    prepared = prepare(read, write_file(read, [1]))
+    with pytest.raises(CommitStateUnknownException) as caught:
+        commit(prepared, clock)
+    message = str(caught.value)
+    assert caught.value.error_class == "DELTA_COMMIT_STATE_UNKNOWN"
+    assert prepared.txn_id in message
+    assert "00000000000000000001.json" in message
+    assert "do not delete" in message
+
+
+def test_a_commit_that_cannot_be_read_back_is_unknown(tmp_path):
+    read = forgetful(tmp_path, failures=99, unreadable=True)
+    with pytest.raises(CommitStateUnknownException):
+        commit(prepare(read, write_file(read, [1])), clock)
+    read.store.unreadable = False
+    assert load_snapshot(read.store).version == 1
+
+
+class Refusing(Forgetful):
+    """A store that denies access."""
+
+    def put_if_absent(self, path, content):
+        raise PermissionError(path)
+
+
+def test_a_refusal_is_the_stores_own_error(tmp_path):
+    create(tmp_path)
+    read = load_snapshot(Refusing(str(tmp_path)))
+    with pytest.raises(PermissionError):
+        commit(prepare(read, write_file(read, [1])), clock)
+
+
+class FullDisk(LocalStore):
+    """A local disk that is full."""
+
+    def put_if_absent(self, path, content):
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_is_no_mystery(tmp_path):
+    create(tmp_path)
+    read = load_snapshot(FullDisk(str(tmp_path)))
+    with pytest.raises(OSError, match="No space left"):
+        commit(prepare(read, write_file(read, [1])), clock)
+
+
+def test_a_transaction_gives_up_after_its_attempts(tmp_path):
+    read = create(tmp_path)
+
+    class Busy(LocalStore):
+        """A table on which another writer is always first."""
+
+        def put_if_absent(self, path, content):
+            super().put_if_absent(path, b'{"commitInfo":{"operation":"WRITE","txnId":"x"}}\n')
+            super().put_if_absent(path, content)
+
+    read = load_snapshot(Busy(str(tmp_path)))
+    with pytest.raises(ConcurrentWriteException) as caught:
+        commit(prepare(read, write_file(read, [1])), clock, max_attempts=5)
+    assert caught.value.error_class == "DELTA_CONCURRENT_WRITE"
+    assert load_snapshot(open_store(str(tmp_path))).version == 5
+
+
+def append_many(root, count, base):
+    read = load_snapshot(open_store(root))
+    for number in range(count):
+        # A stale snapshot on purpose: every second commit meets the other process's.
+        committed = commit(prepare(read, write_file(read, [base + number])), clock)
+        if number % 2:
+            read = committed.snapshot
+
+
+def append_forever(root, started):
+    read = load_snapshot(open_store(root))
+    number = 0
+    while True:
+        commit(prepare(read, write_file(read, [number])), clock)
+        number += 1
+        if number == 3:
+            started.set()
+
+
+def test_two_processes_race_and_no_commit_is_lost(tmp_path):
+    create(tmp_path)
+    racers = [PROCESSES.Process(target=append_many, args=(str(tmp_path), 20, base)) for base in (0, 1000)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(120)
+    assert [racer.exitcode for racer in racers] == [0, 0]
+    snapshot = load_snapshot(open_store(str(tmp_path)))
+    assert snapshot.version == 40
+    assert snapshot.files.num_files == 40
+    expected = [*range(20), *range(1000, 1020)]
+    table = DeltaTable(str(tmp_path))
+    assert table.version() == 40
+    assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == expected
+    ids = {commit_info(snapshot, version)["txnId"] for version in range(41)}
+    assert len(ids) == 41
+
+
+def test_a_killed_process_leaves_a_readable_table(tmp_path):
+    create(tmp_path, checkpointInterval="2")
+    for _ in range(3):
+        started = PROCESSES.Event()
+        victim = PROCESSES.Process(target=append_forever, args=(str(tmp_path), started))
+        victim.start()
+        assert started.wait(60)
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.join(30)
+        snapshot = load_snapshot(open_store(str(tmp_path)))
+        assert snapshot.files.num_files == snapshot.version
+        _, after = append(snapshot, [1])
+        assert after.version == snapshot.version + 1
+    assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == after.version
