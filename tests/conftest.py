@@ -6,8 +6,10 @@ The two kinds of session cannot live in one process, so each mode is a run of py
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -52,7 +54,12 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
     forced = {"spark.deltamerge.merge.executor": EXECUTOR} if EXECUTOR else {}
     for name, value in {**SETTINGS, **places, **forced}.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
+    with warnings.catch_warnings():
+        # Over Connect each setting goes to the server's start and then to the session, where some come too late.
+        warnings.simplefilter("ignore")
+        session = builder.getOrCreate()
     yield session
     # Over Connect the process would not end while the session lives.
     session.stop()
