@@ -58,7 +58,8 @@ class DeltaError(PySparkException):
         self.sqlstate = sqlstate
         self.parameters: dict[str, str] = dict(parameters or {})
         self.message = message
-        self._message = f"[{error_class}] {message} SQLSTATE: {sqlstate}"
+        separator = "\n" if "\n" in message else " "
+        self._message = f"[{error_class}] {message}{separator}SQLSTATE: {sqlstate}"
         Exception.__init__(self, self._message)
 
     def getCondition(self) -> str:  # noqa: N802

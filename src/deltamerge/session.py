@@ -86,5 +86,3 @@ def alias_of(frame: DataFrame) -> str | None:
         if logical.nodeName() == "SubqueryAlias":
             return str(logical.alias())
     return None
-
-

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.resolve import TARGET_ALIAS
 from deltamerge.report import MergeReport
 from deltamerge.sql import parsed as p
 from deltamerge.sql.merge_parser import parse_merge
-from deltamerge.sql.relations import TableReference, find_table_references, replace_qualifier, replace_references
+from deltamerge.sql.relations import (
+    TableReference,
+    find_table_references,
+    replace_qualifier,
+    replace_references,
+)
 from deltamerge.statement import (
     Action,
     Assignment,
@@ -108,7 +113,9 @@ def _source(spark: SparkSession, parsed: p.ParsedMerge, named: Mapping[str, Delt
     source = parsed.source
     text = f"{ctes}SELECT * FROM {source.text}{_time_travel(source)}"
     references = find_table_references(text, [name for name in named if name not in parsed.cte_names])
-    frames = {f"deltamerge_source_{i}": _frame(spark, r, named) for i, r in enumerate(references)}
+    frames: dict[str, Any] = {
+        f"deltamerge_source_{i}": _frame(spark, r, named) for i, r in enumerate(references)
+    }
     if not frames:
         return spark.sql(text)
     # The session's formatter puts frames in for names between braces; braces of the user's are doubled for it.
@@ -135,7 +142,8 @@ def _frame(spark: SparkSession, reference: TableReference, named: Mapping[str, D
 
 def _clauses(parsed: p.ParsedMerge) -> tuple[MergeClause, ...]:
     clauses = sorted(
-        (*parsed.matched, *parsed.not_matched, *parsed.not_matched_by_source), key=lambda clause: clause.position
+        (*parsed.matched, *parsed.not_matched, *parsed.not_matched_by_source),
+        key=lambda clause: clause.position,
     )
     return tuple(
         MergeClause(

@@ -172,7 +172,8 @@ def _action_sql(action: Action) -> str:
 
 def _name_sql(parts: tuple[str, ...]) -> str:
     return ".".join(
-        part if part.isidentifier() and part.isascii() else "`" + part.replace("`", "``") + "`" for part in parts
+        part if part.isidentifier() and part.isascii() else "`" + part.replace("`", "``") + "`"
+        for part in parts
     )
 
 

@@ -103,5 +103,7 @@ def open_table(
 
 def spark_schema(snapshot: Snapshot) -> StructType:
     """Gives a snapshot's schema as Spark's type, with the columns' metadata."""
-    schema_json: dict[str, Any] = json.loads(snapshot.metadata.schema_string or '{"type":"struct","fields":[]}')
+    schema_json: dict[str, Any] = json.loads(
+        snapshot.metadata.schema_string or '{"type":"struct","fields":[]}'
+    )
     return StructType.fromJson(schema_json)

@@ -36,7 +36,10 @@ class DeltaTable:
 
     @classmethod
     def forPath(  # noqa: N802
-        cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None  # noqa: N803
+        cls,
+        sparkSession: SparkSession,
+        path: str,
+        hadoopConf: Mapping[str, str] | None = None,  # noqa: N803
     ) -> DeltaTable:
         """Opens the table at a path.
 
@@ -77,7 +80,7 @@ class DeltaTable:
         return cls(table)
 
     @classmethod
-    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: N802, N803, ARG003
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: N802, N803
         """Tells whether there is a Delta table at a path.
 
         Args:
@@ -108,7 +111,9 @@ class DeltaTable:
 
     @classmethod
     def columnBuilder(  # noqa: N802
-        cls, sparkSession: SparkSession, colName: str | None = None  # noqa: N803
+        cls,
+        sparkSession: SparkSession,
+        colName: str | None = None,  # noqa: N803
     ) -> DeltaColumnBuilder:
         """Begins a column of a new table.
 
@@ -170,7 +175,9 @@ class DeltaTable:
             version, timestamp, userId, userName, operation, operationParameters, job, notebook, clusterId,
             readVersion, isolationLevel, isBlindAppend, operationMetrics, userMetadata, engineInfo.
         """
-        rows = [tuple(_plain(entry[name]) for name in _HISTORY) for entry in read_history(self.table.store, limit)]
+        rows = [
+            tuple(_plain(entry[name]) for name in _HISTORY) for entry in read_history(self.table.store, limit)
+        ]
         return self.table.spark.createDataFrame(rows, ", ".join(f"{n} {t}" for n, t in _HISTORY.items()))
 
     def detail(self) -> DataFrame:
@@ -182,7 +189,9 @@ class DeltaTable:
         """
         snapshot = self.table.snapshot()
         metadata, protocol = snapshot.metadata, snapshot.protocol
-        features = sorted((protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset()))
+        features = sorted(
+            (protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset())
+        )
         row = (
             "delta",
             metadata.id,

@@ -81,7 +81,11 @@ def check_same_fields(
             index = find_field(source, field.name, case_sensitive)
             assert index is not None
             check_same_fields(
-                source.fields[index].dataType, field.dataType, f"{column}.{field.name}", clause, case_sensitive
+                source.fields[index].dataType,
+                field.dataType,
+                f"{column}.{field.name}",
+                clause,
+                case_sensitive,
             )
     elif isinstance(source, ArrayType) and isinstance(target, ArrayType):
         check_same_fields(source.elementType, target.elementType, column, clause, case_sensitive)

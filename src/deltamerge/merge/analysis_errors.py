@@ -172,9 +172,7 @@ def duplicate_insert_columns(path: Sequence[str], where: str) -> DeltaAnalysisEx
     )
 
 
-def conflicting_assignments(
-    left: Sequence[str], right: Sequence[str], where: str
-) -> DeltaAnalysisException:
+def conflicting_assignments(left: Sequence[str], right: Sequence[str], where: str) -> DeltaAnalysisException:
     """UPDATE sets a column twice, or a struct together with its field."""
     return DeltaAnalysisException(
         "DELTA_CONFLICT_SET_COLUMN",

@@ -69,9 +69,7 @@ def pack_and_explode_cdc_output(
     return arrays.select(F.explode(names.packed).alias(names.packed), *(name for name, _ in kept))
 
 
-def deduplicate_cdf_deletes(
-    rows: Rows, packed: Column, schema: StructType, names: MergeNames
-) -> DataFrame:
+def deduplicate_cdf_deletes(rows: Rows, packed: Column, schema: StructType, names: MergeNames) -> DataFrame:
     """Keeps one delete of each target row that several source rows deleted.
 
     Args:

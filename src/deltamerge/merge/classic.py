@@ -81,10 +81,11 @@ def write_all_changes_rows(
         rows = evaluate_not_matched_by_source(rows, merge, names, values=True)
     outputs = generate_write_all_changes_output_cols(merge, names, defaults)
     copies = [
-        (names.copy(index), target_copy(merge, index, names)) for index in range(len(merge.output_schema.fields))
+        (names.copy(index), target_copy(merge, index, names))
+        for index in range(len(merge.output_schema.fields))
     ]
-    kept = (names.file_name, names.row_index, names.source_row_index, names.file_rewritten)
-    kept = (*kept, *([names.clause("not_matched")] if merge.not_matched else []))
+    kept = [names.file_name, names.row_index, names.source_row_index, names.file_rewritten]
+    kept += [names.clause("not_matched")] if merge.not_matched else []
     columns = [*outputs, (names.change, row_change(merge, names)), *copies]
     frame = rows.frame.select(*(column.alias(name) for name, column in columns), *kept)
     return Rows(frame, (*(name for name, _ in columns), *kept))

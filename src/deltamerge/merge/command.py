@@ -122,7 +122,9 @@ def _execute_with_retries(execution: Execution, executor: str, new_id: Callable[
                 raise translated(error, execution.table.name) from error
             if attempt + 1 == attempts:
                 raise source_failed_repeatedly(attempts, error) from error
-            logger.warning("rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts)
+            logger.warning(
+                "rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts
+            )
             execution = replace(execution, folder=f"deltamerge-{new_id()}")
     raise AssertionError("every attempt returns or raises")
 
@@ -225,5 +227,7 @@ def _already_committed(command: MergeIntoCommand, snapshot: Snapshot) -> MergeOu
         metrics={},
         clauses=(),
         steps=(),
-        notes=("The table already holds this application transaction (txnAppId, txnVersion); nothing was done.",),
+        notes=(
+            "The table already holds this application transaction (txnAppId, txnVersion); nothing was done.",
+        ),
     )

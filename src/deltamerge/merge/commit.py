@@ -11,7 +11,8 @@ from deltamerge.log.actions import Action, SetTransaction
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.execute import MergeChanges
 from deltamerge.merge.metrics import operation_parameters
-from deltamerge.txn.transaction import PreparedCommit, ReadSet, commit
+from deltamerge.txn.prepared import PreparedCommit, ReadSet
+from deltamerge.txn.transaction import commit
 from deltamerge.version import __version__
 
 ENGINE_INFO = f"deltamerge/{__version__}"

@@ -261,9 +261,7 @@ def _write_all_changes(
         matched = _scan(execution, touched.only_matched).withColumn(names.file_rewritten, F.lit(False))
         scanned = scanned.union(matched) if touched.rewrite else matched
     target = target_rows(scanned, merge.target_schema, merge.target_alias, names)
-    target = Rows(
-        target.frame, (*target.names[:-1], names.file_rewritten, names.target_row_present)
-    )
+    target = Rows(target.frame, (*target.names[:-1], names.file_rewritten, names.target_row_present))
     rows = write_all_changes_rows(merge, source, target, names, execution.conf, execution.defaults)
     change = F.col(names.change)
     counts = None
@@ -316,9 +314,7 @@ def _observing_clauses(
     if len(inserting) < 2:
         return frame, None
     observation = Observation()
-    counts = [
-        F.sum((number == F.lit(c.number)).cast("int")).alias(f"clause_{c.number}") for c in inserting
-    ]
+    counts = [F.sum((number == F.lit(c.number)).cast("int")).alias(f"clause_{c.number}") for c in inserting]
     return frame.observe(observation, *counts), observation
 
 

@@ -91,4 +91,3 @@ def generate_inserts_only_output(
     )
     logger.debug("%s: output plan:\n%s", extra_op_type, frame)
     return Rows(frame, (*output_names, names.clause("not_matched")))
-

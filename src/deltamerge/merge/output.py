@@ -129,7 +129,7 @@ def evaluate_not_matched(rows: Rows, merge: ResolvedMerge, names: MergeNames) ->
     """Evaluates the NOT MATCHED clauses on renamed rows, seeing the source alone."""
     seeing = seeing_source(rows, merge.source_schema, merge.source_alias, names)
     applies = rows_of_kind("not_matched", names) if names.target_row_present in rows.names else F.lit(True)
-    return _evaluate_one_side(rows, seeing, merge.not_matched, "not_matched", applies, names, values=True)
+    return _evaluate_one_side(seeing, merge.not_matched, "not_matched", applies, names, values=True)
 
 
 def evaluate_not_matched_by_source(
@@ -139,13 +139,10 @@ def evaluate_not_matched_by_source(
     kind: ClauseKind = "not_matched_by_source"
     seeing = seeing_target(rows, merge.target_schema, merge.target_alias, names)
     applies = rows_of_kind(kind, names)
-    return _evaluate_one_side(
-        rows, seeing, merge.not_matched_by_source, kind, applies, names, values=values
-    )
+    return _evaluate_one_side(seeing, merge.not_matched_by_source, kind, applies, names, values=values)
 
 
 def _evaluate_one_side(
-    rows: Rows,
     seeing: Rows,
     clauses: Sequence[ResolvedClause],
     kind: ClauseKind,
@@ -157,7 +154,7 @@ def _evaluate_one_side(
     evaluated = generate_precomputed_conditions(seeing, clauses, kind, applies, names)
     if values:
         evaluated = generate_clause_values(evaluated, clauses, kind, names)
-    return own_columns(rows, evaluated.names)
+    return own_columns(evaluated)
 
 
 def generate_all_action_exprs(
@@ -205,9 +202,7 @@ def _output(
     if isinstance(output, TakeSource):
         existing = target_copy(merge, index, names) if output.keep_target_fields else None
         given = merge.source_schema.fields[output.index].dataType
-        return align(
-            F.col(names.source(output.index)), given, field.dataType, merge.case_sensitive, existing
-        )
+        return align(F.col(names.source(output.index)), given, field.dataType, merge.case_sensitive, existing)
     if isinstance(output, TakeValue):
         value = F.col(names.value(kind, clause.number, output.index))
         return align(value, clause.value_types[output.index], field.dataType, merge.case_sensitive)
@@ -284,7 +279,9 @@ def generate_write_all_changes_output_cols(
 
     def of(clauses: Sequence[ResolvedClause], kind: ClauseKind, otherwise: list[Column]) -> list[Column]:
         writing = {
-            clause.number: _with_copies(generate_all_action_exprs(merge, clause, names, defaults), clause, copies)
+            clause.number: _with_copies(
+                generate_all_action_exprs(merge, clause, names, defaults), clause, copies
+            )
             for clause in clauses
             if clause.outputs
         }
@@ -307,9 +304,7 @@ def generate_write_all_changes_output_cols(
     return columns
 
 
-def _with_copies(
-    columns: list[Column], clause: ResolvedClause, copies: list[Column]
-) -> list[Column]:
+def _with_copies(columns: list[Column], clause: ResolvedClause, copies: list[Column]) -> list[Column]:
     """Uses the very same expression where a clause keeps the target's value, so that its CASE can be left out."""
     return [
         copy if isinstance(output, TakeTarget) else column
@@ -320,10 +315,14 @@ def _with_copies(
 def row_change(merge: ResolvedMerge, names: MergeNames) -> Column:
     """Says what becomes of a joined row: ``insert``, ``update``, ``delete``, ``drop``, or NULL for a copy."""
     inserted = _change(merge.not_matched, "not_matched", names, F.lit("drop"))
-    by_source = _change(merge.not_matched_by_source, "not_matched_by_source", names, F.lit(None).cast("string"))
+    by_source = _change(
+        merge.not_matched_by_source, "not_matched_by_source", names, F.lit(None).cast("string")
+    )
     matched = _change(merge.matched, "matched", names, F.lit(None).cast("string"))
     return (
-        F.when(target_row_missing(names), inserted).when(source_row_missing(names), by_source).otherwise(matched)
+        F.when(target_row_missing(names), inserted)
+        .when(source_row_missing(names), by_source)
+        .otherwise(matched)
     )
 
 

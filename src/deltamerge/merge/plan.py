@@ -16,7 +16,10 @@ from deltamerge.merge.metrics import ScanSizes, partition_count
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.skipping.pruning import files_that_may_match
-from deltamerge.sql.conditions import ConditionShape, EquiKey, SideNames, read_condition
+from deltamerge.sql.column_text import read_classic_column, read_connect_column
+from deltamerge.sql.conditions import ConditionShape, EquiKey, shape_of, shape_of_tree
+from deltamerge.sql.resolution import FieldTree, Relation, Scope
+from deltamerge.statement import Expression
 
 
 @dataclass(frozen=True)
@@ -40,21 +43,38 @@ class MergePlan:
 
 def condition_shape(merge: ResolvedMerge) -> ConditionShape:
     """Looks at ON: what it says of the target alone, and which keys it equates."""
-    return read_condition(
-        merge.statement.condition.text,
-        is_column=merge.statement.condition.column is not None,
-        target=_target_names(merge),
-        source=SideNames(_qualifiers(merge.source_alias), merge.source_schema.jsonValue()),
+    return _shape(merge.statement.condition, _scope(merge, sees_source=True))
+
+
+def _shape(condition: Expression, scope: Scope) -> ConditionShape:
+    if condition.column is None:
+        return shape_of(condition.text, scope)
+    is_connect = type(condition.column).__module__.startswith("pyspark.sql.connect")
+    read = read_connect_column if is_connect else read_classic_column
+    return shape_of_tree(read(condition.text), scope)
+
+
+def _scope(merge: ResolvedMerge, *, sees_source: bool) -> Scope:
+    source = merge.source_schema if sees_source else StructType([])
+    return Scope(
+        target=_relation(merge.target_alias, merge.target_schema),
+        source=_relation(merge.source_alias, source),
         case_sensitive=merge.case_sensitive,
     )
 
 
-def _target_names(merge: ResolvedMerge) -> SideNames:
-    return SideNames(_qualifiers(merge.target_alias), merge.target_schema.jsonValue())
+def _relation(alias: str | None, schema: StructType) -> Relation:
+    lowered = [name.lower() for name in schema.names]
+    duplicates = frozenset(name for name in schema.names if lowered.count(name.lower()) > 1)
+    return Relation(((alias,),) if alias is not None else (), field_tree(schema), duplicates)
 
 
-def _qualifiers(alias: str | None) -> tuple[str, ...]:
-    return () if alias is None else (alias,)
+def field_tree(schema: StructType) -> FieldTree:
+    """Gives a schema's columns and struct fields by name."""
+    return {
+        field.name: field_tree(field.dataType) if isinstance(field.dataType, StructType) else None
+        for field in schema.fields
+    }
 
 
 def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:
@@ -114,13 +134,7 @@ def read_predicate(merge: ResolvedMerge, shape: ConditionShape, source: Predicat
         condition = clause.clause.condition
         if condition is None:
             return ALWAYS
-        seen = read_condition(
-            condition.text,
-            is_column=condition.column is not None,
-            target=_target_names(merge),
-            source=SideNames((), StructType([]).jsonValue()),
-            case_sensitive=merge.case_sensitive,
-        )
+        seen = _shape(condition, _scope(merge, sees_source=False))
         by_source.append(seen.target_predicate)
     return Or((matching, *by_source)) if by_source else matching
 
@@ -156,13 +170,9 @@ def plan_files(
 
 def key_types(merge: ResolvedMerge, keys: tuple[EquiKey, ...]) -> list[DataType]:
     """Gives the types of the source's side of keys, in one analysis."""
-
-
     if not keys:
         return []
     columns = [F.expr(key.source_text).alias(f"k{i}") for i, key in enumerate(keys)]
     source = merge.statement.source
     frame = source if merge.source_alias is None else source.alias(merge.source_alias)
     return [field.dataType for field in frame.select(*columns).schema.fields]
-
-

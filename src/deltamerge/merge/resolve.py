@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
@@ -39,6 +39,7 @@ from deltamerge.merge.resolved import (
 from deltamerge.names import free_prefix
 from deltamerge.sql.conditions import contains_subquery
 from deltamerge.statement import (
+    KIND_AS_SQL,
     Assignment,
     ClauseKind,
     Default,
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 TARGET_ALIAS = "__dm_target"
+
+# Makes a frame that Spark can only make where conditions are sound.
+_Attempt: TypeAlias = "Callable[[list[Column]], Callable[[], DataFrame]]"
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,9 @@ def resolve(
             sqlstate="0AKDC",
         )
     target_alias = statement.target_alias or TARGET_ALIAS
-    source = statement.source if statement.source_alias is None else statement.source.alias(statement.source_alias)
+    source = (
+        statement.source if statement.source_alias is None else statement.source.alias(statement.source_alias)
+    )
     source_schema = statement.source.schema
     sides = _Sides(
         spark.createDataFrame([], target_schema).alias(target_alias),
@@ -107,9 +113,7 @@ def resolve(
 class _Resolver:
     """One resolution; holds what all its steps look at."""
 
-    def __init__(
-        self, statement: MergeStatement, sides: _Sides, target_alias: str, conf: MergeConf
-    ) -> None:
+    def __init__(self, statement: MergeStatement, sides: _Sides, target_alias: str, conf: MergeConf) -> None:
         self.statement = statement
         self.sides = sides
         self.target_alias = target_alias
@@ -124,9 +128,7 @@ class _Resolver:
         output_schema = self._output_schema(paths)
         for clause in self.statement.clauses:
             self._check_paths(clause, paths[id(clause)], output_schema)
-        typed = {
-            kind: self._typed_values(kind) for kind in ("matched", "not_matched", "not_matched_by_source")
-        }
+        typed = {kind: self._typed_values(kind) for kind in KIND_AS_SQL}
         counters: dict[str, int] = {}
         clauses = []
         for clause in self.statement.clauses:
@@ -150,11 +152,12 @@ class _Resolver:
 
     def _check_conditions(self) -> None:
         self._check_condition(self.statement.condition, "ON", self._on_join)
-        for kind, attempt in (
+        attempts: list[tuple[ClauseKind, _Attempt]] = [
             ("matched", self._on_join),
             ("not_matched", self._on_source),
             ("not_matched_by_source", self._on_target),
-        ):
+        ]
+        for kind, attempt in attempts:
             conditions = [c for c in self.statement.of_kind(kind) if c.condition is not None]
             try:
                 _analyse(attempt([c.condition.to_column() for c in conditions if c.condition]))
@@ -167,9 +170,7 @@ class _Resolver:
                 assert clause.condition is not None
                 self._refuse_subquery(clause.condition, clause.to_sql())
 
-    def _check_condition(
-        self, condition: Expression, where: str, attempt: Callable[[list[Column]], Callable[[], DataFrame]]
-    ) -> None:
+    def _check_condition(self, condition: Expression, where: str, attempt: _Attempt) -> None:
         self._refuse_subquery(condition, where)
         try:
             _analyse(attempt([condition.to_column()]))
@@ -391,9 +392,7 @@ class _Resolver:
             for f in schema.fields
         )
 
-    def _check_assignable(
-        self, given: DataType, wanted: DataType, column: str, clause: MergeClause
-    ) -> None:
+    def _check_assignable(self, given: DataType, wanted: DataType, column: str, clause: MergeClause) -> None:
         if not self.evolution:
             check_same_fields(given, wanted, column, clause.to_sql(), self.case_sensitive)
         pair = (given.json(), wanted.json())

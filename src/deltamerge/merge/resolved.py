@@ -140,7 +140,11 @@ class ResolvedMerge:
     @property
     def is_only_one_unconditional_delete(self) -> bool:
         """Whether several source rows may match one target row: it is deleted, whichever of them does it."""
-        return len(self.matched) == 1 and self.matched[0].condition is None and self.matched[0].action == "delete"
+        return (
+            len(self.matched) == 1
+            and self.matched[0].condition is None
+            and self.matched[0].action == "delete"
+        )
 
     @property
     def evolves_schema(self) -> bool:

@@ -99,15 +99,13 @@ def _seeing(rows: Rows, visible: list[tuple[str, str]], alias: str | None) -> Ro
     return Rows(copies if alias is None else copies.alias(alias), rows.names)
 
 
-def own_columns(rows: Rows, added: Sequence[str]) -> Rows:
+def own_columns(rows: Rows) -> Rows:
     """Takes the users' names away again.
 
     Args:
-        rows: Rows that see one side, with columns added.
-        added: The names of the added columns.
+        rows: Rows that see one side, perhaps with columns added.
 
     Returns:
-        The rows as before `seeing_source` or `seeing_target`, with the added columns.
+        The same rows under the merge's own names alone.
     """
-    kept = tuple(dict.fromkeys((*rows.names, *added)))
-    return Rows(rows.frame.select(*kept), kept)
+    return Rows(rows.frame.select(*rows.names), rows.names)

@@ -32,7 +32,9 @@ from deltamerge.sql.names import quote
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_STORAGE_LEVELS = {name: level for name, level in vars(StorageLevel).items() if isinstance(level, StorageLevel)}
+_STORAGE_LEVELS = {
+    name: level for name, level in vars(StorageLevel).items() if isinstance(level, StorageLevel)
+}
 _ORDERED = (ByteType, ShortType, IntegerType, LongType, DateType, DecimalType, StringType, TimestampType)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
@@ -70,7 +72,9 @@ def storage_level(name: str) -> StorageLevel:
         ValueError: There is none of that name.
     """
     if name not in _STORAGE_LEVELS:
-        raise ValueError(f"there is no storage level '{name}'; there are {', '.join(sorted(_STORAGE_LEVELS))}")
+        raise ValueError(
+            f"there is no storage level '{name}'; there are {', '.join(sorted(_STORAGE_LEVELS))}"
+        )
     return _STORAGE_LEVELS[name]
 
 
@@ -94,7 +98,9 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
         return everything
     taken = {o.index for c in merge.clauses for o in c.outputs if isinstance(o, TakeSource)}
     used = [
-        i for i, name in enumerate(names) if i in taken or any(name.replace("`", "``") in text for text in texts)
+        i
+        for i, name in enumerate(names)
+        if i in taken or any(name.replace("`", "``") in text for text in texts)
     ]
     return tuple(used) if used else everything[:1]
 
@@ -125,7 +131,8 @@ def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
         replace(
             clause,
             outputs=tuple(
-                replace(o, index=position[o.index]) if isinstance(o, TakeSource) else o for o in clause.outputs
+                replace(o, index=position[o.index]) if isinstance(o, TakeSource) else o
+                for o in clause.outputs
             ),
         )
         for clause in merge.clauses
@@ -187,7 +194,11 @@ def summarize_source(
     aggregates = [F.count(F.lit(1)).alias("n")]
     for i, (key, data_type) in enumerate(ranged):
         value = _comparable(F.expr(key.source_text), data_type)
-        aggregates += [F.min(value).alias(f"lo{i}"), F.max(value).alias(f"hi{i}"), F.count(value).alias(f"n{i}")]
+        aggregates += [
+            F.min(value).alias(f"lo{i}"),
+            F.max(value).alias(f"hi{i}"),
+            F.count(value).alias(f"n{i}"),
+        ]
     row = frame.agg(*aggregates).collect()[0].asDict()
     parts = [
         _key_predicate(key, data_type, row[f"lo{i}"], row[f"hi{i}"], row["n"] - row[f"n{i}"])

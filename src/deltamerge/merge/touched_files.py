@@ -105,7 +105,7 @@ def find_touched_files(
     multiple = sum(row["multiple"] or 0 for row in found)
     if multiple and not merge.is_only_one_unconditional_delete:
         raise _multiple_source_rows(merge, rows, fired, multiple, names)
-    counts = {
+    counts: dict[tuple[str, int], int] = {
         (c.clause.kind, c.number): sum(row[_count_name(c)] or 0 for row in found) for c in _changing(merge)
     }
     touched = {row["file"] for row in found if any(row[_count_name(c)] for c in _changing(merge))}

@@ -70,7 +70,9 @@ def constraints_of(
     for field in schema.fields:
         invariant = (field.metadata or {}).get("delta.invariants")
         if invariant:
-            checks.append(Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"]))
+            checks.append(
+                Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"])
+            )
     return tuple(checks), tuple(NotNull(path) for path in _not_null_paths(schema, ()))
 
 
@@ -103,7 +105,9 @@ def checked(
     if not checks and not not_null:
         return frame
     first = schema.fields[0].name
-    guard = F.coalesce(*(_raise_unless_check(check, schema) for check in checks), *map(_raise_if_null, not_null))
+    guard = F.coalesce(
+        *(_raise_unless_check(check, schema) for check in checks), *map(_raise_if_null, not_null)
+    )
     if is_table_row is not None:
         guard = F.when(is_table_row, guard)
     value = _path((first,))

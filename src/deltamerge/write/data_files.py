@@ -17,7 +17,7 @@ from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.log.store import Store, StoredFile
 from deltamerge.scan.target import NULL_PARTITION, escape_path_name, unescape_path_name
 from deltamerge.skipping.collect import parquet_statistics
-from deltamerge.skipping.indexed import statistics_settings
+from deltamerge.skipping.indexed import IndexedColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -108,7 +108,7 @@ def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTa
     changes = [file for file in found if file.path.startswith(marker)]
     data = _collect(target, [file for file in found if not file.path.startswith(marker)])
     moved = [
-        (file, f"{CHANGE_DATA_FOLDER}/{target.folder}/{file.path[len(marker):]}")
+        (file, f"{CHANGE_DATA_FOLDER}/{target.folder}/{file.path[len(marker) :]}")
         for file in changes
         if _footer(target.store, file).num_rows
     ]
@@ -205,16 +205,16 @@ def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:
     empty = [file.path for file, footer in zip(found, footers, strict=True) if not footer.num_rows]
     target.store.delete(empty)
     kept = [(file, footer) for file, footer in zip(found, footers, strict=True) if footer.num_rows]
-    settings = statistics_settings(target.configuration)
+    indexed = IndexedColumns.of(target.log_schema, target.partition_columns, target.configuration)
     now = target.clock()
     files = tuple(
         AddFile(
             path=encode_path(file.path),
             partition_values=_partition_values(file.path, target),
             size=file.size,
-            modification_time=file.modification_time_ms or now,
+            modification_time=file.modification_time or now,
             data_change=True,
-            stats=parquet_statistics(footer, target.log_schema, target.partition_columns, settings),
+            stats=parquet_statistics(footer, target.log_schema, indexed),
         )
         for file, footer in kept
     )

@@ -20,7 +20,8 @@ from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.table import Table, spark_schema
-from deltamerge.txn.transaction import PreparedCommit, ReadSet, commit
+from deltamerge.txn.prepared import PreparedCommit, ReadSet
+from deltamerge.txn.transaction import commit
 from deltamerge.version import __version__
 from deltamerge.write.constraints import checked
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
@@ -146,8 +147,12 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
     definition = TableDefinition(schema, metadata.partition_columns, metadata.configuration)
     folder = f"deltamerge-{uuid.uuid4()}"
     written = _write(table, _fitted(frame, schema, conf, table.name), definition, folder)
-    prepared = _prepared(table, snapshot, tuple(written.files), "WRITE", _write_parameters("Append", definition))
-    return _commit(table, replace(prepared, is_blind_append=True, operation_metrics=_metrics(written)), folder)
+    prepared = _prepared(
+        table, snapshot, tuple(written.files), "WRITE", _write_parameters("Append", definition)
+    )
+    return _commit(
+        table, replace(prepared, is_blind_append=True, operation_metrics=_metrics(written)), folder
+    )
 
 
 def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -> DataFrame:
@@ -231,8 +236,7 @@ def _prepared(
 ) -> PreparedCommit:
     reads_all = snapshot is not None and operation != "WRITE"
     return PreparedCommit(
-        store=table.store,
-        snapshot=snapshot,
+        snapshot=table.store if snapshot is None else snapshot,
         actions=actions,
         read_set=ReadSet((ALWAYS,) if reads_all else (), frozenset(), whole_table=reads_all),
         operation=operation,
@@ -305,5 +309,3 @@ def _check_definition(definition: TableDefinition) -> None:
 
 def _now() -> int:
     return int(time.time() * 1000)
-
-
