@@ -130,8 +130,8 @@ def test_keyword_places():
     assert places == [False, False, False, True]
 
 
-SYMBOLS = """a é 😀 $ @ # ? ! < > | & ( ) [ ] , ; * ' " ` \\ .5 1L 1.5 <=> == != :: -> -- /* */ /*c*/ {{ }} {% %}
-    {# #} t.b `x``y` 'str' 'it''s' "d" r'\\' CASE WHEN END show call x'0F'"""
+SYMBOLS = """a é 😀 $ @ # ? ! < > | & ( ) [ ] , ; * ' " ` \\ .5 1L 1.5 <=> == != :: -> -- /* */ /*c*/ {{
+    }} {% %} {# #} t.b `x``y` 'str' 'it''s' "d" r'\\' CASE WHEN END show call x'0F'"""
 PIECES = st.sampled_from([*SYMBOLS.split(), "\n", "\t", "\r\n"])
 
 

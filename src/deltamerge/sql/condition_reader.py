@@ -1,0 +1,269 @@
+"""Reads the text of a condition into a tree, with Spark's precedence (SqlBaseParser.g4: booleanExpression).
+
+OR binds weakest, then AND, NOT, one predicate (IN, LIKE, IS NULL, …), comparison. Operands are looked into only as
+far as they are names, literals or brackets. The same reader takes the printed form of a PySpark Column, in which
+operators stand before their operands: ``and(=(t.id, s.id), t.x > 1)``.
+"""
+
+from __future__ import annotations
+
+from deltamerge.errors import DeltaParseException
+from deltamerge.sql.caret import Span
+from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, unreadable
+from deltamerge.sql.literals import number_value, plain_string, typed_value
+from deltamerge.sql.operand_names import opaque_names, starts_subquery
+from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, tokenize
+
+COMPARISONS = {
+    "=": "=",
+    "==": "=",
+    "<=>": "<=>",
+    "<>": "<>",
+    "!=": "<>",
+    "<": "<",
+    "<=": "<=",
+    "!>": "<=",
+    ">": ">",
+    ">=": ">=",
+    "!<": ">=",
+}
+_PREDICATES = frozenset({"IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN"})
+# Functions that are operators of the tree, with their number of arguments (None: any from one).
+FUNCTIONS: dict[str, tuple[str, int | None]] = {
+    "isnull": ("isnull", 1),
+    "isnotnull": ("isnotnull", 1),
+    "startswith": ("startswith", 2),
+    "like": ("like", 2),
+    "and": ("and", 2),
+    "or": ("or", 2),
+    "in": ("in", None),
+}
+
+Tokens = tuple[Token, ...]
+
+
+def read_condition(text: str, double_quoted_identifiers: bool = False) -> Node:
+    """Reads a condition; what cannot be read becomes `Opaque`, never an error.
+
+    Args:
+        text: A condition in Spark's SQL, or a Column's printed form (between ``Column<'`` and ``'>``).
+        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``: whether ``"a"`` is a name.
+
+    Returns:
+        The tree, with the place of every node in `text`.
+    """
+    try:
+        tokens = tokenize(text)
+    except DeltaParseException:
+        return unreadable(text, Span(0, len(text)))
+    if not tokens:
+        return unreadable(text, Span(0, len(text)))
+    return _Reader(text, double_quoted_identifiers).boolean(tokens)
+
+
+class _Reader:
+    """The reader of one text; each method takes a run of tokens, and reads all of it."""
+
+    def __init__(self, text: str, double_quoted_identifiers: bool) -> None:
+        self.text = text
+        self.double_quoted_identifiers = double_quoted_identifiers
+
+    def boolean(self, tokens: Tokens) -> Node:
+        for word in ("OR", "AND"):
+            parts = _split(tokens, word)
+            if len(parts) > 1:
+                if not all(parts):
+                    return self.opaque(tokens)
+                return self.operation(word.lower(), tuple(self.boolean(part) for part in parts), tokens)
+        if len(tokens) > 1 and tokens[0].upper in ("NOT", "!") and tokens[1].text != ".":
+            return self.operation("not", (self.boolean(tokens[1:]),), tokens)
+        return self.predicated(tokens)
+
+    def predicated(self, tokens: Tokens) -> Node:
+        depth = tokens[0].depth
+        places = [
+            index
+            for index, token in enumerate(tokens)
+            if token.depth == depth and token.upper in _PREDICATES and _is_predicate(tokens, index)
+        ]
+        if not places:
+            return self.comparison(tokens)
+        if len(places) > 1:
+            return self.opaque(tokens)
+        index = places[0]
+        negated = tokens[index - 1].upper == "NOT" and index > 1
+        left, right = tokens[: index - 1 if negated else index], tokens[index + 1 :]
+        node = self.predicate(tokens[index].upper, left, right, tokens) if left and right else None
+        if node is None:
+            return self.opaque(tokens)
+        return self.operation("not", (node,), tokens) if negated else node
+
+    def predicate(self, word: str, left: Tokens, right: Tokens, whole: Tokens) -> Node | None:
+        """Reads ``left word right``; None where it is not one of the tree's operators."""
+        operand = self.operand(left)
+        if _comparison_places(left):
+            return None
+        if word == "IN":
+            if right[0].text != "(" or closing(right, 0) != len(right) - 1 or starts_subquery(right, 0):
+                return None
+            items = _split_commas(right[1:-1])
+            if not all(items) or any(_comparison_places(item) for item in items):
+                return None
+            return self.operation("in", (operand, *(self.operand(item) for item in items)), whole)
+        if word == "BETWEEN":
+            bounds = _split(right, "AND")
+            if len(bounds) != 2 or not all(bounds) or any(_comparison_places(bound) for bound in bounds):
+                return None
+            return self.operation("between", (operand, *(self.operand(bound) for bound in bounds)), whole)
+        if word == "LIKE":
+            pattern = self.operand(right)
+            return self.operation("like", (operand, pattern), whole) if isinstance(pattern, Literal) else None
+        return self.is_predicate(operand, right, whole) if word == "IS" else None
+
+    def is_predicate(self, operand: Node, right: Tokens, whole: Tokens) -> Node | None:
+        words = [token.upper for token in right]
+        negated = words[0] == "NOT"
+        if negated:
+            words, right = words[1:], right[1:]
+        node: Node | None = None
+        if words == ["NULL"]:
+            return self.operation("isnotnull" if negated else "isnull", (operand,), whole)
+        if words in (["TRUE"], ["FALSE"]):
+            value = self.operand(right)
+            node = self.operation("<=>", (operand, value), whole)
+        elif words[:2] == ["DISTINCT", "FROM"] and len(right) > 2 and not _comparison_places(right[2:]):
+            # IS NOT DISTINCT FROM is ``<=>``.
+            node = self.operation("<=>", (operand, self.operand(right[2:])), whole)
+            negated = not negated
+        if node is None or not negated:
+            return node
+        return self.operation("not", (node,), whole)
+
+    def comparison(self, tokens: Tokens) -> Node:
+        places = _comparison_places(tokens)
+        if not places:
+            return self.operand(tokens)
+        index = places[0]
+        if len(places) > 1 or index == 0 or index == len(tokens) - 1:
+            return self.prefix_call(tokens) or self.opaque(tokens)
+        op = COMPARISONS[tokens[index].text]
+        return self.operation(op, (self.operand(tokens[:index]), self.operand(tokens[index + 1 :])), tokens)
+
+    def operand(self, tokens: Tokens) -> Node:
+        """Reads a value: a name, a literal, something in brackets, a call that is an operator, or anything."""
+        if tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1 and len(tokens) > 2:
+            inner = tokens[1:-1]
+            if not starts_subquery(tokens, 0) and len(_split_commas(inner)) == 1:
+                return self.boolean(inner)
+            return self.opaque(tokens)
+        return self.literal(tokens) or self.name(tokens) or self.prefix_call(tokens) or self.opaque(tokens)
+
+    def prefix_call(self, tokens: Tokens) -> Node | None:
+        """Reads ``op(a, b)``: a function that is an operator, or an operator as Columns print it."""
+        if len(tokens) < 3 or tokens[1].text != "(" or closing(tokens, 1) != len(tokens) - 1:
+            return None
+        word = tokens[0].text.lower() if tokens[0].kind is Kind.WORD else tokens[0].text
+        op, count = FUNCTIONS.get(word, (COMPARISONS.get(word, ""), 2))
+        inner = tokens[2:-1]
+        arguments = _split_commas(inner) if inner else []
+        if not op or not arguments or not all(arguments) or (count is not None and len(arguments) != count):
+            return None
+        operands = tuple(self.boolean(argument) for argument in arguments)
+        return self.operation(op, operands, tokens, prefix=True)
+
+    def literal(self, tokens: Tokens) -> Literal | None:
+        negative = tokens[0].text == "-" and len(tokens) == 2
+        value: tuple[object, str] | None = None
+        token = tokens[-1]
+        if token.kind is Kind.NUMBER and (len(tokens) == 1 or negative):
+            value = number_value(token.text, negative)
+        elif len(tokens) == 1 and token.kind is Kind.STRING and not self.is_quoted_name(token):
+            value = plain_string(token.text)
+        elif len(tokens) == 1 and token.upper in ("TRUE", "FALSE", "NULL") and token.kind is Kind.WORD:
+            value = {"TRUE": (True, "boolean"), "FALSE": (False, "boolean"), "NULL": (None, "void")}[
+                token.upper
+            ]
+        elif len(tokens) == 2 and tokens[0].kind is Kind.WORD and token.kind is Kind.STRING:
+            plain = plain_string(token.text)
+            if plain is not None and isinstance(plain[0], str) and not self.is_quoted_name(token):
+                value = typed_value(tokens[0].upper, plain[0])
+        if value is None:
+            return None
+        span = self.span(tokens)
+        return Literal(value[0], value[1], span.of(self.text), span)
+
+    def is_quoted_name(self, token: Token) -> bool:
+        return self.double_quoted_identifiers and token.text.startswith('"')
+
+    def name(self, tokens: Tokens) -> Name | None:
+        if len(tokens) % 2 == 0 or not tokens[0].is_identifier:
+            return None
+        for index, token in enumerate(tokens):
+            if index % 2 == 1 and token.text != ".":
+                return None
+            if index % 2 == 0 and not (token.is_identifier or (index and token.kind is Kind.NUMBER)):
+                return None
+        span = self.span(tokens)
+        return Name(tuple(token.name for token in tokens[::2]), span.of(self.text), span)
+
+    def operation(
+        self, op: str, operands: tuple[Node, ...], tokens: Tokens, prefix: bool = False
+    ) -> Operation:
+        span = self.span(tokens)
+        return Operation(op, operands, span.of(self.text), span, prefix)
+
+    def opaque(self, tokens: Tokens) -> Opaque:
+        span = self.span(tokens)
+        found = opaque_names(self.text, tokens, self.double_quoted_identifiers)
+        return Opaque(found.names, found.words, found.complete, found.subquery, span.of(self.text), span)
+
+    def span(self, tokens: Tokens) -> Span:
+        return Span(tokens[0].span.start, tokens[-1].span.end)
+
+
+def _is_predicate(tokens: Tokens, index: int) -> bool:
+    before = index - 1 if index and tokens[index - 1].upper == "NOT" else index
+    return is_keyword_place(tokens, before) and (before == index or tokens[index - 1].text != ".")
+
+
+def _split(tokens: Tokens, word: str) -> list[Tokens]:
+    """Takes tokens apart at a word outside brackets; the AND of BETWEEN is none."""
+    depth = tokens[0].depth
+    parts: list[Tokens] = []
+    start = betweens = 0
+    for index, token in enumerate(tokens):
+        if token.depth != depth or token.kind is not Kind.WORD:
+            continue
+        if token.upper == "BETWEEN" and _is_predicate(tokens, index):
+            betweens += 1
+        elif token.upper == "OR" and is_keyword_place(tokens, index):
+            betweens = 0
+        if token.upper == word and is_keyword_place(tokens, index):
+            if word == "AND" and betweens:
+                betweens -= 1
+                continue
+            parts.append(tokens[start:index])
+            start = index + 1
+    parts.append(tokens[start:])
+    return parts
+
+
+def _split_commas(tokens: Tokens) -> list[Tokens]:
+    depth = tokens[0].depth
+    parts: list[Tokens] = []
+    start = 0
+    for index, token in enumerate(tokens):
+        if token.depth == depth and token.text == ",":
+            parts.append(tokens[start:index])
+            start = index + 1
+    parts.append(tokens[start:])
+    return parts
+
+
+def _comparison_places(tokens: Tokens) -> list[int]:
+    depth = tokens[0].depth
+    return [
+        index
+        for index, token in enumerate(tokens)
+        if token.depth == depth and token.kind is Kind.SYMBOL and token.text in COMPARISONS
+    ]

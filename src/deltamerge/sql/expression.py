@@ -1,0 +1,110 @@
+"""What a condition looks like: a small tree of names, literals and the operators that matter for skipping.
+
+Everything else is `Opaque`: nothing is known of it but the names in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from deltamerge.sql.caret import Span
+
+
+@dataclass(frozen=True)
+class Name:
+    """A column, or a field of one.
+
+    Args:
+        parts: The parts without backticks, as written; the first may be an alias.
+        text: It, verbatim.
+        span: Its place in the user's text, None where there is no text.
+    """
+
+    parts: tuple[str, ...]
+    text: str
+    span: Span | None
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant.
+
+    Args:
+        value: Its Python value; see `deltamerge.skipping.predicates.Comparison`.
+        type_name: Spark's name of its type; ``void`` for NULL.
+        text: It, verbatim.
+        span: Its place in the user's text.
+    """
+
+    value: object
+    type_name: str
+    text: str
+    span: Span | None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator with its operands.
+
+    Args:
+        op: One of ``and or not = <=> <> < <= > >= in between isnull isnotnull like startswith``; ``in`` has the
+            tested value first and then the list, ``between`` the tested value, the lower and the upper bound.
+        operands: The operands.
+        text: It, verbatim.
+        span: Its place in the user's text.
+        prefix: Whether it was printed before its operands, as Columns print: ``=(a, b)``.
+    """
+
+    op: str
+    operands: tuple[Node, ...]
+    text: str
+    span: Span | None
+    prefix: bool = False
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Something that is not looked into.
+
+    Args:
+        names: The columns in it.
+        words: Words in it that are columns only if there are columns of that name: types, units, keywords,
+            parameters of lambdas.
+        complete: Whether these are all; a star or a subquery makes it False.
+        subquery: Whether it holds a subquery.
+        text: It, verbatim.
+        span: Its place in the user's text.
+    """
+
+    names: tuple[Name, ...]
+    words: tuple[Name, ...]
+    complete: bool
+    subquery: bool
+    text: str
+    span: Span | None
+
+
+Node: TypeAlias = Name | Literal | Operation | Opaque
+
+
+def unreadable(text: str, span: Span | None = None) -> Opaque:
+    """Makes the node for what cannot be read at all."""
+    return Opaque((), (), complete=False, subquery=False, text=text, span=span)
+
+
+def leaves(node: Node) -> Iterator[Name | Literal | Opaque]:
+    """Gives what a tree is made of, from left to right."""
+    if isinstance(node, Operation):
+        for operand in node.operands:
+            yield from leaves(operand)
+    else:
+        yield node
+
+
+def conjuncts_of(node: Node) -> tuple[Node, ...]:
+    """Takes a condition apart at its topmost ANDs."""
+    if isinstance(node, Operation) and node.op == "and":
+        return tuple(part for operand in node.operands for part in conjuncts_of(operand))
+    return (node,)

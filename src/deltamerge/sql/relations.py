@@ -1,0 +1,277 @@
+"""Finds the tables that a query reads, and puts other names in their places; all else stays verbatim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from deltamerge.sql.caret import Span
+from deltamerge.sql.literals import string_value
+from deltamerge.sql.operands import skip_value
+from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, slice_of, tokenize, words
+
+# Words after which FROM's list of relations is over.
+_AFTER_FROM = words(
+    "WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT MINUS WINDOW CLUSTER DISTRIBUTE SORT QUALIFY OFFSET SELECT"
+)
+_QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
+# Words before a relation's name in a list of relations.
+_BEFORE_RELATION = frozenset({"FROM", "JOIN", ",", "("})
+
+
+@dataclass(frozen=True)
+class TableReference:
+    """A place at which a query reads a table.
+
+    Args:
+        span: Its place in the text, with the time travel behind it and without an alias.
+        kind: ``path`` for ``delta.`path` ``, ``name`` for one of the names asked for.
+        path_or_name: The path without ``@v…``, or the name as the caller gave it.
+        version: The version that is asked for, by ``@v3`` or VERSION AS OF.
+        timestamp_text: The expression of TIMESTAMP AS OF, verbatim; for ``@20200101000000000`` a literal.
+        needs_alias: Whether the reference has no alias of its own, so that columns may be qualified by its name.
+    """
+
+    span: Span
+    kind: Literal["path", "name"]
+    path_or_name: str
+    version: int | None
+    timestamp_text: str | None
+    needs_alias: bool
+
+
+def find_table_references(text: str, names: Iterable[str] = ()) -> tuple[TableReference, ...]:
+    """Finds Delta tables by path, and tables by name, in a query or in the text of CTEs.
+
+    Args:
+        text: A query, ``WITH …`` without its query, or a relation as FROM takes it after ``SELECT * FROM``.
+        names: Names of tables, with dots and backticks where needed, matched without regard to case; a CTE of
+            that name goes before.
+
+    Returns:
+        The references in their order.
+
+    Raises:
+        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
+    """
+    tokens = tokenize(text)
+    wanted = {tuple(part.lower() for part in _parts_of(name)): name for name in names}
+    hidden = _cte_scopes(tokens)
+    found: list[TableReference] = []
+    for start in _relation_places(tokens):
+        end = _name_end(tokens, start)
+        parts = tuple(token.name for token in tokens[start:end:2])
+        if end < len(tokens) and tokens[end].text == "(":
+            continue
+        if len(parts) == 2 and parts[0].lower() == "delta" and tokens[end - 1].kind is Kind.QUOTED:
+            found.append(_reference(text, tokens, start, end, "path", parts[1]))
+            continue
+        folded = tuple(part.lower() for part in parts)
+        if folded in wanted and not any(
+            folded == (name,) and first <= start < last for name, first, last in hidden
+        ):
+            found.append(_reference(text, tokens, start, end, "name", wanted[folded]))
+    return tuple(found)
+
+
+def replace_references(text: str, replacements: Mapping[Span, str]) -> str:
+    """Puts other texts in the places of some.
+
+    Args:
+        text: The text.
+        replacements: What to put by place; places must not overlap.
+
+    Returns:
+        The text, verbatim but for these places.
+    """
+    pieces: list[str] = []
+    position = 0
+    for span in sorted(replacements, key=lambda place: place.start):
+        pieces += [text[position : span.start], replacements[span]]
+        position = span.end
+    return "".join(pieces) + text[position:]
+
+
+def replace_qualifier(text: str, qualifier: tuple[str, ...], alias: str, case_sensitive: bool) -> str:
+    """Puts an alias in the place of a table's name before columns: ``db.tbl.id`` becomes ``t.id``.
+
+    Args:
+        text: An expression.
+        qualifier: The parts of the table's name, such as ``("db", "tbl")`` or ``("delta", "/path")``; of several
+            parts the last ones are a qualifier as well (``tbl.id``).
+        alias: What to put, as SQL (with backticks where it needs them).
+        case_sensitive: ``spark.sql.caseSensitive``.
+
+    Returns:
+        The text, verbatim but for the qualifiers; as it is, if it cannot be split into tokens.
+
+    Raises:
+        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
+    """
+    tokens = tokenize(text)
+    replacements: dict[Span, str] = {}
+    index = 0
+    while index < len(tokens):
+        if not tokens[index].is_identifier or (index and tokens[index - 1].text in (".", "::", "?::", ":")):
+            index += 1
+            continue
+        end = _name_end(tokens, index)
+        parts = tuple(token.name for token in tokens[index:end:2])
+        star = end + 1 < len(tokens) and tokens[end].text == "." and tokens[end + 1].text == "*"
+        call = end < len(tokens) and tokens[end].text == "("
+        longest = len(parts) if star else len(parts) - 1
+        for length in range(min(longest, len(qualifier)), 0, -1):
+            if not call and _same(parts[:length], qualifier[-length:], case_sensitive):
+                replacements[slice_of(tokens[index : index + 2 * length - 1])] = alias
+                break
+        index = end
+    return replace_references(text, replacements)
+
+
+def _same(left: tuple[str, ...], right: tuple[str, ...], case_sensitive: bool) -> bool:
+    return left == right or (
+        not case_sensitive and tuple(part.lower() for part in left) == tuple(part.lower() for part in right)
+    )
+
+
+def _parts_of(name: str) -> tuple[str, ...]:
+    tokens = tokenize(name)
+    return tuple(token.name for token in tokens[::2])
+
+
+def _reference(
+    text: str, tokens: tuple[Token, ...], start: int, end: int, kind: Literal["path", "name"], name: str
+) -> TableReference:
+    version: int | None = None
+    timestamp: str | None = None
+    if kind == "path":
+        name, version, timestamp = _at_suffix(name)
+    ahead = end + 1 if end < len(tokens) and tokens[end].upper == "FOR" else end
+    word = tokens[ahead].upper if ahead < len(tokens) else ""
+    following = [token.upper for token in tokens[ahead + 1 : ahead + 3]]
+    if word in ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME") and following == ["AS", "OF"]:
+        value = ahead + 3
+        end = skip_value(tokens, value)
+        span = slice_of(tokens[value:end]) if end > value else None
+        if span is not None and "VERSION" in word:
+            token = tokens[value]
+            digits = string_value(token.text) if token.kind is Kind.STRING else token.text
+            version = int(digits) if digits.isdigit() else None
+        elif span is not None:
+            timestamp = span.of(text)
+    span = slice_of(tokens[start:end])
+    return TableReference(span, kind, name, version, timestamp, not _has_alias(tokens, end))
+
+
+_NO_ALIAS = _AFTER_FROM | words(
+    "ON USING JOIN INNER LEFT RIGHT FULL OUTER CROSS SEMI ANTI NATURAL LATERAL PIVOT UNPIVOT TABLESAMPLE FROM"
+)
+
+
+def _has_alias(tokens: tuple[Token, ...], end: int) -> bool:
+    if end >= len(tokens):
+        return False
+    if tokens[end].upper == "TABLESAMPLE" and end + 1 < len(tokens) and tokens[end + 1].text == "(":
+        return _has_alias(tokens, closing(tokens, end + 1) + 1)
+    return tokens[end].upper == "AS" or (tokens[end].is_identifier and tokens[end].upper not in _NO_ALIAS)
+
+
+def _at_suffix(path: str) -> tuple[str, int | None, str | None]:
+    """Reads the version or timestamp at a path's end (delta-spark's DeltaTimeTravelSpec)."""
+    base, at, suffix = path.rpartition("@")
+    if at and suffix[:1] in ("v", "V") and suffix[1:].isdigit():
+        return base, int(suffix[1:]), None
+    if at and len(suffix) == 17 and suffix.isdigit():
+        moment = f"{suffix[:4]}-{suffix[4:6]}-{suffix[6:8]} {suffix[8:10]}:{suffix[10:12]}:{suffix[12:14]}"
+        return base, None, f"'{moment}.{suffix[14:]}'"
+    return path, None, None
+
+
+def _name_end(tokens: tuple[Token, ...], start: int) -> int:
+    end = start + 1
+    while (
+        end + 1 < len(tokens)
+        and tokens[end].text == "."
+        and (tokens[end + 1].is_identifier or tokens[end + 1].kind is Kind.NUMBER)
+    ):
+        end += 2
+    return end
+
+
+def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
+    """Finds the first tokens of names that stand where FROM takes a relation."""
+    places: list[int] = []
+    # By open bracket: whether it holds a query or relations, and whether FROM's list is being read.
+    queries, lists = [True], [False]
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1].upper if index else ""
+        expected = lists[-1] and before in _BEFORE_RELATION
+        if token.kind is Kind.SYMBOL:
+            if token.text in ("(", "[", "{"):
+                query = _holds_query(tokens, index)
+                queries.append(query or expected)
+                lists.append(expected and not query)
+            elif token.text in (")", "]", "}"):
+                queries.pop()
+                lists.pop()
+        elif (expected and token.is_identifier and token.upper not in ("LATERAL", "VALUES", "TABLE")) or (
+            before == "TABLE" and queries[-1] and token.is_identifier and _may_begin_query(tokens, index - 1)
+        ):
+            places.append(index)
+        elif token.upper in ("FROM", "JOIN") and queries[-1] and before not in (".", "DISTINCT"):
+            lists[-1] = True
+        elif (token.upper in _AFTER_FROM and is_keyword_place(tokens, index)) or (
+            token.upper == "VIEW" and before == "LATERAL"
+        ):
+            lists[-1] = False
+    return places
+
+
+def _holds_query(tokens: tuple[Token, ...], bracket: int) -> bool:
+    index = bracket
+    while index < len(tokens) and tokens[index].text == "(":
+        index += 1
+    return index < len(tokens) and tokens[index].upper in _QUERY_WORDS
+
+
+def _may_begin_query(tokens: tuple[Token, ...], index: int) -> bool:
+    """Says whether ``TABLE t`` at this place is a query."""
+    return index == 0 or tokens[index - 1].upper in ("(", ")", "UNION", "ALL", "EXCEPT", "INTERSECT", "MINUS")
+
+
+def _cte_scopes(tokens: tuple[Token, ...]) -> list[tuple[str, int, int]]:
+    """Finds CTEs: name in lower case, and the first and last token at which it hides a table of that name."""
+    scopes: list[tuple[str, int, int]] = []
+    for index, token in enumerate(tokens):
+        if token.upper != "WITH" or not (index == 0 or tokens[index - 1].text == "("):
+            continue
+        end = next((i for i in range(index, len(tokens)) if tokens[i].depth < token.depth), len(tokens))
+        recursive = index + 1 < end and tokens[index + 1].upper == "RECURSIVE"
+        place = index + 1 + recursive
+        while place < end and tokens[place].is_identifier:
+            body = _cte_body(tokens, place + 1, end)
+            if body is None:
+                break
+            after = closing(tokens, body) + 1
+            # Within its own query the name is still the table's, unless the CTE is recursive.
+            scopes.append((tokens[place].name.lower(), place if recursive else after, end))
+            if after >= end or tokens[after].text != ",":
+                break
+            place = after + 1
+    return scopes
+
+
+def _cte_body(tokens: tuple[Token, ...], start: int, end: int) -> int | None:
+    """Finds the bracket that opens a CTE's query, behind the names of its columns and AS."""
+    index = start
+    while index < end:
+        if tokens[index].text == "(":
+            after = closing(tokens, index) + 1
+            columns = after < end and (tokens[after].upper in ("AS", "MAX") or tokens[after].text == "(")
+            if not columns or tokens[index - 1].upper == "AS":
+                return index
+            index = after
+        else:
+            index += 1
+    return None

@@ -1,0 +1,189 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltamerge.errors import DeltaParseException
+from deltamerge.sql.relations import find_table_references, replace_qualifier, replace_references
+
+
+def found(text, *names):
+    references = find_table_references(text, names)
+    assert [r.span.start for r in references] == sorted(r.span.start for r in references)
+    return [(r.span.of(text), r.path_or_name, r.version, r.timestamp_text) for r in references]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT * FROM delta.`/a b/c`", [("delta.`/a b/c`", "/a b/c", None, None)]),
+        ("SELECT * FROM DELTA . `/p``x` t", [("DELTA . `/p``x`", "/p`x", None, None)]),
+        ("SELECT * FROM delta.`/p@v3` t", [("delta.`/p@v3`", "/p", 3, None)]),
+        (
+            "SELECT * FROM delta.`/p@20200102030405678`",
+            [("delta.`/p@20200102030405678`", "/p", None, "'2020-01-02 03:04:05.678'")],
+        ),
+        ("SELECT * FROM delta.`/p@home` t", [("delta.`/p@home`", "/p@home", None, None)]),
+        ("SELECT * FROM delta.`/p` VERSION AS OF 7 AS t", [("delta.`/p` VERSION AS OF 7", "/p", 7, None)]),
+        (
+            "SELECT * FROM delta.`/p` FOR SYSTEM_VERSION AS OF '7' t",
+            [("delta.`/p` FOR SYSTEM_VERSION AS OF '7'", "/p", 7, None)],
+        ),
+        (
+            "SELECT * FROM delta.`/p` TIMESTAMP AS OF current_timestamp() - INTERVAL 1 DAY t JOIN delta.`/q` ON a",
+            [
+                (
+                    "delta.`/p` TIMESTAMP AS OF current_timestamp() - INTERVAL 1 DAY",
+                    "/p",
+                    None,
+                    "current_timestamp() - INTERVAL 1 DAY",
+                ),
+                ("delta.`/q`", "/q", None, None),
+            ],
+        ),
+        ("SELECT delta.`x` FROM parquet.`/p` delta", []),
+        ("SELECT 'FROM delta.`/p`' -- FROM delta.`/q`\n FROM x", []),
+        (
+            "SELECT * FROM x WHERE delta.`a` = 1 AND b IN (SELECT b FROM delta.`/p`)",
+            [("delta.`/p`", "/p", None, None)],
+        ),
+        ("delta.`/p`", []),
+    ],
+)
+def test_delta_paths(text, expected):
+    assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("SELECT * FROM orders", 1),
+        ("SELECT * FROM Orders o, ORDERS p JOIN `orders` q ON o.id = q.id", 3),
+        ("SELECT orders.id, orders FROM x", 0),
+        ("SELECT * FROM db.orders", 0),
+        ("SELECT * FROM orders.x", 0),
+        ("SELECT * FROM (orders JOIN x ON true)", 1),
+        ("SELECT * FROM ((SELECT * FROM orders) a JOIN orders b ON true)", 2),
+        ("FROM orders SELECT *", 1),
+        ("TABLE orders", 1),
+        ("(TABLE orders) UNION TABLE orders", 2),
+        ("SELECT EXTRACT(YEAR FROM orders) FROM x", 0),
+        ("SELECT trim((a) FROM orders), a IS DISTINCT FROM orders FROM orders", 1),
+        ("SELECT * FROM x LATERAL VIEW explode(a) y AS b, orders", 0),
+        ("SELECT * FROM x WHERE a GROUP BY orders, b ORDER BY c, orders", 0),
+        ("SELECT * FROM orders(1)", 0),
+        ("SELECT * FROM x JOIN LATERAL (SELECT * FROM orders) y", 1),
+        ("SELECT * FROM x JOIN y USING (orders), orders", 1),
+        ("SELECT * FROM VALUES (1), (2) AS orders(a)", 0),
+        ("SELECT (SELECT max(a) FROM orders), f(orders)", 1),
+        ("SELECT * FROM x UNION ALL SELECT * FROM orders WHERE EXISTS (SELECT 1 FROM orders)", 2),
+        ("SELECT * FROM a LEFT OUTER JOIN orders ON a.x = orders.x RIGHT JOIN orders o2 ON true", 2),
+        ("SELECT sum(a) OVER (PARTITION BY b ORDER BY c, orders) FROM orders", 1),
+        ("SELECT * FROM orders TABLESAMPLE (10 PERCENT) o", 1),
+    ],
+)
+def test_tables_by_name(text, count):
+    assert [name for _, name, _, _ in found(text, "orders")] == ["orders"] * count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("WITH orders AS (SELECT 1) SELECT * FROM orders", 0),
+        ("WITH orders AS (SELECT * FROM orders) SELECT * FROM orders", 1),
+        (
+            "WITH a AS (SELECT * FROM orders), orders(x) AS (SELECT 1), b AS (TABLE orders) SELECT * FROM orders",
+            1,
+        ),
+        ("WITH orders (SELECT 1) SELECT * FROM orders", 0),
+        ("WITH orders (x) (SELECT 1) SELECT * FROM orders", 0),
+        ("WITH RECURSIVE orders AS (SELECT 1 UNION ALL SELECT * FROM orders) SELECT * FROM orders", 0),
+        ("SELECT * FROM (WITH orders AS (SELECT 1) SELECT * FROM orders) x, orders", 1),
+        ("WITH a AS (WITH orders AS (SELECT 1) SELECT * FROM orders) SELECT * FROM orders", 1),
+        ("WITH orders AS (SELECT * FROM orders)", 1),
+    ],
+)
+def test_ctes_hide_tables(text, count):
+    assert len(found(text, "orders")) == count
+
+
+def test_names_of_several_parts():
+    text = "SELECT * FROM db.orders o JOIN `db`.`or ders`"
+    assert [r.path_or_name for r in find_table_references(text, ["db.orders", "db.`or ders`"])] == [
+        "db.orders",
+        "db.`or ders`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tail", "needs_alias"),
+    [
+        ("", True),
+        (" o", False),
+        (" AS o", False),
+        (" `o`", False),
+        (" WHERE a", True),
+        (" JOIN x", True),
+        (", x", True),
+        (" VERSION AS OF 1", True),
+        (" VERSION AS OF 1 o", False),
+        (" TABLESAMPLE (5 ROWS) o", False),
+        (" TABLESAMPLE (5 ROWS)", True),
+    ],
+)
+def test_aliases_are_noticed(tail, needs_alias):
+    (reference,) = find_table_references("SELECT * FROM orders" + tail, ["orders"])
+    assert reference.needs_alias == needs_alias
+
+
+def test_references_are_replaced_and_all_else_is_kept():
+    text = "SELECT  *  FROM delta.`/p@v3` a /* c */ JOIN orders VERSION AS OF 3 b ON 'orders' = a.orders"
+    first, second = find_table_references(text, ["orders"])
+    assert replace_references(text, {second.span: "v2", first.span: "v1"}) == (
+        "SELECT  *  FROM v1 a /* c */ JOIN v2 b ON 'orders' = a.orders"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "qualifier", "expected"),
+    [
+        ("db.tbl.id = s.id", ("db", "tbl"), "t.id = s.id"),
+        ("tbl.id = s.id AND DB.Tbl . id > 1", ("db", "tbl"), "t.id = s.id AND t . id > 1"),
+        ("delta.`/a/b`.id = s.id", ("delta", "/a/b"), "t.id = s.id"),
+        ("`/a/b`.`x.y` = 1", ("delta", "/a/b"), "t.`x.y` = 1"),
+        ("s.tbl.id = x.db.tbl.id", ("db", "tbl"), "s.tbl.id = x.db.tbl.id"),
+        (
+            "f(tbl.id, 'tbl.id') -- tbl.id\n + tbl.x[tbl.i].tbl.y",
+            ("tbl",),
+            "f(t.id, 'tbl.id') -- tbl.id\n + t.x[t.i].tbl.y",
+        ),
+        ("tbl + db.tbl", ("db", "tbl"), "tbl + db.tbl"),
+        ("count(tbl.*), struct(db.tbl.*)", ("db", "tbl"), "count(t.*), struct(t.*)"),
+        ("db.tbl(1)", ("db",), "db.tbl(1)"),
+        ("a::tbl.x", ("tbl",), "a::tbl.x"),
+        ("cat.db.tbl.s.f", ("cat", "db", "tbl"), "t.s.f"),
+    ],
+)
+def test_qualifiers_are_replaced(text, qualifier, expected):
+    assert replace_qualifier(text, qualifier, "t", case_sensitive=False) == expected
+
+
+def test_qualifiers_may_be_case_sensitive():
+    assert replace_qualifier("Tbl.a + tbl.b", ("tbl",), "`t`", case_sensitive=True) == "Tbl.a + `t`.b"
+
+
+PIECES = """SELECT FROM WITH AS ( ) , orders delta.`/p` x JOIN ON WHERE VERSION OF 1 TIMESTAMP 'a' . * TABLE UNION
+    AND"""
+WORDS = st.sampled_from(PIECES.split())
+
+
+@given(st.lists(WORDS, max_size=20).map(" ".join))
+def test_any_text_is_searched_without_surprise(text):
+    try:
+        references = find_table_references(text, ["orders"])
+    except DeltaParseException:
+        return
+    for left, right in pairwise(references):
+        assert left.span.end <= right.span.start
+    assert replace_references(text, {r.span: r.span.of(text) for r in references}) == text
