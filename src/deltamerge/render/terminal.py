@@ -1,0 +1,120 @@
+"""A merge's report for a terminal."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from deltamerge.merge.outcome import MergeOutcome
+from deltamerge.render.view import ClauseLine, ReportView, TimeLine, view_of
+
+BAR = 20
+"""The width of the whole time's bar, in characters."""
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_COLOURS = {"update": "yellow", "delete": "red", "insert": "green", "do_nothing": "default"}
+
+
+def render_terminal(outcome: MergeOutcome) -> RenderableType:
+    """Lays a report out for rich.
+
+    Args:
+        outcome: The merge.
+
+    Returns:
+        What a rich console prints; it wraps at the console's width and needs no colour.
+    """
+    view = view_of(outcome)
+    parts = [
+        Text.assemble("Merge into ", (view.table, "bold"), overflow="fold"),
+        Text(view.result, style="bold green" if view.changed else "bold"),
+        Text(),
+        Padding(_statement(view.statement), (0, 0, 0, 4)),
+    ]
+    if view.clauses:
+        parts += [Text(), _clauses(view.clauses)]
+    if view.facts or view.notes:
+        parts += [Text(), _facts(view)]
+    if view.times:
+        parts += [Text(), _times(view)]
+    return Group(*parts)
+
+
+def to_text(outcome: MergeOutcome, width: int = 100) -> str:
+    """Writes a report as plain text.
+
+    Args:
+        outcome: The merge.
+        width: The longest line, in characters.
+
+    Returns:
+        Lines without colour, without spaces at their ends and without a line break after the last.
+    """
+    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(render_terminal(outcome))
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n"))
+
+
+@cache
+def _highlighter() -> Syntax:
+    return Syntax("", "sql", theme="ansi_dark", background_color="default")
+
+
+def _statement(statement: str) -> Text:
+    text = _highlighter().highlight(statement)
+    text.rstrip()
+    text.no_wrap, text.overflow = False, "fold"
+    return text
+
+
+def _clauses(clauses: tuple[ClauseLine, ...]) -> Table:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for clause in clauses:
+        colour = _COLOURS.get(clause.action, "default")
+        grid.add_row(Text(clause.rows, "bold"), Text(clause.done + " ", colour), Text(clause.when))
+    return grid
+
+
+def _facts(view: ReportView) -> Table:
+    grid = _labelled()
+    for label, fact in view.facts:
+        grid.add_row(Text(label, "dim"), Text(fact))
+    for number, note in enumerate(view.notes):
+        grid.add_row(Text("" if number else "Notes" if len(view.notes) > 1 else "Note", "dim"), Text(note))
+    return grid
+
+
+def _times(view: ReportView) -> Table:
+    steps = Table.grid(padding=(0, 2))
+    steps.add_column(overflow="fold")
+    steps.add_column(justify="right", no_wrap=True)
+    steps.add_column(no_wrap=True, min_width=BAR)
+    for line in view.times:
+        steps.add_row(Text(line.what), Text(line.took), Text(_bar(line), "blue"))
+    grid = _labelled()
+    grid.add_row(Text("Time", "dim"), Text(view.total))
+    grid.add_row(Text(), steps)
+    return grid
+
+
+def _labelled() -> Table:
+    grid = Table.grid(padding=(0, 2))
+    # As wide as the longest label, so that the report's parts stand under one another.
+    grid.add_column(no_wrap=True, min_width=len("Change data"))
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def _bar(line: TimeLine) -> str:
+    eighths = max(1, round(line.share * BAR * 8))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

@@ -1,0 +1,46 @@
+"""Numbers, bytes and times in the words of a report."""
+
+from __future__ import annotations
+
+_BYTE_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+def count(number: int, noun: str) -> str:
+    """Writes a number of things: ``1 row``, ``1,234 rows``.
+
+    Args:
+        number: How many.
+        noun: One of them.
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def size(number_of_bytes: int) -> str:
+    """Writes a size: ``812 bytes``, ``1.2 kB``, ``31 MB``.
+
+    Args:
+        number_of_bytes: The size; units are powers of 1000.
+    """
+    value, unit = float(number_of_bytes), 0
+    # 999.5 would be written as 1000.
+    while value >= 999.5 and unit < len(_BYTE_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    if unit == 0:
+        return count(number_of_bytes, "byte")
+    return f"{value:.1f} {_BYTE_UNITS[unit]}" if value < 9.95 else f"{value:.0f} {_BYTE_UNITS[unit]}"
+
+
+def duration(milliseconds: int) -> str:
+    """Writes a time: ``0.04 s``, ``1.3 s``, ``2 min 05 s``, ``1 h 02 min``.
+
+    Args:
+        milliseconds: The time.
+    """
+    if milliseconds < 100:
+        return f"{milliseconds / 1000:.2f} s"
+    if milliseconds < 59_950:
+        return f"{milliseconds / 1000:.1f} s"
+    seconds = round(milliseconds / 1000)
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02} min"
