@@ -5,7 +5,7 @@ A leaf becomes intervals of keys (`literals`, `keys`) and those meet every file'
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,58 +56,57 @@ def files_that_may_match(
     """
     pushed = push_not_down(predicate)
     partitions = frozenset(partition_columns)
-    columns = [
-        column
-        for path in sorted(referenced_columns(pushed))
-        if (column := find_column(schema, path, partitions)) is not None
-    ]
-    if not columns:
-        return _evaluate(pushed, _Scope({}, {}, files.num_files, session_time_zone))
-    return _evaluate(
-        pushed,
-        _Scope(
-            columns={column.path: column for column in columns},
-            bounds=_all_bounds(columns, files, session_time_zone),
-            num_files=files.num_files,
-            session_time_zone=session_time_zone,
-        ),
-    )
+    found = (find_column(schema, path, partitions) for path in sorted(referenced_columns(pushed)))
+    columns = {column.path: column for column in found if column is not None}
+    bounds = _partition_bounds(columns, files, session_time_zone)
+    mask = _evaluate(pushed, _Scope(columns, bounds, files.num_files, session_time_zone))
+    if len(bounds) == len(columns) or not mask.any():
+        return mask
+    # Statistics are dear to read: only those of the files that partition values leave.
+    left = files if mask.all() else files.filter(mask)
+    if bounds:
+        bounds = _partition_bounds(columns, left, session_time_zone)
+    bounds |= _data_bounds(columns, left)
+    mask[mask] = _evaluate(pushed, _Scope(columns, bounds, left.num_files, session_time_zone))
+    return mask
 
 
 @dataclass(frozen=True)
 class _Scope:
     """What leaves are evaluated against."""
 
-    columns: dict[tuple[str, ...], TargetColumn]
-    bounds: dict[tuple[str, ...], Bounds]
+    columns: Mapping[tuple[str, ...], TargetColumn]
+    bounds: Mapping[tuple[str, ...], Bounds]
     num_files: int
     session_time_zone: str
 
 
-def _all_bounds(
-    columns: list[TargetColumn], files: FileTable, session_time_zone: str
+def _partition_bounds(
+    columns: Mapping[tuple[str, ...], TargetColumn], files: FileTable, session_time_zone: str
 ) -> dict[tuple[str, ...], Bounds]:
-    bounds = {}
-    data_columns = [column for column in columns if not column.partition]
-    if data_columns:
-        statistics = read_statistics(files.arrow.column("stats"), data_columns)
-        for column in data_columns:
-            bounds[column.path] = _data_bounds(column, statistics)
-    if len(data_columns) < len(columns):
-        values = _one_array(files.arrow.column("partition_values"))
-        for column in columns:
-            if column.partition:
-                bounds[column.path] = partition_bounds(
-                    values, column.physical_path[0], column.type, session_time_zone
-                )
-    return bounds
+    wanted = [column for column in columns.values() if column.partition]
+    if not wanted:
+        return {}
+    values = _one_array(files.arrow.column("partition_values"))
+    return {
+        column.path: partition_bounds(values, column.physical_path[0], column.type, session_time_zone)
+        for column in wanted
+    }
+
+
+def _data_bounds(
+    columns: Mapping[tuple[str, ...], TargetColumn], files: FileTable
+) -> dict[tuple[str, ...], Bounds]:
+    wanted = [column for column in columns.values() if not column.partition]
+    statistics = read_statistics(files.arrow.column("stats"), wanted)
+    return {column.path: _bounds_of(column, statistics) for column in wanted}
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _data_bounds(column: TargetColumn, statistics: FileStatistics) -> Bounds:
+def _bounds_of(column: TargetColumn, statistics: FileStatistics) -> Bounds:
     """Gives a data column's bounds from statistics.
 
     Wide bounds (``tightBounds`` false) need no care here: minima and maxima still bound every row, a

@@ -65,19 +65,15 @@ def read_statistics(stats: pa.Array | pa.ChunkedArray, columns: Sequence[TargetC
     Returns:
         One element per file everywhere, null for what a file does not say or says unintelligibly.
     """
-    texts = stats.combine_chunks() if isinstance(stats, pa.ChunkedArray) else stats
-    if isinstance(texts, pa.ChunkedArray):
-        texts = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.string())
     readers = _readers(columns)
     schema = _json_schema(columns)
     parts: list[list[pa.Array]] = [[] for _ in readers]
-    for start in range(0, len(texts), CHUNK):
-        chunk = texts.slice(start, CHUNK)
-        arrays = _read_fast(chunk, schema, readers)
-        if arrays is None:
-            arrays = _read_exactly(chunk, readers)
-        for part, array in zip(parts, arrays, strict=True):
-            part.append(array)
+    for texts in stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]:
+        for start in range(0, len(texts), CHUNK):
+            chunk = texts.slice(start, CHUNK)
+            arrays = _read_fast(chunk, schema, readers) or _read_exactly(chunk, readers)
+            for part, array in zip(parts, arrays, strict=True):
+                part.append(array)
     joined = [
         pa.concat_arrays(part) if part else pa.array([], reader.type)
         for part, reader in zip(parts, readers, strict=True)

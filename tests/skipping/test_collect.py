@@ -1,0 +1,269 @@
+"""Statistics from footers: delta-spark's JSON, and what delta-rs makes of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
+from deltamerge.skipping.collect import IndexedColumns, parquet_statistics, truncate_max_string
+
+NAN = float("nan")
+
+
+def fields(**types):
+    return StructType(tuple(StructField(name, data_type(kind)) for name, kind in types.items()))
+
+
+def data_type(kind):
+    return PrimitiveType(kind) if isinstance(kind, str) else kind
+
+
+def footer_of(table, **options):
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, **options)
+    return pq.read_metadata(buffer)
+
+
+def collect(table, schema, configuration=None, partition_columns=(), **options):
+    indexed = IndexedColumns.of(schema, partition_columns, configuration or {})
+    text = parquet_statistics(footer_of(table, **options), schema, indexed)
+    return json.loads(text, parse_float=Decimal)
+
+
+EVERY_TYPE = fields(
+    byte="byte",
+    short="short",
+    int="integer",
+    long="long",
+    float="float",
+    double="double",
+    small="decimal(9,2)",
+    large="decimal(30,4)",
+    text="string",
+    day="date",
+    at="timestamp",
+    local="timestamp_ntz",
+    flag="boolean",
+    bytes="binary",
+)
+ROWS = pa.table(
+    {
+        "byte": pa.array([1, -1, None], pa.int8()),
+        "short": pa.array([1, -1, None], pa.int16()),
+        "int": pa.array([1, -1, None], pa.int32()),
+        "long": pa.array([2**63 - 1, -(2**63), None], pa.int64()),
+        "float": pa.array([0.1, 1.5, None], pa.float32()),
+        "double": pa.array([-0.1, 1e300, None], pa.float64()),
+        "small": pa.array([Decimal("1.50"), Decimal("-2.25"), None], pa.decimal128(9, 2)),
+        "large": pa.array([Decimal(f"{'9' * 26}.9999"), Decimal("-1"), None], pa.decimal128(30, 4)),
+        "text": ["b", "ä", None],
+        "day": [date(1, 1, 1), date(9999, 12, 31), None],
+        "at": pa.array(
+            [datetime(1969, 12, 31, 23, 59, 59, 999999, timezone.utc)] * 2 + [None],
+            pa.timestamp("us", "UTC"),
+        ),
+        "local": pa.array([datetime(2020, 1, 1, 1, 2, 3, 456789)] * 2 + [None], pa.timestamp("us")),
+        "flag": [True, False, None],
+        "bytes": [b"a", b"b", None],
+    }
+)
+
+
+@pytest.mark.parametrize("options", [{}, {"store_decimal_as_integer": True}, {"row_group_size": 1}])
+def test_every_type(options):
+    found = collect(ROWS, EVERY_TYPE, **options)
+    assert list(found) == ["numRecords", "minValues", "maxValues", "nullCount"]
+    assert found["numRecords"] == 3
+    assert found["minValues"] == {
+        "byte": -1,
+        "short": -1,
+        "int": -1,
+        "long": -(2**63),
+        "float": Decimal("0.1"),
+        "double": Decimal("-0.1"),
+        "small": Decimal("-2.25"),
+        "large": Decimal("-1.0000"),
+        "text": "b",
+        "day": "0001-01-01",
+        "at": "1969-12-31T23:59:59.999Z",
+        "local": "2020-01-01T01:02:03.456",
+    }
+    assert found["maxValues"] == {
+        "byte": 1,
+        "short": 1,
+        "int": 1,
+        "long": 2**63 - 1,
+        "small": Decimal("1.50"),
+        "large": Decimal(f"{'9' * 26}.9999"),
+        "text": "ä",
+        "day": "9999-12-31",
+        "at": "1969-12-31T23:59:59.999Z",
+        "local": "2020-01-01T01:02:03.456",
+    }
+    assert found["nullCount"] == dict.fromkeys(ROWS.column_names, 1)
+
+
+def test_decimals_keep_their_scale_in_the_text():
+    schema = fields(small="decimal(9,2)")
+    text = parquet_statistics(footer_of(ROWS), schema, IndexedColumns.of(schema, (), {}))
+    assert '"small":1.50' in text
+
+
+def test_timestamps_without_footer_statistics_have_none():
+    found = collect(ROWS, EVERY_TYPE, use_deprecated_int96_timestamps=True)
+    assert "at" not in found["minValues"]
+    assert "at" not in found["nullCount"]
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_timestamps_of_every_unit(unit):
+    value = datetime(1950, 1, 1, 0, 0, 0, 1000, timezone.utc)
+    table = pa.table({"at": pa.array([value], pa.timestamp(unit, "UTC"))})
+    assert collect(table, fields(at="timestamp"))["minValues"] == {"at": "1950-01-01T00:00:00.001Z"}
+    # A column of another kind than the table says: better nothing than something wrong.
+    assert collect(table, fields(at="timestamp_ntz"))["minValues"] == {}
+
+
+@pytest.mark.parametrize("values", [[NAN, 1.0], [NAN, NAN], [float("inf"), 1.0], [1.0, 2.0]])
+def test_maxima_that_nan_may_exceed_are_left_out(values):
+    found = collect(pa.table({"x": values}), fields(x="double"))
+    assert found["maxValues"] == {}
+    assert found["minValues"] in ({"x": 1}, {})
+    assert found["nullCount"] == {"x": 0}
+
+
+def test_columns_of_nulls_and_without_rows():
+    found = collect(pa.table({"x": pa.array([None, None], pa.int64())}), fields(x="long"))
+    assert found == {"numRecords": 2, "minValues": {}, "maxValues": {}, "nullCount": {"x": 2}}
+    found = collect(pa.table({"x": pa.array([], pa.int64())}), fields(x="long"))
+    assert found == {"numRecords": 0, "minValues": {}, "maxValues": {}, "nullCount": {"x": 0}}
+
+
+def test_row_groups_of_nulls_among_others():
+    table = pa.table({"x": pa.array([None, 5, None, 7], pa.int64())})
+    found = collect(table, fields(x="long"), row_group_size=1)
+    assert (found["minValues"], found["maxValues"], found["nullCount"]) == ({"x": 5}, {"x": 7}, {"x": 2})
+
+
+def test_files_without_statistics():
+    found = collect(pa.table({"x": [1]}), fields(x="long"), write_statistics=False)
+    assert found == {"numRecords": 1, "minValues": {}, "maxValues": {}, "nullCount": {}}
+
+
+def test_columns_that_the_file_lacks_are_null():
+    found = collect(pa.table({"x": [1, 2]}), fields(x="long", new="long"))
+    assert found["nullCount"] == {"x": 0, "new": 2}
+
+
+def test_structs_arrays_and_maps():
+    schema = fields(
+        s=fields(a="long", t=fields(b="string")),
+        full=ArrayType(PrimitiveType("long")),
+        gaps=ArrayType(PrimitiveType("long")),
+        m=MapType(PrimitiveType("string"), PrimitiveType("long")),
+        after="long",
+    )
+    table = pa.table(
+        {
+            "s": pa.array([{"a": 1, "t": {"b": "x"}}, None, {"a": 3, "t": None}]),
+            "full": pa.array([[1], [2, 3], [4]]),
+            "gaps": pa.array([[1, None], None, []]),
+            "m": pa.array([[("k", 1)], [("k", 1), ("l", 2)], [("k", 1)]], pa.map_(pa.string(), pa.int64())),
+            "after": [7, 8, 9],
+        }
+    )
+    found = collect(table, schema)
+    assert found["minValues"] == {"s": {"a": 1, "t": {"b": "x"}}, "after": 7}
+    assert found["nullCount"] == {"s": {"a": 1, "t": {"b": 2}}, "full": 0, "m": 0, "after": 0}
+
+
+def test_dotted_names_are_not_nested_ones():
+    schema = StructType((StructField("a.b", PrimitiveType("long")), StructField("a", fields(b="long"))))
+    table = pa.table({"a": pa.array([{"b": 7}]), "a.b": [1]})
+    assert collect(table, schema)["minValues"] == {"a.b": 1, "a": {"b": 7}}
+
+
+def test_physical_names_under_column_mapping():
+    field = StructField("x", PrimitiveType("long"), True, {"delta.columnMapping.physicalName": "col-1"})
+    assert collect(pa.table({"col-1": [1]}), StructType((field,)))["minValues"] == {"col-1": 1}
+
+
+@pytest.mark.parametrize(
+    ("configuration", "partition_columns", "expected"),
+    [
+        ({}, (), ["a", "s.b", "s.c", "d"]),
+        ({}, ("a",), ["s.b", "s.c", "d"]),
+        ({"delta.dataSkippingNumIndexedCols": "2"}, (), ["a", "s.b"]),
+        ({"delta.dataSkippingNumIndexedCols": "0"}, (), []),
+        ({"delta.dataSkippingNumIndexedCols": "-1"}, (), ["a", "s.b", "s.c", "d"]),
+        ({"delta.dataSkippingNumIndexedCols": "many"}, (), ["a", "s.b", "s.c", "d"]),
+        ({"delta.dataSkippingStatsColumns": "D, s.`C`"}, (), ["s.c", "d"]),
+        ({"delta.dataSkippingStatsColumns": "s"}, (), ["s.b", "s.c"]),
+        ({"delta.dataSkippingStatsColumns": "`s.b`,a"}, (), ["a"]),
+    ],
+)
+def test_the_columns_that_a_table_indexes(configuration, partition_columns, expected):
+    schema = fields(a="long", s=fields(b="long", c="long"), d="long")
+    found = IndexedColumns.of(schema, partition_columns, configuration).paths
+    assert found == {tuple(path.split(".")) for path in expected}
+
+
+def test_the_first_32_columns_and_tight_bounds():
+    table = pa.table({f"c{at}": [at] for at in range(40)})
+    schema = fields(**{f"c{at}": "long" for at in range(40)})
+    found = collect(table, schema, {"delta.enableDeletionVectors": "true"})
+    assert list(found["minValues"]) == [f"c{at}" for at in range(32)]
+    assert found["tightBounds"] is True
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a" * 32, "a" * 32),
+        ("a" * 33, "a" * 32 + "\x7f"),
+        ("a" * 32 + "\x7f", "a" * 32 + "\U0010ffff"),
+        ("a" * 32 + "é", "a" * 32 + "\U0010ffff"),
+        ("\U0001f600" * 40, "\U0001f600" * 32 + "\U0010ffff"),
+        ("a" * 32 + "\U0010ffff" * 3 + "b", "a" * 32 + "\U0010ffff" * 3 + "\x7f"),
+        ("a" * 32 + "\U0010ffff" * 3, "a" * 32 + "\U0010ffff" * 3),
+        ("a" * 32 + "\U0010ffff" * 99, None),
+    ],
+)
+def test_long_maxima_are_cut_to_something_that_is_not_less(text, expected):
+    assert truncate_max_string(text, 32) == expected
+    assert expected is None or expected.encode() >= text.encode()
+
+
+def test_long_strings_in_a_file():
+    found = collect(pa.table({"x": ["a" * 99, "b" * 99]}), fields(x="string"))
+    assert found["minValues"] == {"x": "a" * 32}
+    assert found["maxValues"] == {"x": "b" * 32 + "\x7f"}
+    shorter = collect(
+        pa.table({"x": ["abc", "bcd"]}), fields(x="string"), {"delta.dataSkippingStringPrefixLength": "1"}
+    )
+    assert (shorter["minValues"], shorter["maxValues"]) == ({"x": "a"}, {"x": "b\x7f"})
+
+
+def test_maxima_of_writers_that_count_nan_are_kept():
+    table = pa.table({"x": [1.5, 2.5]})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    # The same footer as Spark's Parquet writer signs it: as many bytes, another name.
+    name = re.search(rb"parquet-cpp-arrow version [\d.]+", buffer.getvalue()).group()
+    signed = buffer.getvalue().replace(name, b"parquet-mr version 1.17.0".ljust(len(name)))
+    footer = pq.read_metadata(io.BytesIO(signed))
+    schema = fields(x="double")
+    found = json.loads(parquet_statistics(footer, schema, IndexedColumns.of(schema, (), {})))
+    assert found["maxValues"] == {"x": 2.5}
+    newer = buffer.getvalue().replace(name, b"parquet-mr version 1.18.0".ljust(len(name)))
+    footer = pq.read_metadata(io.BytesIO(newer))
+    found = json.loads(parquet_statistics(footer, schema, IndexedColumns.of(schema, (), {})))
+    assert found["maxValues"] == {}

@@ -1,0 +1,167 @@
+"""Reading statistics: the fast way and the exact way say the same, and nonsense says nothing."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from deltamerge.log.schema import PrimitiveType, StructField, StructType
+from deltamerge.skipping.columns import find_column
+from deltamerge.skipping.statistics import CHUNK, read_statistics
+
+SCHEMA = StructType(
+    tuple(
+        StructField(name, PrimitiveType(kind))
+        for name, kind in [
+            ("i", "integer"),
+            ("l", "long"),
+            ("f", "double"),
+            ("d", "decimal(20,3)"),
+            ("s", "string"),
+            ("day", "date"),
+            ("t", "timestamp"),
+            ("n", "timestamp_ntz"),
+            ("b", "boolean"),
+        ]
+    )
+)
+COLUMNS = [find_column(SCHEMA, (field.name,), frozenset()) for field in SCHEMA.fields]
+
+GOOD = {
+    "numRecords": 3,
+    "minValues": {
+        "i": -1,
+        "l": -(2**63),
+        "f": -0.5,
+        "d": 1.125,
+        "s": 'a\nb"\\ü',
+        "day": "0001-01-01",
+        "t": "2020-01-01T00:00:00.000+05:30",
+        "n": "2020-01-01T00:00:00.123",
+        "b": False,
+        "unknown": {"x": [1]},
+    },
+    "maxValues": {
+        "i": 5,
+        "l": 2**63 - 1,
+        "f": 1e300,
+        "d": 99999999999999999.999,
+        "s": "z",
+        "day": "9999-12-31",
+        "t": "2020-01-02T00:00:00.000Z",
+        "n": "2020-01-02T00:00:00.000",
+    },
+    "nullCount": {"i": 0, "s": 1, "b": 2},
+    "tightBounds": True,
+}
+GOOD_TEXT = json.dumps(GOOD).replace("1e+17", "99999999999999999.999")
+
+
+def read(*texts):
+    found = read_statistics(pa.chunked_array([pa.array(texts, pa.string())]), COLUMNS)
+    rows = []
+    for at in range(len(texts)):
+        row = {"numRecords": found.num_records[at].as_py(), "tightBounds": found.tight_bounds[at].as_py()}
+        for path, column in found.columns.items():
+            for name, array in (("min", column.lower), ("max", column.upper), ("nulls", column.null_count)):
+                if array is not None and array[at].is_valid:
+                    row[f"{path[0]}.{name}"] = array[at].as_py()
+        rows.append(row)
+    return rows
+
+
+NOTHING = {"numRecords": None, "tightBounds": None}
+
+
+def test_every_type():
+    (row,) = read(GOOD_TEXT)
+    assert row == {
+        "numRecords": 3,
+        "tightBounds": True,
+        "i.min": -1,
+        "i.max": 5,
+        "i.nulls": 0,
+        "l.min": -(2**63),
+        "l.max": 2**63 - 1,
+        "f.min": -0.5,
+        "f.max": 1e300,
+        "d.min": Decimal("1.125"),
+        "d.max": Decimal("99999999999999999.999"),
+        "s.min": 'a\nb"\\ü',
+        "s.max": "z",
+        "s.nulls": 1,
+        "day.min": date(1, 1, 1),
+        "day.max": date(9999, 12, 31),
+        "t.min": 1_577_817_000_000_000,
+        "t.max": 1_577_923_200_000_999,
+        "n.min": 1_577_836_800_123_000,
+        "n.max": 1_577_923_200_000_999,
+        "b.nulls": 2,
+    }
+
+
+@pytest.mark.parametrize("nonsense", ["garbage", '{"a":1} {}', "[]", '{"numRecords":', ""])
+def test_one_files_nonsense_is_its_own(nonsense):
+    alone = read(GOOD_TEXT)
+    rows = read(GOOD_TEXT, nonsense, None, GOOD_TEXT)
+    assert rows == [*alone, NOTHING, NOTHING, *alone]
+
+
+def test_pretty_printed_statistics_are_the_same():
+    assert (
+        read(json.dumps(GOOD, indent=2), GOOD_TEXT.replace("99999999999999999.999", "1e17"))[0]["s.max"]
+        == "z"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [
+        ({"maxValues": {**GOOD["maxValues"], "i": 1.5}}, {"i.max"}),
+        ({"maxValues": {**GOOD["maxValues"], "l": 2**63}}, {"l.max"}),
+        ({"maxValues": {**GOOD["maxValues"], "s": 5}}, {"s.max"}),
+        ({"maxValues": {**GOOD["maxValues"], "s": "a\ud800"}}, {"s.max"}),
+        ({"maxValues": {**GOOD["maxValues"], "f": float("nan")}}, {"f.max"}),
+        ({"maxValues": {**GOOD["maxValues"], "t": "+10000-01-01T00:00:00.000Z"}}, {"t.max"}),
+        ({"maxValues": {**GOOD["maxValues"], "t": "2020-01-01T00:00:00.000"}}, {"t.max"}),
+        ({"maxValues": {**GOOD["maxValues"], "n": "2020-01-01T00:00:00.000Z"}}, {"n.max"}),
+        ({"maxValues": {**GOOD["maxValues"], "day": "2020-13-01"}}, {"day.max"}),
+        ({"minValues": None}, {f"{name}.min" for name in "ilfdstn"} | {"day.min"}),
+        ({"nullCount": {"i": -1, "s": "one", "b": True}}, {"i.nulls", "s.nulls", "b.nulls"}),
+    ],
+)
+def test_one_odd_value_is_unknown_and_no_other(change, lost):
+    (good,) = read(GOOD_TEXT)
+    (row,) = read(json.dumps({**GOOD, **change}))
+    del good["d.max"], row["d.max"]
+    assert {name: value for name, value in good.items() if name not in lost} == row
+
+
+def test_decimals_with_more_digits_are_rounded_outwards():
+    text = '{"minValues":{"d":1.0009},"maxValues":{"d":1.0001}}'
+    (row,) = read(text)
+    assert (row["d.min"], row["d.max"]) == (Decimal("1.000"), Decimal("1.001"))
+
+
+def test_the_other_spelling_of_null_counts():
+    assert read('{"nullCounts":{"i":4}}')[0]["i.nulls"] == 4
+    assert read('{"nullCounts":{"i":4}, "minValues":{"f":"Infinity"}}')[0]["i.nulls"] == 4
+
+
+def test_many_files_in_several_chunks():
+    texts = [f'{{"numRecords":{at},"minValues":{{"i":{at}}}}}' for at in range(2 * CHUNK + 5)]
+    texts[7] = "garbage"
+    found = read_statistics(pa.chunked_array([pa.array(texts[:9]), pa.array(texts[9:])]), COLUMNS[:1])
+    expected = [None if at == 7 else at for at in range(len(texts))]
+    assert found.num_records.to_pylist() == expected
+    assert found.columns["i",].lower.to_pylist() == expected
+
+
+def test_no_files():
+    found = read_statistics(pa.chunked_array([], pa.string()), COLUMNS)
+    assert found.num_records.to_pylist() == []
+    assert found.columns["i",].lower.to_pylist() == []
