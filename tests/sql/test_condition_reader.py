@@ -95,6 +95,17 @@ def walk(node):
             yield from walk(operand)
 
 
+def test_deep_conditions_are_no_error():
+    many = [f"a{i} = {i}" for i in range(5000)]
+    assert len(conjuncts_of(read_condition(" AND ".join(many)))) == 5000
+    deep = "=(a, 1)"
+    for _ in range(60):
+        deep = f"and({deep}, =(b, 2))"
+    assert len(conjuncts_of(read_condition(deep))) == 61
+    deeper = "(" * 2000 + "a" + ")" * 2000
+    assert show(read_condition(deeper)) == "?!"
+
+
 @pytest.mark.parametrize(
     ("text", "value", "type_name"),
     [

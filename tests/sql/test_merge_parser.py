@@ -242,6 +242,31 @@ def test_clause_keywords_as_columns():
     ]
 
 
+@pytest.mark.parametrize(
+    ("ctes", "names"),
+    [
+        ("WITH a (SELECT 1)", ("a",)),
+        ("WITH a(x) (SELECT 1), `b c`(x, y) AS (SELECT 2)", ("a", "b c")),
+        ("WITH RECURSIVE a(x) MAX RECURSION LEVEL 5 AS (SELECT 1), merge AS (SELECT 2)", ("a", "merge")),
+        ("with a as (select ')' /* ( */), b as ((select 1) union (select 2))", ("a", "b")),
+    ],
+)
+def test_ctes(ctes, names):
+    merge = parse(f"{ctes}\nMERGE INTO t USING a ON true WHEN MATCHED THEN DELETE")
+    assert (merge.ctes.text, merge.cte_names) == (ctes, names)
+
+
+def test_wide_statements_are_read_quickly():
+    columns = [f"c{i}" for i in range(3000)]
+    assignments = ", ".join(f"{c} = coalesce(s.{c}, t.{c} + {i})" for i, c in enumerate(columns))
+    values = ", ".join(f"CASE WHEN s.{c} > 1 THEN s.{c} ELSE (0) END" for c in columns)
+    merge = parse(
+        f"{HEAD} WHEN MATCHED THEN UPDATE SET {assignments} "
+        f"WHEN NOT MATCHED THEN INSERT ({', '.join(columns)}) VALUES ({values})"
+    )
+    assert len(merge.matched[0].action.assignments) == len(merge.not_matched[0].action.values) == 3000
+
+
 def test_star_except_does_not_swallow_the_next_clause():
     merge = parse(HEAD + "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
     assert merge.matched[0].action == UpdateStar()
@@ -262,6 +287,8 @@ HINTS = [
     ("MERG INTO t USING s ON a WHEN MATCHED THEN DELETE", "Did you mean MERGE?"),
     ("MERGE t USING s ON a WHEN MATCHED THEN DELETE", "INTO"),
     ("MERGE WITH SCHEMA EVOLUTON INTO t USING s ON a WHEN MATCHED THEN DELETE", "Did you mean EVOLUTION?"),
+    ("MERGE INTO my-tbl USING s ON a WHEN MATCHED THEN DELETE", "between backticks"),
+    ("MERGE INTO t x (SELECT 1) s ON a WHEN MATCHED THEN DELETE", "expected USING"),
     ("MERGE INTO t USNG s ON a WHEN MATCHED THEN DELETE", "Did you mean USING?"),
     ("MERGE INTO t USING src s OM a WHEN MATCHED THEN DELETE", "Did you mean ON?"),
     ("MERGE INTO t USING src ONN a WHEN MATCHED THEN DELETE", "Did you mean ON?"),

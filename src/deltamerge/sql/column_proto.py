@@ -29,7 +29,10 @@ def read_proto(expression: Any, double_quoted_identifiers: bool = False) -> Node
     Returns:
         The tree, without places in a text.
     """
-    return _Reader(double_quoted_identifiers).node(expression)
+    try:
+        return _Reader(double_quoted_identifiers).node(expression)
+    except RecursionError:
+        return unreadable("")
 
 
 class _Reader:

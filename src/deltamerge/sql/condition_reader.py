@@ -58,7 +58,11 @@ def read_condition(text: str, double_quoted_identifiers: bool = False) -> Node:
         return unreadable(text, Span(0, len(text)))
     if not tokens:
         return unreadable(text, Span(0, len(text)))
-    return _Reader(text, double_quoted_identifiers).boolean(tokens)
+    try:
+        return _Reader(text, double_quoted_identifiers).boolean(tokens)
+    except RecursionError:
+        # Hundreds of nested brackets, as of Columns joined in a loop.
+        return unreadable(text, Span(0, len(text)))
 
 
 class _Reader:

@@ -97,6 +97,8 @@ class Cursor:
         if not hint and index < len(self.tokens) and self.tokens[index].kind is Kind.WORD:
             meant = like(self.tokens[index].upper, expected)
             hint = f"Did you mean {meant}?" if meant else ""
+        elif not hint and found == "'-'":
+            hint = "A name that holds a dash goes between backticks."
         choice = ", ".join(expected[:-1]) + " or " + expected[-1] if len(expected) > 1 else expected[0]
         raise parse_error(
             self.text, self.span(index), f"{where}: expected {choice}, found {found}", hint=hint
@@ -135,6 +137,10 @@ class Cursor:
     def skip_brackets(self) -> None:
         """Steps over a bracket and all that is in it."""
         self.index = closing(self.tokens, self.index) + 1
+
+    def behind_brackets(self) -> str:
+        """Gives the token behind the bracket that comes next, as `peek` does."""
+        return self.peek(closing(self.tokens, self.index) + 1 - self.index)
 
     def expression(self, where: str, what: str, *stops: str) -> Fragment:
         """Reads an expression up to a stop outside brackets and CASE, a WHEN clause or the end.

@@ -9,6 +9,7 @@ from deltamerge.sql.clauses import read_clauses
 from deltamerge.sql.cursor import Cursor, like
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.names import parse_name
+from deltamerge.sql.operand_names import starts_subquery
 from deltamerge.sql.operands import skip_value
 from deltamerge.sql.parsed import Fragment, ParsedMerge, ParsedSource, ParsedTarget, WrittenName
 from deltamerge.sql.tokens import Kind, parse_error
@@ -65,7 +66,7 @@ def _read_ctes(cursor: Cursor) -> tuple[Fragment | None, tuple[str, ...]]:
     names: list[str] = []
     while True:
         names.append(cursor.name("WITH", "the name of a CTE").parts[-1])
-        if cursor.peek() == "(":
+        if cursor.peek() == "(" and cursor.behind_brackets() in ("AS", "(", "MAX"):
             cursor.skip_brackets()
         if cursor.accept("MAX", "RECURSION", "LEVEL"):
             cursor.index += 1
@@ -134,7 +135,7 @@ def _read_alias(cursor: Cursor, where: str, following: str, operation: str) -> s
         return None
     at = cursor.index
     cursor.index += 1
-    if cursor.peek() == "(":
+    if cursor.peek() == "(" and not starts_subquery(cursor.tokens, cursor.index):
         _no_column_aliases(cursor, operation)
     if cursor.peek() != following and not explicit and like(token.upper, [following]):
         cursor.fail(where, ["an alias", following], at=at)

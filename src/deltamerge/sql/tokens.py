@@ -69,7 +69,7 @@ def words(text: str) -> frozenset[str]:
 
 # Words before an operand: what follows is a name and no keyword. The first may begin an expression, the
 # second stand between operands; where an operand has to stand, these are names: ``a = when``.
-_PREFIXES = words("NOT CASE INTERVAL ANY SOME EXISTS SELECT VALUES DISTINCT WITH MERGE")
+_PREFIXES = words("NOT CASE INTERVAL ANY SOME EXISTS SELECT VALUES DISTINCT WITH")
 _INFIXES = words(
     """AND OR IN IS LIKE ILIKE RLIKE REGEXP BETWEEN FROM ESCAPE DIV WHEN THEN ELSE AS ON USING SET COLLATE BY
     WHERE HAVING JOIN UNION EXCEPT INTERSECT INTO"""
@@ -116,7 +116,8 @@ def tokenize(text: str) -> tuple[Token, ...]:
         The tokens in order; their spans do not overlap, and between them are only blanks and comments.
 
     Raises:
-        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
+        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name or bracket is not closed;
+            UNCLOSED_BRACKETED_COMMENT, a comment is not.
     """
     blank = _without_comments(text)
     try:
@@ -241,7 +242,12 @@ def _block_end(text: str, start: int) -> int:
         depth += 1 if match.group() == "/*" else -1
         if depth == 0:
             return match.end()
-    raise parse_error(text, Span(start, start + 2), "a comment that begins here is never closed")
+    raise parse_error(
+        text,
+        Span(start, start + 2),
+        "a comment that begins here is never closed",
+        error_class="UNCLOSED_BRACKETED_COMMENT",
+    )
 
 
 def _spans(blank: str, raw: list[Span]) -> list[Span]:
