@@ -40,7 +40,7 @@ def texts(sql):
         ("é = 'ü😀' and 😀x", ["é", "=", "'ü😀'", "and", "😀x"]),
         ("ORDER  BY x", ["ORDER", "BY", "x"]),
         ("a\u00a0b", ["a", "b"]),
-        ("a?::int ? :p", ["a", "?::", "int", "?", ":", "p"]),
+        ("a?::int ? :p", ["a", "?", "::", "int", "?", ":", "p"]),
         ("v::map<string,array<int>> , b", ["v", "::", "map<string,array<int>>", ",", "b"]),
         ("a -- it's\n b", ["a", "b"]),
         ("a -- it's \\\n still' \n b", ["a", "b"]),

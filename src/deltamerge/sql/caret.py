@@ -12,7 +12,7 @@ MAX_WIDTH = 110
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Span:
     """A half-open piece of a text.
 

@@ -97,7 +97,7 @@ def _role(tokens: tuple[Token, ...], start: int, end: int, parameters: frozenset
     before = tokens[start - 1].text if start else ""
     after = tokens[end].text if end < len(tokens) else ""
     token = tokens[start]
-    if before in ("::", "?::", ":") or before == ".":
+    if before in ("::", ":") or before == ".":
         # A type, a parameter marker or a path into JSON, a field of an expression.
         return ""
     if after == "(":

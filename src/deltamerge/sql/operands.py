@@ -60,7 +60,7 @@ def _skip_postfix(tokens: tuple[Token, ...], index: int) -> int:
         text = tokens[index].text
         if text in ("(", "["):
             index = closing(tokens, index) + 1
-        elif text in (".", "::", "?::"):
+        elif text in (".", "::"):
             index += 2
         else:
             break

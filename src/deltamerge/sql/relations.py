@@ -113,7 +113,7 @@ def replace_qualifier(text: str, qualifier: tuple[str, ...], alias: str, case_se
     replacements: dict[Span, str] = {}
     index = 0
     while index < len(tokens):
-        if not tokens[index].is_identifier or (index and tokens[index - 1].text in (".", "::", "?::", ":")):
+        if not tokens[index].is_identifier or (index and tokens[index - 1].text in (".", "::", ":")):
             index += 1
             continue
         end = _name_end(tokens, index)

@@ -7,7 +7,7 @@ because the tokenizer rewrites some (``1L`` becomes three tokens, ``ORDER BY`` o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from sqlglot.dialects.dialect import Dialect
@@ -29,7 +29,7 @@ class Kind(Enum):
     SYMBOL = "symbol"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Token:
     """One token.
 
@@ -261,6 +261,9 @@ def _spans(blank: str, raw: list[Span]) -> list[Span]:
         piece = span.of(blank)
         if spans and last.end == span.start and _belong_together(blank, last, piece):
             spans[-1] = Span(last.start, span.end)
+        elif piece == "?::":
+            # Not every version of the tokenizer knows this operator.
+            spans.extend((Span(span.start, span.start + 1), Span(span.start + 1, span.end)))
         elif piece[0] not in "'\"`" and len(piece.split()) > 1:
             spans.extend(
                 Span(span.start + m.start(), span.start + m.end()) for m in re.finditer(r"\S+", piece)
@@ -295,7 +298,7 @@ def _with_types_whole(blank: str, spans: list[Span]) -> list[Span]:
         end = index + 1
         if (
             result
-            and result[-1].of(blank) in ("::", "?::")
+            and result[-1].of(blank) == "::"
             and spans[index].of(blank).upper() in ("ARRAY", "MAP", "STRUCT")
             and end < len(spans)
             and spans[end].of(blank) == "<"
@@ -356,7 +359,7 @@ def _with_depths(text: str, tokens: list[Token]) -> list[Token]:
     result: list[Token] = []
     for token, delta in zip(tokens, change, strict=False):
         depth += delta
-        result.append(replace(token, depth=depth))
+        result.append(Token(token.kind, token.text, token.span, depth))
     return result
 
 
