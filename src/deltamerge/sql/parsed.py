@@ -144,8 +144,8 @@ class ParsedSource:
     Args:
         kind: ``name`` (a table, view or CTE), ``path`` (``format.`path` ``), ``query`` (in parentheses) or
             ``relation`` (VALUES or a table-valued function).
-        text: What FROM takes, verbatim and without the alias: the name, the query with its parentheses, the
-            function's call; with ``relation`` also an alias that names columns.
+        text: What FROM takes, verbatim and without the alias: the name with its time travel, the query with its
+            parentheses, the function's call; with ``relation`` also an alias that names columns.
         query: What stands between the parentheses of a query.
         name: The name's parts; empty for queries and relations.
         format: The format before a path, in lower case.
