@@ -38,6 +38,7 @@ class MergeConf:
     session_time_zone: str = "UTC"
     store_assignment_policy: str = "ANSI"
     ansi_enabled: bool = True
+    double_quoted_identifiers: bool = False
 
 
 KEYS: dict[str, str] = {
@@ -64,6 +65,7 @@ KEYS: dict[str, str] = {
     "session_time_zone": "spark.sql.session.timeZone",
     "store_assignment_policy": "spark.sql.storeAssignmentPolicy",
     "ansi_enabled": "spark.sql.ansi.enabled",
+    "double_quoted_identifiers": "spark.sql.ansi.doubleQuotedIdentifiers",
 }
 
 CHOICES: dict[str, frozenset[str]] = {

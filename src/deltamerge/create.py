@@ -124,7 +124,7 @@ class DeltaTableBuilder:
         dataType: str | DataType | None = None,  # noqa: N803
         nullable: bool = True,
         generatedAlwaysAs: str | None = None,  # noqa: N803
-        generatedByDefaultAs: Any = None,  # noqa: N803
+        generatedByDefaultAs: object = None,  # noqa: N803
         comment: str | None = None,
     ) -> DeltaTableBuilder:
         """Adds a column.
@@ -171,7 +171,7 @@ class DeltaTableBuilder:
         properties = {**self.definition.properties, key: str(value)}
         return replace(self, definition=replace(self.definition, properties=properties))
 
-    def execute(self) -> Any:
+    def execute(self) -> Any:  # noqa: ANN401
         """Creates the table.
 
         Returns:

@@ -102,6 +102,11 @@ class MergeNames:
         return f"{self.prefix}change_type"
 
     @property
+    def match_number(self) -> str:
+        """The number of the match among those of its target row."""
+        return f"{self.prefix}match_number"
+
+    @property
     def packed(self) -> str:
         """The rows that one joined row becomes."""
         return f"{self.prefix}packed"

@@ -10,6 +10,7 @@ from deltamerge.merge.resolve import TARGET_ALIAS
 from deltamerge.report import MergeReport
 from deltamerge.sql import parsed as p
 from deltamerge.sql.merge_parser import parse_merge
+from deltamerge.sql.names import parse_name, quote
 from deltamerge.sql.relations import (
     TableReference,
     find_table_references,
@@ -111,33 +112,29 @@ def _source_alias(source: p.ParsedSource) -> str | None:
 def _source(spark: SparkSession, parsed: p.ParsedMerge, named: Mapping[str, DeltaTable]) -> DataFrame:
     ctes = f"{parsed.ctes.text} " if parsed.ctes is not None else ""
     source = parsed.source
-    text = f"{ctes}SELECT * FROM {source.text}{_time_travel(source)}"
-    references = find_table_references(text, [name for name in named if name not in parsed.cte_names])
+    text = f"{ctes}SELECT * FROM {source.text}"
+    references = find_table_references(text, named)
     frames: dict[str, Any] = {
         f"deltamerge_source_{i}": _frame(spark, r, named) for i, r in enumerate(references)
     }
     if not frames:
         return spark.sql(text)
     # The session's formatter puts frames in for names between braces; braces of the user's are doubled for it.
-    marks = {r.span: f"\x00{name}\x01" for r, name in zip(references, frames, strict=True)}
+    marks = {r.span: f"\x00{name}\x01{_alias(r)}" for r, name in zip(references, frames, strict=True)}
     marked = replace_references(text, marks).replace("{", "{{").replace("}", "}}")
     return spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), **frames)
 
 
-def _time_travel(source: p.ParsedSource) -> str:
-    if source.version is not None:
-        return f" VERSION AS OF {source.version}" if "VERSION" not in source.text.upper() else ""
-    if source.timestamp is not None:
-        return f" TIMESTAMP AS OF {source.timestamp.text}" if "TIMESTAMP" not in source.text.upper() else ""
+def _alias(reference: TableReference) -> str:
+    if reference.kind == "name" and reference.needs_alias:
+        return f" AS {quote(parse_name(reference.path_or_name)[-1])}"
     return ""
 
 
 def _frame(spark: SparkSession, reference: TableReference, named: Mapping[str, DeltaTable]) -> DataFrame:
-    if reference.path is not None:
-        table = DeltaTable.forPath(spark, reference.path)
-    else:
-        table = named[reference.name]
-    return table.at(version=reference.version, timestamp=reference.timestamp)
+    of_path = reference.kind == "path"
+    table = DeltaTable.forPath(spark, reference.path_or_name) if of_path else named[reference.path_or_name]
+    return table.at(version=reference.version, timestamp=reference.timestamp_text)
 
 
 def _clauses(parsed: p.ParsedMerge) -> tuple[MergeClause, ...]:

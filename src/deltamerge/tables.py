@@ -37,7 +37,7 @@ class DeltaTable:
     @classmethod
     def forPath(  # noqa: N802
         cls,
-        sparkSession: SparkSession,
+        sparkSession: SparkSession,  # noqa: N803
         path: str,
         hadoopConf: Mapping[str, str] | None = None,  # noqa: N803
     ) -> DeltaTable:
@@ -112,7 +112,7 @@ class DeltaTable:
     @classmethod
     def columnBuilder(  # noqa: N802
         cls,
-        sparkSession: SparkSession,
+        sparkSession: SparkSession,  # noqa: N803
         colName: str | None = None,  # noqa: N803
     ) -> DeltaColumnBuilder:
         """Begins a column of a new table.

@@ -115,8 +115,8 @@ def unknown_target_column(
     if depth:
         return DeltaAnalysisException(
             "FIELD_NOT_FOUND",
-            f"No such struct field `{path[depth]}` in {', '.join(f'`{n}`' for n in names)} of {quote_name(path[:depth])}."
-            f"{hint} In: {where}",
+            f"No such struct field `{path[depth]}` in {', '.join(f'`{n}`' for n in names)} of "
+            f"{quote_name(path[:depth])}.{hint} In: {where}",
             sqlstate="42704",
             parameters={"fieldName": f"`{path[depth]}`", "fields": ", ".join(names)},
         )

@@ -6,6 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from deltamerge.config import MergeConf
 from deltamerge.merge.output import (
     evaluate_matched,
@@ -89,3 +92,22 @@ def write_all_changes_rows(
     columns = [*outputs, (names.change, row_change(merge, names)), *copies]
     frame = rows.frame.select(*(column.alias(name) for name, column in columns), *kept)
     return Rows(frame, (*(name for name, _ in columns), *kept))
+
+
+def keep_one_match(rows: Rows, names: MergeNames) -> Rows:
+    """Keeps one joined row of each target row that several source rows match.
+
+    Args:
+        rows: Rows as `write_all_changes_rows` gives them, at most one change among those of a target row, or the
+            same DELETE in all of them.
+        names: The merge's own names.
+
+    Returns:
+        The rows, of each target row the one that changes it where there is one; rows without a target row all stay.
+        Delta: deduplicateCDFDeletes, which does so for change data alone.
+    """
+    source_row = F.when(F.col(names.file_name).isNull(), F.col(names.source_row_index))
+    same_row = Window.partitionBy(names.file_name, names.row_index, source_row)
+    order = same_row.orderBy(F.col(names.change).isNull(), names.source_row_index)
+    numbered = rows.frame.select("*", F.row_number().over(order).alias(names.match_number))
+    return Rows(numbered.where(F.col(names.match_number) == F.lit(1)), (*rows.names, names.match_number))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from pyspark.sql import Observation
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
@@ -17,7 +17,7 @@ from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
-from deltamerge.merge.classic import write_all_changes_rows
+from deltamerge.merge.classic import keep_one_match, write_all_changes_rows
 from deltamerge.merge.defaults import column_defaults
 from deltamerge.merge.insert_only import (
     WHEN_NO_MATCHED_CLAUSES,
@@ -263,6 +263,8 @@ def _write_all_changes(
     target = target_rows(scanned, merge.target_schema, merge.target_alias, names)
     target = Rows(target.frame, (*target.names[:-1], names.file_rewritten, names.target_row_present))
     rows = write_all_changes_rows(merge, source, target, names, execution.conf, execution.defaults)
+    if touched.has_multiple_matches:
+        rows = keep_one_match(rows, names)
     change = F.col(names.change)
     counts = None
     if len([c for c in merge.not_matched if c.action == "insert"]) > 1:
@@ -270,9 +272,7 @@ def _write_all_changes(
         frame, counts = _observing_clauses(merge, rows.frame, inserting)
         rows = Rows(frame, rows.names)
     if execution.writes_change_data:
-        changed = generate_cdc_and_output_rows(
-            rows, merge.output_schema, names, deduplicate_deletes=touched.has_multiple_matches
-        )
+        changed = generate_cdc_and_output_rows(rows, merge.output_schema, names)
         written = _write_with_changes(execution, changed)
     else:
         kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))

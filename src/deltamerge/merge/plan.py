@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.config import MergeConf
@@ -16,8 +17,10 @@ from deltamerge.merge.metrics import ScanSizes, partition_count
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.skipping.pruning import files_that_may_match
-from deltamerge.sql.column_text import read_classic_column, read_connect_column
+from deltamerge.sql.column_proto import read_proto
+from deltamerge.sql.column_text import read_classic_column
 from deltamerge.sql.conditions import ConditionShape, EquiKey, shape_of, shape_of_tree
+from deltamerge.sql.expression import Node
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.statement import Expression
 
@@ -43,15 +46,20 @@ class MergePlan:
 
 def condition_shape(merge: ResolvedMerge) -> ConditionShape:
     """Looks at ON: what it says of the target alone, and which keys it equates."""
-    return _shape(merge.statement.condition, _scope(merge, sees_source=True))
+    return _shape(merge.statement.condition, _scope(merge, sees_source=True), merge.double_quoted_identifiers)
 
 
-def _shape(condition: Expression, scope: Scope) -> ConditionShape:
+def _shape(condition: Expression, scope: Scope, quoted: bool) -> ConditionShape:
     if condition.column is None:
-        return shape_of(condition.text, scope)
-    is_connect = type(condition.column).__module__.startswith("pyspark.sql.connect")
-    read = read_connect_column if is_connect else read_classic_column
-    return shape_of_tree(read(condition.text), scope)
+        return shape_of(condition.text, scope, quoted)
+    return shape_of_tree(_column_tree(condition, quoted), scope)
+
+
+def _column_tree(condition: Expression, quoted: bool) -> Node:
+    column: Any = condition.column
+    if type(column).__module__.startswith("pyspark.sql.connect"):
+        return read_proto(column.to_plan(None))
+    return read_classic_column(condition.text, quoted)
 
 
 def _scope(merge: ResolvedMerge, *, sees_source: bool) -> Scope:
@@ -134,7 +142,7 @@ def read_predicate(merge: ResolvedMerge, shape: ConditionShape, source: Predicat
         condition = clause.clause.condition
         if condition is None:
             return ALWAYS
-        seen = _shape(condition, _scope(merge, sees_source=False))
+        seen = _shape(condition, _scope(merge, sees_source=False), merge.double_quoted_identifiers)
         by_source.append(seen.target_predicate)
     return Or((matching, *by_source)) if by_source else matching
 

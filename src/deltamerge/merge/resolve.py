@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.config import MergeConf
@@ -146,6 +146,7 @@ class _Resolver:
             target_alias=self.target_alias,
             source_alias=self.statement.source_alias,
             case_sensitive=self.case_sensitive,
+            double_quoted_identifiers=self.conf.double_quoted_identifiers,
         )
 
     # Conditions

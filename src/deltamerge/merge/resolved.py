@@ -101,6 +101,7 @@ class ResolvedMerge:
         target_alias: The name that qualifies the target's columns.
         source_alias: The name that qualifies the source's columns, or None.
         case_sensitive: The session's rule for names.
+        double_quoted_identifiers: Whether double quotes stand around names in the session's SQL.
     """
 
     statement: MergeStatement
@@ -112,6 +113,7 @@ class ResolvedMerge:
     target_alias: str
     source_alias: str | None
     case_sensitive: bool
+    double_quoted_identifiers: bool = False
 
     def of_kind(self, kind: ClauseKind) -> tuple[ResolvedClause, ...]:
         """Gives the clauses of one kind in their order."""

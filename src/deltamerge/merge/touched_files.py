@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from deltamerge.errors import MultipleSourceRowsException
 from deltamerge.log.actions import AddFile
@@ -36,7 +36,7 @@ class TouchedFiles:
         rewrite: Files with rows that a clause updates or deletes.
         only_matched: Files with rows that ON matches but no clause changes; an INSERT must know of these matches.
         rows_by_clause: How many target rows each clause changes, by kind and number.
-        has_multiple_matches: Whether several source rows match one target row (only where that is allowed).
+        has_multiple_matches: Whether several source rows match one target row, of which at most one changes it.
     """
 
     rewrite: tuple[AddFile, ...]
@@ -82,29 +82,27 @@ def find_touched_files(
     fired = _taken(merge.matched, names)
     changed_by_source = _taken(merge.not_matched_by_source, names)
     matched = F.col(names.source_row_present).isNotNull()
-    wanted = fired | changed_by_source | matched if merge.inserts else fired | changed_by_source
-    changes = rows.frame.where(wanted).select(
+    changes = rows.frame.where(matched | changed_by_source).select(
         F.col(names.file_name).alias("file"),
         F.col(names.row_index).alias("row"),
         matched.alias("matched"),
         fired.alias("fired"),
         *(_takes(c, names).alias(_count_name(c)) for c in _changing(merge)),
     )
-    per_row = changes
-    if merge.matched:
-        per_row = changes.groupBy("file", "row").agg(
-            F.max("matched").alias("matched"),
-            F.sum(F.col("fired").cast("int")).alias("fired"),
-            *(F.max(_count_name(c)).alias(_count_name(c)) for c in _changing(merge)),
-        )
+    per_row = changes.groupBy("file", "row").agg(
+        F.sum(F.col("matched").cast("int")).alias("matched"),
+        F.sum(F.col("fired").cast("int")).alias("fired"),
+        *(F.max(_count_name(c)).alias(_count_name(c)) for c in _changing(merge)),
+    )
     per_file = per_row.groupBy("file").agg(
-        F.sum((F.col("fired").cast("int") > 1).cast("int")).alias("multiple"),
+        F.sum((F.col("fired") > 1).cast("int")).alias("competing"),
+        F.sum((F.col("matched") > 1).cast("int")).alias("multiple"),
         *(F.sum(F.col(_count_name(c)).cast("int")).alias(_count_name(c)) for c in _changing(merge)),
     )
     found = [row.asDict() for row in per_file.collect()]
-    multiple = sum(row["multiple"] or 0 for row in found)
-    if multiple and not merge.is_only_one_unconditional_delete:
-        raise _multiple_source_rows(merge, rows, fired, multiple, names)
+    competing = sum(row["competing"] or 0 for row in found)
+    if competing and not merge.is_only_one_unconditional_delete:
+        raise _multiple_source_rows(merge, rows, fired, competing, names)
     counts: dict[tuple[str, int], int] = {
         (c.clause.kind, c.number): sum(row[_count_name(c)] or 0 for row in found) for c in _changing(merge)
     }
@@ -112,7 +110,9 @@ def find_touched_files(
     rewrite = tuple(files[file_key(name)] for name in sorted(touched))
     only_matched = tuple(files[file_key(row["file"])] for row in found if row["file"] not in touched)
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {f.path}" for f in rewrite))
-    return TouchedFiles(rewrite, only_matched, counts, has_multiple_matches=bool(multiple))
+    return TouchedFiles(
+        rewrite, only_matched, counts, has_multiple_matches=any(row["multiple"] for row in found)
+    )
 
 
 def _changing(merge: ResolvedMerge) -> list[ResolvedClause]:

@@ -10,7 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
     ByteType,
@@ -159,7 +159,7 @@ def _files_by_folder_root(
         tail = parts[-1 - len(partition_fields) : -1]
         expected = [_folder(f, file.partition_values.get(f.name)) for f in partition_fields]
         root = parts[: -1 - len(partition_fields)]
-        if tail != expected or any("=" in part for part in root[-1:]):
+        if tail != expected:
             return None
         groups["/".join(root)].append(file)
     return dict(groups) if len(groups) <= _MOST_SCANS else None

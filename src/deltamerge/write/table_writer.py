@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.config import MergeConf
@@ -68,7 +68,8 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
     if exists and mode == "create":
         raise DeltaAnalysisException(
             "DELTA_TABLE_ALREADY_EXISTS",
-            f"Table {table.name} already exists. Use createIfNotExists, replace or createOrReplace, or another location.",
+            f"Table {table.name} already exists. Use createIfNotExists, replace or createOrReplace, or another "
+            "location.",
             sqlstate="42P07",
             parameters={"tableName": table.name},
         )

@@ -1,0 +1,64 @@
+"""Small tables for tests, and what can be seen of them from outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltamerge import write_delta
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def people(spark: SparkSession, path: Path, **options: Any) -> str:
+    """Makes a table of three people in two files, ids 1 to 3."""
+    schema = "id INT, name STRING, age INT"
+    write_delta(
+        spark.createDataFrame([(1, "ann", 30), (2, "bob", 40)], schema).coalesce(1), str(path), **options
+    )
+    write_delta(spark.createDataFrame([(3, "cy", 50)], schema).coalesce(1), str(path), mode="append")
+    return str(path)
+
+
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """Gives a frame's rows in order."""
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def files_below(path: str | Path) -> set[str]:
+    """Gives every file below a table's folder, the log's too."""
+    return {str(file.relative_to(path)) for file in Path(path).rglob("*") if file.is_file()}
+
+
+def folders_below(path: str | Path) -> set[str]:
+    """Gives every folder below a table's folder."""
+    return {str(file.relative_to(path)) for file in Path(path).rglob("*") if file.is_dir()}
+
+
+def commit(path: str | Path, version: int) -> list[dict[str, Any]]:
+    """Reads the actions of a commit."""
+    text = Path(path, "_delta_log", f"{version:020d}.json").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def commit_info(path: str | Path, version: int) -> dict[str, Any]:
+    """Reads the commitInfo of a commit."""
+    return next(action["commitInfo"] for action in commit(path, version) if "commitInfo" in action)
+
+
+def actions(path: str | Path, version: int, kind: str) -> list[dict[str, Any]]:
+    """Reads the actions of one kind of a commit."""
+    return [action[kind] for action in commit(path, version) if kind in action]
+
+
+def latest_version(path: str | Path) -> int:
+    """Gives the number of the newest commit."""
+    return max(int(name.stem) for name in Path(path, "_delta_log").glob("*.json"))
+
+
+def frame(spark: SparkSession, schema: str, values: Iterable[tuple[Any, ...]]) -> DataFrame:
+    """Makes a frame of one partition."""
+    return spark.createDataFrame(list(values), schema)

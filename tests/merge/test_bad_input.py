@@ -1,0 +1,238 @@
+"""Bad input gives a clear error and leaves the table as it was: version, files, folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as F
+
+from deltamerge import DeltaTable, merge_sql
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaLogCorruptException,
+    DeltaParseException,
+    DeltaTableNotFoundException,
+    DeltaUnsupportedFeatureException,
+    InvariantViolationException,
+    MultipleSourceRowsException,
+)
+
+from .tables import files_below, folders_below, frame, latest_version, people
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def unchanged(path: str) -> Iterator[None]:
+    """Checks that a block leaves nothing behind in a table's folder."""
+    version, files, folders = latest_version(path), files_below(path), folders_below(path)
+    yield
+    assert latest_version(path) == version
+    assert files_below(path) == files
+    assert folders_below(path) == folders
+
+
+def upsert(spark: SparkSession, path: str, source: list[tuple[object, ...]], on: str = "t.id = s.id"):
+    changes = frame(spark, "id INT, name STRING, age INT", source).alias("s")
+    return DeltaTable.forPath(spark, path).alias("t").merge(changes, on)
+
+
+def test_a_path_that_is_no_table(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(DeltaTableNotFoundException) as caught:
+        DeltaTable.forPath(spark, str(tmp_path / "nothing"))
+    assert "nothing" in str(caught.value)
+    assert isinstance(caught.value, AnalysisException)
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_folder_of_other_files(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no table")
+    with pytest.raises(DeltaTableNotFoundException):
+        merge_sql(spark, f"MERGE INTO delta.`{tmp_path}` t USING x s ON t.id = s.id WHEN MATCHED THEN DELETE")
+    assert files_below(tmp_path) == {"notes.txt"}
+
+
+def test_an_unreadable_log(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    log = Path(path, "_delta_log", "00000000000000000001.json")
+    log.write_text(log.read_text()[:100])
+    before = files_below(path)
+    with pytest.raises(DeltaLogCorruptException) as caught:
+        DeltaTable.forPath(spark, path)
+    assert "00000000000000000001.json" in str(caught.value)
+    assert files_below(path) == before
+
+
+def test_a_column_that_does_not_exist(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+        upsert(spark, path, [(1, "x", 1)]).whenMatchedUpdate(set={"nmae": "s.name"}).execute()
+    assert caught.value.getCondition() == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
+    assert "nmae" in str(caught.value)
+    assert "Did you mean `name`" in str(caught.value)
+
+
+def test_an_unknown_name_in_a_text_is_pointed_at(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    frame(spark, "id INT, name STRING", [(1, "x")]).createOrReplaceTempView("changes_to_people")
+    text = (
+        f"MERGE INTO delta.`{path}` t\nUSING changes_to_people s ON t.id = s.id\n"
+        "WHEN MATCHED THEN UPDATE SET name = s.nam"
+    )
+    with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+        merge_sql(spark, text)
+    lines = caught.value.message.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.strip().startswith("WHEN MATCHED"))
+    pointed = lines[at + 1].index("^")
+    assert lines[at][pointed:].startswith("nam")
+    assert "line 3" in caught.value.message
+
+
+def test_a_wrong_type(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+        upsert(spark, path, [(1, "x", 1)]).whenMatchedUpdate(set={"age": "array(1)"}).execute()
+    assert "array(1)" in str(caught.value)
+
+
+def test_text_that_is_no_number(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    with unchanged(path), pytest.raises(PySparkException) as caught:
+        upsert(spark, path, [(1, "x", 1)]).whenMatchedUpdate(set={"age": "s.name"}).execute()
+    assert "CAST_INVALID_INPUT" in str(caught.value)
+
+
+def test_null_for_a_not_null_column(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    DeltaTable.create(spark).location(path).addColumn("id", "INT", nullable=False).addColumn(
+        "v", "INT"
+    ).execute()
+    merge = (
+        DeltaTable.forPath(spark, path)
+        .alias("t")
+        .merge(frame(spark, "id INT, v INT", [(None, 1)]).alias("s"), "t.id = s.id")
+    )
+    with unchanged(path), pytest.raises(InvariantViolationException) as caught:
+        merge.whenNotMatchedInsertAll().execute()
+    assert caught.value.getCondition() == "DELTA_NOT_NULL_CONSTRAINT_VIOLATED"
+    assert caught.value.getSqlState() == "23502"
+    assert "id" in caught.value.message
+
+
+def test_a_check_shows_the_values_at_fault(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t", properties={"delta.constraints.adult": "age >= 18"})
+    with unchanged(path), pytest.raises(InvariantViolationException) as caught:
+        upsert(spark, path, [(1, "ann", 7)]).whenMatchedUpdateAll().execute()
+    assert caught.value.getCondition() == "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
+    assert "adult" in caught.value.message
+    assert "age : 7" in caught.value.message
+
+
+def test_a_row_that_is_not_written_violates_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t", properties={"delta.constraints.adult": "age >= 18"})
+    merge = upsert(spark, path, [(1, "ann", 7), (9, "zoe", 3)])
+    report = merge.whenMatchedDelete().whenNotMatchedInsertAll("s.age > 18").run()
+    assert (report.metrics["numTargetRowsDeleted"], report.metrics["numTargetRowsInserted"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("MERGE INTO {t} t USING s ON t.id = s.id WEN MATCHED THEN DELETE", "WHEN"),
+        ("MERGE INTO {t} t USING s ON t.id = s.id WHEN MATCHED THEN REMOVE", "DELETE"),
+        ("MERGE {t} t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", "INTO"),
+        ("MERGE INTO {t} t USING s ON t.id = s.id", "WHEN"),
+        ("MERGE INTO {t} t USING (SELECT 1 AS id s ON t.id = s.id WHEN MATCHED THEN DELETE", "("),
+    ],
+)
+def test_a_bad_merge_text(spark: SparkSession, tmp_path: Path, text: str, said: str) -> None:
+    path = people(spark, tmp_path / "t")
+    with unchanged(path), pytest.raises(DeltaParseException) as caught:
+        merge_sql(spark, text.format(t=f"delta.`{path}`"))
+    assert said in caught.value.message
+
+
+def test_a_source_that_fails_half_way(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    source = spark.range(0, 100, 1, 4).select(
+        F.when(F.col("id") < 90, F.col("id"))
+        .otherwise(F.raise_error(F.lit("the feed broke")))
+        .cast("int")
+        .alias("id"),
+        F.lit("x").alias("name"),
+        F.lit(1).alias("age"),
+    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    with unchanged(path), pytest.raises(PySparkException, match="the feed broke"):
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    with unchanged(path), pytest.raises(PySparkException, match="the feed broke"):
+        merge.whenNotMatchedInsertAll().execute()
+
+
+def test_a_value_that_fails_while_files_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    merge = upsert(spark, path, [(1, "x", 1), (2, "y", 0), (8, "z", 3)])
+    failing = merge.whenMatchedUpdate(set={"age": "100 / s.age"}).whenNotMatchedInsertAll()
+    with unchanged(path), pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+        failing.execute()
+
+
+def test_several_source_rows_for_one_target_row(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    with unchanged(path), pytest.raises(MultipleSourceRowsException) as caught:
+        upsert(spark, path, [(1, "x", 1), (1, "y", 2), (2, "z", 3)]).whenMatchedUpdateAll().execute()
+    assert caught.value.getCondition() == "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
+    assert '"id":1' in caught.value.message
+    assert '"name":"x"' in caught.value.message
+    assert '"name":"y"' in caught.value.message
+    assert '"id":2' not in caught.value.message
+
+
+def test_an_append_only_table(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t", properties={"delta.appendOnly": "true"})
+    with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+        upsert(spark, path, [(1, "x", 1)]).whenMatchedDelete().execute()
+    assert caught.value.getCondition() == "DELTA_CANNOT_MODIFY_APPEND_ONLY"
+    report = upsert(spark, path, [(9, "x", 1)]).whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert report.metrics["numTargetRowsInserted"] == 1
+
+
+def test_a_feature_that_is_not_implemented_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    log = Path(path, "_delta_log")
+    log.joinpath("00000000000000000002.json").write_text(
+        '{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["teleport"],'
+        '"writerFeatures":["teleport"]}}\n'
+    )
+    with unchanged(path), pytest.raises(DeltaUnsupportedFeatureException, match="teleport"):
+        DeltaTable.forPath(spark, path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.deltamerge.merge.executor", "fastest"),
+        ("spark.databricks.delta.merge.materializeSource", "sometimes"),
+    ],
+)
+def test_a_setting_that_does_not_exist(spark: SparkSession, tmp_path: Path, key: str, value: str) -> None:
+    path = people(spark, tmp_path / "t")
+    spark.conf.set(key, value)
+    with unchanged(path), pytest.raises(ValueError, match=value):
+        upsert(spark, path, [(1, "x", 1)]).whenMatchedUpdateAll().execute()
+
+
+def test_clauses_that_hide_others(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+        upsert(spark, path, [(1, "x", 1)]).whenMatchedDelete().whenMatchedUpdateAll().execute()
+    assert caught.value.getCondition() == "DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION"
+    with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+        upsert(spark, path, [(1, "x", 1)]).execute()
+    assert caught.value.getCondition() == "DELTA_MERGE_MISSING_WHEN"

@@ -1,0 +1,198 @@
+"""How merges run: both executors agree, sources are kept, files are skipped, logs and job descriptions tell."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable as DeltaRs
+from pyspark.sql import functions as F
+
+from deltamerge import DeltaTable, write_delta
+from deltamerge.exceptions import DeltaRuntimeException
+
+from .tables import actions, frame, people, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+
+
+@pytest.mark.parametrize("executor", ["auto", "classic"])
+@pytest.mark.parametrize("clauses", ["one", "several"])
+def test_insert_only_by_every_executor(
+    spark: SparkSession, tmp_path: Path, executor: str, clauses: str
+) -> None:
+    path = people(spark, tmp_path / "t")
+    spark.conf.set("spark.deltamerge.merge.executor", executor)
+    source = frame(
+        spark, "id INT, name STRING, age INT", [(1, "x", 1), (5, "five", 5), (6, "six", 6), (7, "sev", 7)]
+    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    if clauses == "one":
+        merge = merge.whenNotMatchedInsertAll("s.id <> 7")
+    else:
+        merge = merge.whenNotMatchedInsertAll("s.id = 5").whenNotMatchedInsert(
+            "s.id = 6", {"id": "6", "name": "name", "age": "6"}
+        )
+    report = merge.run()
+    assert report.outcome.executor == ("insert_only" if executor == "auto" else "classic")
+    assert rows(DeltaTable.forPath(spark, path).toDF())[3:] == [(5, "five", 5), (6, "six", 6)]
+    assert report.metrics["numSourceRows"] == 4
+    assert report.metrics["numTargetRowsInserted"] == 2
+    assert sum(clause.rows for clause in report.clauses) == 2
+    assert not actions(path, report.version, "remove"), "an insert-only merge rewrites nothing"
+
+
+@pytest.mark.parametrize("setting", ["auto", "all", "none"])
+def test_materialization_settings(spark: SparkSession, tmp_path: Path, setting: str) -> None:
+    path = people(spark, tmp_path / "t")
+    spark.conf.set(MATERIALIZE, setting)
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 9)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert ("materialize_source" in [step.name for step in report.steps]) == (setting != "none")
+    assert len(rows(DeltaTable.forPath(spark, path).toDF())) == 4
+
+
+def test_a_source_that_changes_between_scans(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(1000).selectExpr("id", "0 AS v"), path)
+    changing = spark.range(1000).where(F.rand() < 0.5).selectExpr("id", "1 AS v")
+    merge = (
+        DeltaTable.forPath(spark, path)
+        .alias("t")
+        .merge(changing.alias("s"), "t.id = s.id")
+        .whenMatchedUpdateAll()
+    )
+    report = merge.run()
+    updated = DeltaTable.forPath(spark, path).toDF().where("v = 1").count()
+    assert report.metrics["numTargetRowsUpdated"] == updated
+    deleting = (
+        DeltaTable.forPath(spark, path)
+        .alias("t")
+        .merge(changing.alias("s"), "t.id = s.id")
+        .whenMatchedDelete()
+    )
+    spark.conf.set(MATERIALIZE, "none")
+    try:
+        report = deleting.run()
+    except DeltaRuntimeException as error:
+        assert error.getCondition() == "DELTA_MERGE_SOURCE_CHANGED"
+    assert DeltaTable.forPath(spark, path).toDF().count() == 1000 - report.metrics["numTargetRowsDeleted"]
+
+
+def test_a_source_made_from_the_target(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    target = DeltaTable.forPath(spark, path)
+    source = target.toDF().withColumn("id", F.col("id") + 1).alias("s")
+    target.alias("t").merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    assert rows(target.toDF()) == [(1, "ann", 30), (2, "ann", 30), (3, "bob", 40), (4, "cy", 50)]
+
+
+def test_files_out_of_the_sources_range_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    for start in range(0, 100, 20):
+        write_delta(
+            spark.range(start, start + 20).coalesce(1).selectExpr("id", "0 AS v"), path, mode="append"
+        )
+    source = frame(spark, "id BIGINT, v INT", [(45, 1), (52, 1)])
+    target = DeltaTable.forPath(spark, path).alias("t")
+    report = (
+        target.merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    )
+    assert report.metrics["numTargetFilesBeforeSkipping"] == 5
+    assert report.metrics["numTargetFilesAfterSkipping"] == 1
+    assert report.metrics["numTargetRowsCopied"] == 18
+    by_day = target.merge(source.alias("s"), "t.id = s.id").whenNotMatchedBySourceDelete("t.id < 5").run()
+    assert by_day.metrics["numTargetFilesAfterSkipping"] == 2
+    assert by_day.metrics["numTargetRowsNotMatchedBySourceDeleted"] == 5
+
+
+def test_one_source_row_fires_of_several_that_match(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t", properties={"delta.enableChangeDataFeed": "true"})
+    source = frame(
+        spark,
+        "id INT, name STRING, age INT",
+        [(1, "no", 0), (1, "yes", 1), (2, "no", 0), (2, "no", 0), (9, "n", 9)],
+    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll("s.age = 1").whenNotMatchedInsertAll().run()
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [
+        (1, "yes", 1),
+        (2, "bob", 40),
+        (3, "cy", 50),
+        (9, "n", 9),
+    ]
+    changes = DeltaRs(path).load_cdf(starting_version=report.version).read_all().to_pylist()
+    kinds = sorted((row["_change_type"], row["id"]) for row in changes)
+    assert kinds == [("insert", 9), ("update_postimage", 1), ("update_preimage", 1)]
+
+
+def test_a_random_value_is_computed_once(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t", properties={"delta.enableChangeDataFeed": "true"})
+    source = frame(spark, "id INT", [(1,), (9,)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    report = (
+        merge.whenMatchedUpdate(set={"name": "uuid()"})
+        .whenNotMatchedInsert(values={"id": "s.id", "name": "uuid()"})
+        .run()
+    )
+    table = {row[0]: row[1] for row in rows(DeltaTable.forPath(spark, path).toDF())}
+    changes = DeltaRs(path).load_cdf(starting_version=report.version).read_all().to_pylist()
+    after = {
+        row["id"]: row["name"] for row in changes if row["_change_type"] in ("insert", "update_postimage")
+    }
+    assert after == {1: table[1], 9: table[9]}
+
+
+def test_debug_and_trace_logs(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = people(spark, tmp_path / "t")
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 9)])
+    target = DeltaTable.forPath(spark, path).alias("t")
+    with caplog.at_level(1, logger="deltamerge.merge.MergeIntoCommand"):
+        target.merge(
+            source.alias("s"), "t.id = s.id"
+        ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        target.merge(source.alias("s"), "t.id = s.id + 50").whenNotMatchedInsertAll().execute()
+    logged = "\n".join(record.getMessage() for record in caplog.records)
+    assert "findTouchedFiles: matched files:" in logged
+    assert "writeAllChanges using full_outer join:" in logged
+    assert "writeAllChanges: join output expressions" in logged
+    assert "prepareInsertsOnlyOutputDF: not matched expressions" in logged
+    assert "writeInsertsOnlyWhenNoMatchedClauses: output plan:" in logged
+    assert logging.getLevelName(5) == "TRACE"
+
+
+def test_what_another_session_cached_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    target = DeltaTable.forPath(spark, path)
+    before = target.toDF().cache()
+    assert before.count() == 3
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1)])
+    target.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().execute()
+    assert rows(target.toDF())[0] == (1, "x", 1)
+    before.unpersist()
+
+
+def test_session_settings_are_put_back(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    keys = ["spark.sql.sources.parallelPartitionDiscovery.threshold", "spark.sql.parquet.outputTimestampType"]
+    before = [spark.conf.get(key) for key in keys]
+    target = DeltaTable.forPath(spark, path).alias("t")
+    target.merge(frame(spark, "k INT", [(1,)]), "id = k").whenMatchedDelete().execute()
+    assert [spark.conf.get(key) for key in keys] == before
+
+
+def test_user_columns_with_the_merges_own_names(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    names = ["__dm_target_0", "__DM_source_row_present_", "_row_id_", "_metadata", "file_path"]
+    schema = "id INT, " + ", ".join(f"`{name}` INT" for name in names)
+    write_delta(frame(spark, schema, [(1, 1, 1, 1, 1, 1), (2, 2, 2, 2, 2, 2)]), path)
+    source = frame(spark, schema, [(2, 20, 20, 20, 20, 20), (3, 30, 30, 30, 30, 30)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().whenNotMatchedBySourceDelete().execute()
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(2, 20, 20, 20, 20, 20), (3, 30, 30, 30, 30, 30)]

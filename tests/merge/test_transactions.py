@@ -1,0 +1,119 @@
+"""Other writers, application transactions, and merges that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltamerge import DeltaTable, write_delta
+from deltamerge.exceptions import ConcurrentAppendException, DeltaConcurrentModificationException
+
+from .tables import actions, files_below, frame, latest_version, people, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from deltamerge import DeltaMergeBuilder
+
+
+@dataclass
+class At:
+    """Does something of another writer's just as the merge reaches a step."""
+
+    name: str
+    what: Callable[[], object]
+    seen: list[str] = field(default_factory=list)
+
+    def step(self, name: str, description: str) -> None:
+        self.seen.append(name)
+        if name == self.name:
+            self.what()
+
+
+def upsert(spark: SparkSession, path: str, source: list[tuple[object, ...]]) -> DeltaMergeBuilder:
+    changes = frame(spark, "id INT, name STRING, age INT", source).alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(changes, "t.id = s.id")
+    return merge.whenMatchedUpdateAll().whenNotMatchedInsertAll()
+
+
+def test_two_merges_of_the_same_row(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    other = At("commit", lambda: upsert(spark, path, [(1, "first", 1)]).execute())
+    with pytest.raises(DeltaConcurrentModificationException):
+        upsert(spark, path, [(1, "second", 2)]).run(progress=other)
+    assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "first", 1)
+    logged = {a["path"] for v in range(latest_version(path) + 1) for a in actions(path, v, "add")}
+    data = {f for f in files_below(path) if f.endswith(".parquet")}
+    assert data == logged, "the loser's files are gone, and only they"
+
+
+def test_rows_appended_that_the_merge_would_have_seen(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    new = frame(spark, "id INT, name STRING, age INT", [(2, "twin", 1)])
+    other = At("commit", lambda: write_delta(new, path, mode="append"))
+    with pytest.raises(ConcurrentAppendException):
+        upsert(spark, path, [(2, "x", 2), (9, "y", 2)]).run(progress=other)
+
+
+def test_rows_appended_out_of_the_merges_reach(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    new = frame(spark, "id INT, name STRING, age INT", [(100, "far", 1)])
+    other = At("commit", lambda: write_delta(new, path, mode="append"))
+    report = upsert(spark, path, [(2, "x", 2), (9, "y", 2)]).run(progress=other)
+    assert report.version == 3
+    assert [row[0] for row in rows(DeltaTable.forPath(spark, path).toDF())] == [1, 100, 2, 3, 9]
+
+
+def test_the_same_application_transaction_is_done_once(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    spark.conf.set("spark.databricks.delta.write.txnAppId", "nightly")
+    spark.conf.set("spark.databricks.delta.write.txnVersion", "7")
+    first = upsert(spark, path, [(9, "x", 1)]).run()
+    again = upsert(spark, path, [(10, "y", 1)]).run()
+    assert (first.version, again.version) == (2, None)
+    assert [(t["appId"], t["version"]) for t in actions(path, 2, "txn")] == [("nightly", 7)]
+    assert 10 not in {row[0] for row in rows(DeltaTable.forPath(spark, path).toDF())}
+    spark.conf.set("spark.databricks.delta.write.txnVersion", "8")
+    nothing_to_do = DeltaTable.forPath(spark, path).merge(frame(spark, "k INT", [(77,)]), "id = k")
+    assert nothing_to_do.whenMatchedDelete().run().version == 3
+
+
+def test_nothing_to_change_makes_no_version(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    before = files_below(path)
+    target = DeltaTable.forPath(spark, path).alias("t")
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1)]).alias("s")
+    merges = [
+        target.merge(source, "t.id = s.id + 100").whenMatchedDelete(),
+        target.merge(source, "t.id = s.id").whenMatchedUpdateAll("s.age > 5"),
+        target.merge(source, "t.id = s.id").whenNotMatchedInsertAll(),
+        target.merge(source, "t.id = s.id").whenNotMatchedBySourceDelete("t.age > 100"),
+        target.merge(source, "t.id = s.id").whenMatchedDelete("s.age > 5").whenNotMatchedInsertAll(),
+    ]
+    for merge in merges:
+        report = merge.run()
+        assert report.version is None
+        assert sum(report.metrics[f"numTargetRows{what}"] for what in ("Inserted", "Updated", "Deleted")) == 0
+    assert files_below(path) == before
+
+
+def test_every_step_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    watcher = At("", lambda: None)
+    report = upsert(spark, path, [(1, "x", 1), (9, "y", 2)]).run(progress=watcher)
+    assert watcher.seen == [step.name for step in report.steps]
+    assert watcher.seen == [
+        "snapshot",
+        "resolve",
+        "materialize_source",
+        "summarize_source",
+        "plan",
+        "find_touched_files",
+        "write_all_changes",
+        "commit",
+        "refresh",
+    ]
