@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -64,12 +63,11 @@ def load(root: Path) -> dict[str, float]:
     from deltamerge.log.store import open_store
 
     store = open_store(str(root))
-    before = _resident()
+    before = _memory("VmRSS")
     begin, begin_cpu = time.perf_counter(), time.process_time()
     snapshot = load_snapshot(store)
     seconds, cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    kept = _resident()
+    peak, kept = _memory("VmHWM"), _memory("VmRSS")
     begin = time.perf_counter()
     load_snapshot(store, previous=snapshot)
     again = time.perf_counter() - begin
@@ -83,9 +81,10 @@ def load(root: Path) -> dict[str, float]:
     }
 
 
-def _resident() -> float:
+def _memory(key: str) -> float:
+    # Not `getrusage`: its peak begins with that of the parent process.
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
+        if line.startswith(key):
             return int(line.split()[1]) / 1024
     return 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import uuid
@@ -15,6 +16,7 @@ from deltamerge.log.stored_file import StoredFile, StoredFiles
 TEMP_SUFFIX = ".deltamerge.tmp"
 """The end of the names of half-written files; such a file may be removed when it is older than a write."""
 
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
 
 
@@ -72,9 +74,11 @@ class LocalStore:
                 # NFS may have linked and then lost its answer: two names mean that it was this call.
                 if temporary.stat().st_nlink < 2:
                     raise
-            except OSError:
-                # No hard links here (some FUSE mounts): creation is still exclusive, a crash just after it
-                # could leave the file incomplete.
+            except OSError as error:
+                if error.errno not in _NO_HARD_LINKS:
+                    raise
+                # Some FUSE mounts have none: creation is still exclusive there, but a process that is
+                # killed just then could leave the file incomplete.
                 _write_exclusively(target, content)
         finally:
             temporary.unlink(missing_ok=True)

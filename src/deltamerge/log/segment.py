@@ -201,7 +201,8 @@ def choose_segment(
     """Chooses among listed files those that make up a version; see `find_segment`."""
     checkpoints = [item for item in listing.checkpoints if _usable(item, unreadable)]
     compacted = [item for item in listing.compacted if item.file.path not in unreadable]
-    known = [item.end for item in (*listing.commits, *compacted)] + [c.version for c in checkpoints]
+    # Compacted commits are an aid for reading: what versions there are, commits and checkpoints say.
+    known = [item.start for item in listing.commits] + [item.version for item in checkpoints]
     if not known:
         raise _no_table(store, listing)
     latest = max(known)

@@ -172,7 +172,7 @@ def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot 
         return None
     listing = list_log(store, previous.version)
     commits = [item for item in listing.commits if version is None or item.end <= version]
-    ends = [item.version for item in listing.checkpoints] + [item.end for item in listing.compacted]
+    ends = [item.version for item in listing.checkpoints]
     target = previous.version + len(commits) - 1
     same_log = bool(commits) and commits[0].file == anchor
     contiguous = bool(commits) and commits[-1].end == target

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.log.logs import PROTOCOL, Log, add, info, metadata
+
+from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.log.actions import (
+    AddCDCFile,
+    AddFile,
+    CommitInfo,
+    DeletionVectorDescriptor,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+    Sidecar,
+    from_json,
+    to_json_line,
+    to_json_lines,
+)
+from deltamerge.log.commits import parse_actions, read_commit
+
+VECTOR = DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
+ADD = AddFile(
+    path="part=a%20b/x.parquet",
+    partition_values={"part": "a b", "other": None},
+    size=1,
+    modification_time=2,
+    stats='{"numRecords":1}',
+    tags={"k": "v"},
+    deletion_vector=VECTOR,
+    base_row_id=3,
+    default_row_commit_version=4,
+    clustering_provider="liquid",
+)
+
+ACTIONS = [
+    Protocol(1, 2),
+    Protocol(3, 7, frozenset({"v2Checkpoint"}), frozenset()),
+    Metadata("id", "name", "é", "parquet", "{}", ("a",), {"delta.x": "y"}, 5, {"o": "p"}),
+    Metadata("id"),
+    ADD,
+    AddFile("p", {}, 0, 0, data_change=False),
+    ADD.remove(7),
+    RemoveFile("p"),
+    RemoveFile("p", deletion_timestamp=0, partition_values={"a": None}),
+    AddCDCFile("c", {"a": None}, 9, {"t": "u"}),
+    SetTransaction("app", 1, 2),
+    SetTransaction("app", 1),
+    DomainMetadata("d", "{}", removed=True),
+    CommitInfo({"operation": "MERGE", "operationParameters": {"predicate": "[]"}}),
+    Sidecar("s.parquet", 1, 2),
+]
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: type(action).__name__)
+def test_json_round_trip(action):
+    assert from_json(json.loads(to_json_line(action))) == action
+
+
+def test_maps_may_be_pairs_as_arrow_gives_them():
+    content = {"path": "p", "partitionValues": [("a", None)], "size": 1, "modificationTime": 2}
+    assert from_json({"protocol": None, "add": content}) == AddFile("p", {"a": None}, 1, 2)
+
+
+def test_unknown_actions_are_passed_over():
+    assert from_json({"somethingNew": {"a": 1}}) is None
+
+
+def test_json_is_as_delta_spark_writes_it():
+    line = to_json_line(AddFile("p", {"a": None}, 1, 2, stats='{"n":"é"}'))
+    assert line == (
+        '{"add":{"path":"p","partitionValues":{"a":null},"size":1,"modificationTime":2,"dataChange":true,'
+        '"stats":"{\\"n\\":\\"é\\"}"}}'
+    )
+    assert to_json_line(AddCDCFile("c", {}, 1)).endswith('"dataChange":false}}')
+    assert to_json_lines(ACTIONS[:2]).count(b"\n") == 2
+
+
+def test_remove_keeps_all_that_is_known():
+    removed = ADD.remove(9, data_change=False)
+    assert removed.extended_file_metadata is True
+    assert removed.data_change is False
+    for name in ("path", "partition_values", "size", "tags", "deletion_vector", "base_row_id", "stats"):
+        assert getattr(removed, name) == getattr(ADD, name)
+
+
+def test_unique_id_of_deletion_vectors():
+    assert VECTOR.unique_id == "uab^-aqEH.-t@S}K{vb[*k^@4"
+    assert DeletionVectorDescriptor("i", "abc", None, 1, 1).unique_id == "iabc"
+
+
+def test_read_commit(tmp_path):
+    log = Log(tmp_path)
+    log.commit(info(operation="CREATE TABLE"), PROTOCOL, metadata(), {"new": {}}, add("a"))
+    commit = read_commit(log.store, 0)
+    assert [type(action) for action in commit.actions] == [CommitInfo, Protocol, Metadata, AddFile]
+    assert commit.info is not None
+    assert commit.info.values["operation"] == "CREATE TABLE"
+    with pytest.raises(FileNotFoundError):
+        read_commit(log.store, 1)
+
+
+@pytest.mark.parametrize("text", [b'{"add":', b'{"add":{"size":1}}', b"[]", b'{"add":3}', b"\xff\xfe"])
+def test_damaged_line_is_named(text):
+    with pytest.raises(DeltaLogCorruptException, match=r"/t/x\.json.*line 2"):
+        list(parse_actions(b"\n" + text + b"\n", "/t/x.json"))

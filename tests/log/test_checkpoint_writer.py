@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from tests.log.logs import PROTOCOL, Log, add, live_at, metadata, remove, simple_log
+
+from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
+from deltamerge.log.checkpoint import read_checkpoint_actions, read_checkpoint_adds
+from deltamerge.log.checkpoint_writer import write_checkpoint
+from deltamerge.log.file_table import FileTable
+from deltamerge.log.segment import find_segment
+from deltamerge.log.snapshot import load_snapshot
+from deltamerge.log.store import open_store
+
+DAY = 24 * 3_600_000
+
+
+def delta_rs_table(root, commits=4):
+    """A table with real data, written by delta-rs."""
+    for number in range(commits):
+        rows = {"id": [number, number + 100], "part": [f"a b{number}", None], "v": [1.5, float(number)]}
+        write_deltalake(root, pa.table(rows), mode="append", partition_by=["part"])
+    return root
+
+
+def rows_of(table):
+    return sorted(table.to_pyarrow_table().to_pylist(), key=str)
+
+
+def drop_commits(store, up_to):
+    store.delete([f"_delta_log/{version:020d}.json" for version in range(up_to)])
+
+
+def test_delta_rs_reads_the_table_after_older_commits_are_gone(tmp_path):
+    root = str(delta_rs_table(tmp_path / "a bé"))
+    DeltaTable(root).delete("id = 1")
+    before = DeltaTable(root)
+    store = open_store(root)
+    snapshot = load_snapshot(store)
+    path = write_checkpoint(snapshot, now_ms=snapshot.timestamp_ms)
+    assert path == "_delta_log/00000000000000000004.checkpoint.parquet"
+    drop_commits(store, 4)
+
+    after = DeltaTable(root)
+    assert after.version() == before.version() == 4
+    assert rows_of(after) == rows_of(before)
+    assert after.schema() == before.schema()
+    assert sorted(after.file_uris()) == sorted(before.file_uris())
+    assert sorted(after.get_add_actions(flatten=True).column("num_records").to_pylist()) == sorted(
+        before.get_add_actions(flatten=True).column("num_records").to_pylist()
+    )
+    write_deltalake(root, pa.table({"id": [7], "part": ["z"], "v": [0.0]}), mode="append")
+    assert load_snapshot(store, previous=snapshot).version == 5
+    assert load_snapshot(store).files.num_files == snapshot.files.num_files + 1
+
+
+def test_checkpoint_of_delta_rs_is_read(tmp_path):
+    root = str(delta_rs_table(tmp_path))
+    expected = load_snapshot(open_store(root))
+    DeltaTable(root).create_checkpoint()
+    drop_commits(open_store(root), 3)
+    found = load_snapshot(open_store(root))
+    assert found.segment.checkpoint is not None
+    assert sorted(found.files.paths()) == sorted(expected.files.paths())
+    assert found.schema == expected.schema
+    numbers = [json.loads(text)["numRecords"] for text in found.files.arrow.column("stats").to_pylist()]
+    assert sum(numbers) == 8
+
+
+def test_pointer(tmp_path):
+    log = simple_log(tmp_path, 6)
+    pointer = log.folder / "_last_checkpoint"
+    (log.folder / "._last_checkpoint.crc").write_bytes(b"of what was there before")
+    path = log.root / write_checkpoint(load_snapshot(log.store, 4), now_ms=0)
+    assert json.loads(pointer.read_text()) == {
+        "version": 4,
+        "size": 7,
+        "sizeInBytes": path.stat().st_size,
+        "numOfAddFiles": 2,
+    }
+    assert pq.read_metadata(path).num_rows == 7
+    assert not (log.folder / "._last_checkpoint.crc").exists()
+
+    write_checkpoint(load_snapshot(log.store, 2), now_ms=0)
+    assert json.loads(pointer.read_text())["version"] == 4
+    # A pointer to nowhere is no newer one.
+    pointer.write_text('{"version":99,"size":1}')
+    write_checkpoint(load_snapshot(log.store, 5), now_ms=0)
+    assert json.loads(pointer.read_text())["version"] == 5
+    assert set(load_snapshot(log.store).files.paths()) == live_at(5)
+
+
+@pytest.mark.parametrize(
+    ("properties", "kept"),
+    [
+        ({}, {"d", "e"}),
+        ({"delta.deletedFileRetentionDuration": "interval 1 day"}, {"e"}),
+        ({"delta.deletedFileRetentionDuration": "interval 100 days"}, {"c", "d", "e"}),
+    ],
+)
+def test_tombstones_within_their_retention_are_kept(tmp_path, properties, kept):
+    now = 1_700_000_000_000
+    log = Log(tmp_path)
+    ages = {"b": 200, "c": 8, "d": 6, "e": 0}
+    log.commit(PROTOCOL, metadata(configuration=properties), *(add(name) for name in "abcdef"))
+    log.commit(*(remove(name, deletionTimestamp=now - days * DAY) for name, days in ages.items()))
+    log.commit({"remove": {"path": "f", "dataChange": True}})
+    write_checkpoint(load_snapshot(log.store), now_ms=now)
+    for version in range(3):
+        log.path(version).unlink()
+    snapshot = load_snapshot(log.store)
+    assert snapshot.files.paths() == ["a"]
+    assert set(snapshot.tombstones().column("path").to_pylist()) == kept
+
+
+def test_every_field_comes_back(tmp_path):
+    log = Log(tmp_path)
+    vector = {"storageType": "u", "pathOrInlineDv": "ab", "offset": 1, "sizeInBytes": 2, "cardinality": 3}
+    whole = {
+        "partitionValues": {"part": None, "other": "é"},
+        "tags": {"k": "v"},
+        "stats": '{"numRecords":1}',
+        "baseRowId": 4,
+        "defaultRowCommitVersion": 5,
+        "clusteringProvider": "liquid",
+    }
+    log.commit(
+        PROTOCOL,
+        metadata(name="n", description="é", configuration={"delta.x": "y"}, format={"provider": "parquet"}),
+        {"txn": {"appId": "a", "version": 1, "lastUpdated": 2}},
+        {"domainMetadata": {"domain": "d", "configuration": "{}", "removed": False}},
+        add("a", **whole),
+        add("b", deletionVector=vector),
+        add("c"),
+    )
+    before = load_snapshot(log.store)
+    write_checkpoint(before, now_ms=0)
+    log.path(0).unlink()
+    after = load_snapshot(log.store)
+    assert after.metadata == before.metadata
+    assert after.protocol == before.protocol
+    assert after.set_transactions == before.set_transactions
+    assert after.domain_metadata == before.domain_metadata
+    files = after.files.add_files()
+    assert files[0] == AddFile(
+        "a",
+        {"part": None, "other": "é"},
+        10,
+        1,
+        data_change=False,
+        stats='{"numRecords":1}',
+        tags={"k": "v"},
+        base_row_id=4,
+        default_row_commit_version=5,
+        clustering_provider="liquid",
+    )
+    assert files[1].deletion_vector == DeletionVectorDescriptor("u", "ab", 1, 2, 3)
+    assert files[2].stats is None
+    assert files[2].tags is None
+
+
+def test_statistics_as_structs_only(tmp_path):
+    """A checkpoint as delta.checkpoint.writeStatsAsJson=false makes it."""
+    log = simple_log(tmp_path, 3)
+    path = log.root / write_checkpoint(load_snapshot(log.store), now_ms=0)
+    table = pq.read_table(path)
+    column = table.column("add").combine_chunks()
+    fields = {column.type.field(n).name: column.field(n) for n in range(column.type.num_fields)}
+    del fields["stats"]
+    stats = {"numRecords": 3, "minValues": {"id": 1, "part": 'a"b'}, "nullCount": {"id": None, "part": 0}}
+    fields["stats_parsed"] = pa.array([stats if row is not None else None for row in column.to_pylist()])
+    structs = pa.StructArray.from_arrays(list(fields.values()), names=list(fields), mask=column.is_null())
+    pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", structs), path)
+    found = load_snapshot(log.store).files.arrow.column("stats").to_pylist()
+    expected = {"numRecords": 3, "minValues": {"id": 1, "part": 'a"b'}, "nullCount": {"part": 0}}
+    assert [json.loads(text) for text in found] == [expected, expected]
+
+
+def test_many_files_make_several_row_groups(tmp_path):
+    log = Log(tmp_path)
+    log.commit(PROTOCOL, metadata(), *(add(f"f{number}") for number in range(70_000)))
+    snapshot = load_snapshot(log.store)
+    path = log.root / write_checkpoint(snapshot, now_ms=0)
+    assert pq.read_metadata(path).num_row_groups == 3
+    segment = find_segment(log.store)
+    assert segment.checkpoint is not None
+    found = read_checkpoint_actions(log.store, segment.checkpoint)
+    files = FileTable(read_checkpoint_adds(log.store, segment.checkpoint, found))
+    assert files.paths() == snapshot.files.paths()

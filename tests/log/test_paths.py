@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deltamerge.log.paths import canonical_path, canonical_paths, decode_path, decode_paths, encode_path
+
+SEGMENT = st.text(
+    st.characters(blacklist_categories=("Cs",), blacklist_characters="/\0"), min_size=1, max_size=8
+)
+RELATIVE = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
+
+
+@settings(deadline=None)
+@given(RELATIVE)
+def test_encoding_is_undone_by_decoding(path):
+    encoded = encode_path(path)
+    assert encoded.isascii()
+    assert decode_path(encoded) == path
+    assert canonical_path(encoded, "/table") == path
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(RELATIVE, st.sampled_from(["", "/abs/", "file:///abs/", "s3://b/"])), max_size=5))
+def test_many_at_once_are_the_same_as_one_by_one(paths):
+    spelled = [prefix + encode_path(path) for path, prefix in paths]
+    assert list(decode_paths(spelled)) == [decode_path(path) for path in spelled]
+    assert list(canonical_paths(spelled, "/t")) == [canonical_path(path, "/t") for path in spelled]
+
+
+@pytest.mark.parametrize(
+    ("logged", "real"),
+    [
+        ("a.parquet", "a.parquet"),
+        ("letter=%252F%252520%2525f/x", "letter=%2F%2520%25f/x"),
+        ("a+b", "a+b"),
+        ("c2=+%20%253D%25250/p", "c2=+ %3D%250/p"),
+        ("special%20p@%23h", "special p@#h"),
+        ("%E2%82%AC", "€"),
+        ("é", "é"),
+        ("broken%zz", "broken%zz"),
+        ("part:1.parquet", "part:1.parquet"),
+        ("file:///some/with%20space", "/some/with space"),
+        ("file:/some/x", "/some/x"),
+        ("/some/with%20space", "/some/with space"),
+        ("s3://bucket/a%20b", "s3://bucket/a b"),
+    ],
+)
+def test_decoding(logged, real):
+    assert decode_path(logged) == real
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "root"),
+    [
+        ("/some/x", "file:///some/x", "/table"),
+        ("/some/x", "file:/some/x", "/table"),
+        ("/some/with%20space/p@%23h", "file:///some/with%20space/p@%23h", "/table"),
+        ("a%20b", "a b", "/table"),
+        ("%61", "a", "/table"),
+        ("a//b", "a/b", "/table"),
+        ("/k/x", "s3://bucket/k/x", "s3://bucket/table"),
+        ("S3://bucket/k//x", "s3://bucket/k/x", "s3://bucket/table"),
+    ],
+)
+def test_two_spellings_of_one_file(one, other, root):
+    assert canonical_path(one, root) == canonical_path(other, root)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "root"),
+    [
+        ("a", "A", "/table"),
+        ("a+b", "a b", "/table"),
+        ("a%2520b", "a%20b", "/table"),
+        ("/table/a", "a", "/table"),
+        ("file:///k/x", "/k/x", "s3://bucket/table"),
+        ("s3://one/x", "s3://other/x", "s3://one"),
+    ],
+)
+def test_two_files(one, other, root):
+    assert canonical_path(one, root) != canonical_path(other, root)
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/a b%20/c:d", "abfss://c@account.dfs.core.windows.net/x y", "/local/x y"]
+)
+def test_absolute_paths_keep_their_authority(url):
+    encoded = encode_path(url)
+    assert " " not in encoded
+    assert decode_path(encoded) == url

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.log.actions import Metadata, Protocol
+from deltamerge.log.protocol import (
+    IN_USE,
+    SUPPORTED_READER_FEATURES,
+    SUPPORTED_WRITER_FEATURES,
+    check_readable,
+    check_writable,
+    reader_features,
+    writer_features,
+)
+
+
+def schema_with(**field_metadata):
+    fields = [{"name": "a", "type": "long", "nullable": True, "metadata": field_metadata}]
+    nested = {"name": "s", "type": {"type": "struct", "fields": fields}, "nullable": True, "metadata": {}}
+    return json.dumps({"type": "struct", "fields": [nested]})
+
+
+PLAIN = Metadata("id", schema_string=schema_with())
+
+
+def named(*features, reader=()):
+    return Protocol(3, 7, frozenset(reader), frozenset(features))
+
+
+def refused(check, *arguments):
+    with pytest.raises(DeltaUnsupportedFeatureException) as raised:
+        check(*arguments)
+    return raised.value
+
+
+@pytest.mark.parametrize("reader", [1, 2])
+@pytest.mark.parametrize("writer", range(1, 8))
+def test_legacy_versions_that_use_no_unknown_feature_pass(reader, writer):
+    protocol = Protocol(reader, writer)
+    check_readable(protocol, PLAIN)
+    check_writable(protocol, PLAIN, False)
+
+
+def test_legacy_versions_imply_all_that_came_before():
+    assert writer_features(Protocol(1, 1)) == frozenset()
+    assert writer_features(Protocol(1, 2)) == {"appendOnly", "invariants"}
+    assert writer_features(Protocol(2, 6)) == {
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "changeDataFeed",
+        "generatedColumns",
+        "columnMapping",
+        "identityColumns",
+    }
+    assert reader_features(Protocol(2, 5)) == {"columnMapping"}
+
+
+@pytest.mark.parametrize(("reader", "writer"), [(0, 2), (4, 7), (99, 7), (3, 8), (5, 7)])
+def test_unknown_versions_are_refused(reader, writer):
+    protocol = Protocol(reader, writer, frozenset(), frozenset())
+    assert refused(check_readable, protocol).getErrorClass() == "DELTA_INVALID_PROTOCOL_VERSION"
+
+
+@pytest.mark.parametrize("feature", sorted(SUPPORTED_READER_FEATURES))
+def test_supported_reader_features(feature):
+    check_readable(named(feature, reader=[feature]), PLAIN)
+    assert feature in SUPPORTED_WRITER_FEATURES
+
+
+@pytest.mark.parametrize(
+    "feature", ["deletionVectors", "typeWidening", "typeWidening-preview", "variantType", "somethingNew"]
+)
+def test_unknown_reader_features_are_named(feature):
+    error = refused(check_readable, named(feature, "appendOnly", reader=[feature, "v2Checkpoint"]), PLAIN)
+    assert (error.getErrorClass(), error.getSqlState()) == ("DELTA_UNSUPPORTED_FEATURES_FOR_READ", "56038")
+    assert error.getMessageParameters() == {"unsupported": feature}
+    assert feature in str(error)
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned", "catalogOwned-preview"])
+def test_catalog_managed_tables_are_refused_wherever_it_stands(feature):
+    assert feature in str(refused(check_readable, named(feature), PLAIN))
+    assert feature in str(refused(check_readable, named(reader=[feature]), PLAIN))
+
+
+@pytest.mark.parametrize(
+    "feature", ["somethingNew", "collations", "rowTracking", "clustering", "icebergCompatV3"]
+)
+def test_unknown_writer_feature_allows_reading_only(feature):
+    check_readable(named(feature), PLAIN)
+    error = refused(check_writable, named(feature, "appendOnly"), PLAIN, False)
+    assert (error.getErrorClass(), error.getSqlState()) == ("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", "56038")
+    assert error.getMessageParameters() == {"unsupported": feature}
+
+
+IN_USE_BY = {
+    "columnMapping": ({"delta.columnMapping.mode": "name"}, {}),
+    "generatedColumns": ({}, {"delta.generationExpression": "1"}),
+    "identityColumns": ({}, {"delta.identity.start": 1}),
+    "allowColumnDefaults": ({}, {"CURRENT_DEFAULT": "1"}),
+    "deletionVectors": ({"delta.enableDeletionVectors": "true"}, {}),
+    "inCommitTimestamp": ({"delta.enableInCommitTimestamps": "true"}, {}),
+    "icebergCompatV1": ({"delta.enableIcebergCompatV1": "true"}, {}),
+    "icebergCompatV2": ({"delta.enableIcebergCompatV2": "true"}, {}),
+}
+
+
+@pytest.mark.parametrize("feature", sorted(set(IN_USE) - SUPPORTED_WRITER_FEATURES))
+def test_feature_blocks_writing_only_where_it_is_used(feature):
+    configuration, field_metadata = IN_USE_BY[feature]
+    used = Metadata("id", schema_string=schema_with(**field_metadata), configuration=configuration)
+    check_writable(Protocol(1, 7, None, frozenset({feature})), PLAIN, False)
+    error = refused(check_writable, Protocol(1, 7, None, frozenset({feature})), used, False)
+    assert error.getMessageParameters() == {"unsupported": feature}
+
+
+@pytest.mark.skipif("deletionVectors" in SUPPORTED_WRITER_FEATURES, reason="it is implemented")
+def test_files_with_deletion_vectors_are_use():
+    protocol = Protocol(1, 7, None, frozenset({"deletionVectors"}))
+    check_writable(protocol, PLAIN, False)
+    refused(check_writable, protocol, PLAIN, True)
+    refused(check_writable, protocol, PLAIN)
+
+
+@pytest.mark.skipif("columnMapping" in SUPPORTED_READER_FEATURES, reason="it is implemented")
+def test_column_mapping_blocks_reading_only_where_it_is_used():
+    used = Metadata("id", configuration={"delta.columnMapping.mode": "id"})
+    for protocol in (Protocol(2, 5), named("columnMapping", reader=["columnMapping"])):
+        check_readable(protocol, PLAIN)
+        check_readable(protocol, Metadata("id", configuration={"delta.columnMapping.mode": "none"}))
+        refused(check_readable, protocol, used)
+        refused(check_readable, protocol)
