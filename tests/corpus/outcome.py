@@ -135,6 +135,15 @@ def commit_actions(table: str, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
+def schema_string(table: str) -> str:
+    """Reads the table's newest schema from its commit files."""
+    for version in reversed(commits(table)):
+        for action in commit_actions(table, version):
+            if "metaData" in action:
+                return action["metaData"]["schemaString"]
+    raise ValueError(f"no metadata in the log of {table}")
+
+
 def commit_info(table: str, version: int) -> dict[str, Any]:
     """Reads a commit's ``commitInfo``."""
     return next((a["commitInfo"] for a in commit_actions(table, version) if "commitInfo" in a), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from .cases import Case
-from .outcome import Outcome, as_numbers, commit_actions, commit_info, commits, evaluate
+from .outcome import Outcome, as_numbers, commit_actions, commit_info, commits, evaluate, schema_string
 from .sql import canonical_json, fill, path_relation, quote, source_query
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def describe(
     queries = {"rows_check": result, "changes_check": changes}
     return Outcome(
         rows=canonical_rows(result) if "rows_check" not in case.values else (),
-        schema=table.schema.toDDL(),
+        schema=logged_schema(target),
         counts=counts,
         new_version=bool(made),
         metrics=as_numbers(info.get("operationMetrics") or {}),
@@ -155,6 +156,13 @@ def describe(
         changes=canonical_rows(changes) if changes is not None else None,
         **{name: check(spark, case.values.get(name, ()), result, changes) for name in queries},
     )
+
+
+def logged_schema(table: str) -> str:
+    """Gives the schema that the table's log has, as DDL: what is read may say less, such as of NOT NULL."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(schema_string(table))).toDDL()
 
 
 def check(
@@ -179,7 +187,7 @@ def change_data(spark: SparkSession, table: str, version: int, schema: Any) -> D
     A commit with change files says its changes with those alone; of one without, each added file is inserts
     and each removed file deletes (Protocol: Add CDC File). Column mapping and deletion vectors are not read.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
     from pyspark.sql.types import StringType, StructField, StructType
 
     actions = commit_actions(table, version)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from corpus.cases import Case
-from corpus.runner import Numbers, canonical_rows, run_case, views
+from corpus.runner import Numbers, canonical_rows, logged_schema, run_case, views
 from corpus.sql import fill, path_relation, quote, string_literal
 from oracle.lines import answers, serve
 
@@ -153,7 +153,7 @@ class Requests:
     def read(self, path: str) -> dict[str, Any]:
         """Reads a table."""
         table = self._engine.read(self._spark, path)
-        return {"rows": canonical_rows(table), "schema": table.schema.toDDL()}
+        return {"rows": canonical_rows(table), "schema": logged_schema(path)}
 
     def merge(self, statement: str, queries: dict[str, str]) -> dict[str, Any]:
         """Merges and takes the time."""
