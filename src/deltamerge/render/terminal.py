@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import io
-from functools import cache
+import re
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +16,11 @@ from deltamerge.render.view import ClauseLine, ReportView, TimeLine, view_of
 BAR = 20
 """The width of the whole time's bar, in characters."""
 
+_KEYWORDS = re.compile(
+    r"(?<![.`\w])(?:MERGE|WITH SCHEMA EVOLUTION|INTO|USING|ON|WHEN|NOT|MATCHED|BY SOURCE|BY TARGET|AND|OR"
+    r"|THEN|UPDATE|SET|DELETE|INSERT|VALUES|DO NOTHING|AS)(?![.`\w])",
+    re.IGNORECASE,
+)
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _COLOURS = {"update": "yellow", "delete": "red", "insert": "green", "do_nothing": "default"}
 
@@ -31,7 +35,7 @@ def render_terminal(outcome: MergeOutcome) -> RenderableType:
         What a rich console prints; it wraps at the console's width and needs no colour.
     """
     view = view_of(outcome)
-    parts = [
+    parts: list[RenderableType] = [
         Text.assemble("Merge into ", (view.table, "bold"), overflow="fold"),
         Text(view.result, style="bold green" if view.changed else "bold"),
         Text(),
@@ -62,15 +66,9 @@ def to_text(outcome: MergeOutcome, width: int = 100) -> str:
     return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n"))
 
 
-@cache
-def _highlighter() -> Syntax:
-    return Syntax("", "sql", theme="ansi_dark", background_color="default")
-
-
 def _statement(statement: str) -> Text:
-    text = _highlighter().highlight(statement)
-    text.rstrip()
-    text.no_wrap, text.overflow = False, "fold"
+    text = Text(statement, no_wrap=False, overflow="fold")
+    text.highlight_regex(_KEYWORDS, "bold")
     return text
 
 
