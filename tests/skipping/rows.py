@@ -49,6 +49,20 @@ class Kind:
     literals: tuple[tuple[str, st.SearchStrategy], ...]
 
 
+def to_instant(value):
+    if isinstance(value, str):
+        value = date.fromisoformat(value)
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    return value if value.tzinfo else value.replace(tzinfo=ZoneInfo(ZONE))
+
+
+def to_local(value):
+    if isinstance(value, str):
+        value = date.fromisoformat(value)
+    return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+
+
 small = st.integers(-5, 5)
 texts = st.one_of(
     st.sampled_from(["", "a", "ab", "b", "é", "\U0001f600", "\ufffd", "\U0010ffff", "null"]),
@@ -88,6 +102,9 @@ dates = st.one_of(
     st.sampled_from([date(1, 1, 3), date(9999, 12, 29), date(1970, 1, 1), date(1969, 12, 31)]),
     st.builds(lambda days: date(2024, 1, 1) + timedelta(days=days), small),
 )
+# Times that are the same as others in the session's time zone.
+zoned = instants | locals_.map(to_instant) | dates.map(to_instant)
+unzoned = locals_ | instants.map(lambda value: value.astimezone(ZoneInfo(ZONE)).replace(tzinfo=None))
 doubles = st.one_of(
     st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 0.1, 1e300, -1e300, 5e-324, 2.0**53]),
     st.floats(-3, 3, width=32),
@@ -126,35 +143,21 @@ KINDS = (
         "date",
         pa.date32(),
         dates,
-        (("date", dates), ("string", iso_dates), ("timestamp", instants), ("timestamp_ntz", locals_)),
+        (("date", dates), ("string", iso_dates), ("timestamp", zoned), ("timestamp_ntz", locals_)),
     ),
     Kind(
         "timestamp",
         pa.timestamp("us", "UTC"),
         instants,
-        (("timestamp", instants), ("string", iso_dates), ("date", dates), ("timestamp_ntz", locals_)),
+        (("timestamp", instants), ("string", iso_dates), ("date", dates), ("timestamp_ntz", unzoned)),
     ),
     Kind(
         "timestamp_ntz",
         pa.timestamp("us"),
         locals_,
-        (("timestamp_ntz", locals_), ("string", iso_dates), ("date", dates), ("timestamp", instants)),
+        (("timestamp_ntz", locals_), ("string", iso_dates), ("date", dates), ("timestamp", zoned)),
     ),
 )
-
-
-def to_instant(value):
-    if isinstance(value, str):
-        value = date.fromisoformat(value)
-    if not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day)
-    return value if value.tzinfo else value.replace(tzinfo=ZoneInfo(ZONE))
-
-
-def to_local(value):
-    if isinstance(value, str):
-        value = date.fromisoformat(value)
-    return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
 
 
 def common(value, column, literal):

@@ -106,7 +106,7 @@ def written(rows, columns, row_group_size):
     return pq.read_metadata(buffer)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_no_file_with_a_matching_row_is_skipped(data):
     columns, partition, files = data.draw(tables())

@@ -393,3 +393,15 @@ def test_wide_bounds_still_bound():
     assert kept(Comparison("=", X, 6, "int"), schema("long"), wide) == []
     assert kept(Comparison("=", X, 5, "int"), schema("long"), wide) == [0]
     assert kept(IsNull(X), schema("long"), wide) == [0]
+
+
+def test_instants_against_local_times_and_dates():
+    # 05:00 UTC is midnight in New York.
+    instant = Comparison("=", X, datetime(2024, 1, 2, 5, tzinfo=UTC), "timestamp")
+    local = ("2024-01-02T00:00:00.000", "2024-01-02T00:00:00.000")
+    far = ("2024-01-09T00:00:00.000", "2024-01-09T00:00:00.000")
+    assert kept(instant, schema("timestamp_ntz"), local, far, zone="America/New_York") == [0]
+    days = [("2024-01-02", "2024-01-02"), ("2024-01-09", "2024-01-09")]
+    assert kept(instant, schema("date"), *days, zone="America/New_York") == [0]
+    midnight = Comparison(">=", X, datetime(2024, 1, 9), "timestamp_ntz")
+    assert kept(midnight, schema("date"), *days) == [1]

@@ -38,9 +38,8 @@ def float_key(value: float) -> int:
     """Gives a floating-point number's place in Spark's order: -Infinity < … < 0 < … < Infinity < NaN."""
     if value != value:
         return NAN_KEY
-    if value == 0:
-        return 0
     bits: int = struct.unpack(">q", struct.pack(">d", value))[0]
+    # Either zero gives 0.
     return bits if bits >= 0 else -(bits & SIGN_FOLD)
 
 
@@ -100,7 +99,6 @@ def _float_keys(values: pa.Array, kind: ColumnType, known: Mask) -> tuple[KeyArr
         # A FLOAT's text is the shortest that gives the FLOAT back, so as a DOUBLE it is another number.
         with np.errstate(over="ignore"):
             floats = floats.astype(np.float32).astype(np.float64)
-    floats = floats + 0.0
     bits = floats.view(np.int64)
     keys = np.where(bits >= 0, bits, -(bits & SIGN_FOLD))
     nan = np.isnan(floats)
