@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from deltalake import DeltaTable as DeltaRs
+
 from deltamerge import write_delta
 
 if TYPE_CHECKING:
@@ -62,3 +65,8 @@ def latest_version(path: str | Path) -> int:
 def frame(spark: SparkSession, schema: str, values: Iterable[tuple[Any, ...]]) -> DataFrame:
     """Makes a frame of one partition."""
     return spark.createDataFrame(list(values), schema)
+
+
+def changes(path: str | Path, version: int) -> list[dict[str, Any]]:
+    """Reads the change data of a version as delta-rs reads it."""
+    return pa.table(DeltaRs(str(path)).load_cdf(starting_version=version).read_all()).to_pylist()

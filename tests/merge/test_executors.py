@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake import DeltaTable as DeltaRs
 from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaRuntimeException
 
-from .tables import actions, frame, people, rows
+from .tables import actions, changes, frame, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,8 +126,7 @@ def test_one_source_row_fires_of_several_that_match(spark: SparkSession, tmp_pat
         (3, "cy", 50),
         (9, "n", 9),
     ]
-    changes = DeltaRs(path).load_cdf(starting_version=report.version).read_all().to_pylist()
-    kinds = sorted((row["_change_type"], row["id"]) for row in changes)
+    kinds = sorted((row["_change_type"], row["id"]) for row in changes(path, report.version))
     assert kinds == [("insert", 9), ("update_postimage", 1), ("update_preimage", 1)]
 
 
@@ -142,9 +140,10 @@ def test_a_random_value_is_computed_once(spark: SparkSession, tmp_path: Path) ->
         .run()
     )
     table = {row[0]: row[1] for row in rows(DeltaTable.forPath(spark, path).toDF())}
-    changes = DeltaRs(path).load_cdf(starting_version=report.version).read_all().to_pylist()
     after = {
-        row["id"]: row["name"] for row in changes if row["_change_type"] in ("insert", "update_postimage")
+        row["id"]: row["name"]
+        for row in changes(path, report.version)
+        if row["_change_type"] in ("insert", "update_postimage")
     }
     assert after == {1: table[1], 9: table[9]}
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -99,6 +100,10 @@ class LocalStore:
             target = self._path(path)
             target.unlink(missing_ok=True)
             self._drop_checksum(target)
+
+    def delete_folder(self, folder: str) -> None:
+        """Deletes a folder; see `Store.delete_folder`."""
+        shutil.rmtree(self._path(folder), ignore_errors=True)
 
     def rename(self, source: str, target: str) -> None:
         """Renames a file; see `Store.rename`."""

@@ -79,6 +79,10 @@ class ObjectStore:
                 with contextlib.suppress(FileNotFoundError):
                     obstore.delete(self._inner, key)
 
+    def delete_folder(self, folder: str) -> None:
+        """Deletes what lies below a prefix; see `Store.delete_folder`."""
+        self.delete([file.path for file in self.list(folder)])
+
     def rename(self, source: str, target: str) -> None:
         """Renames a file; see `Store.rename`."""
         obstore.rename(self._inner, self._key(source), self._key(target), overwrite=True)

@@ -90,6 +90,10 @@ class Store(Protocol):
         """Deletes files; those that are not there are passed over."""
         ...
 
+    def delete_folder(self, folder: str) -> None:
+        """Deletes a folder with all that is in it; one that is not there is passed over."""
+        ...
+
     def rename(self, source: str, target: str) -> None:
         """Gives a file another name, replacing what had it."""
         ...

@@ -114,7 +114,7 @@ def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTa
     ]
     for file, path in moved:
         target.store.rename(file.path, path)
-    target.store.delete([file.path for file in changes if file not in {f for f, _ in moved}])
+    target.store.delete_folder(marker)
     return WrittenFiles(
         data.files,
         data.rows,
@@ -138,7 +138,7 @@ def remove_leftovers(store: Store, folder: str) -> None:
         folder: The folder the write was given.
     """
     for prefix in (folder, f"{CHANGE_DATA_FOLDER}/{folder}"):
-        store.delete([file.path for file in store.list(prefix)])
+        store.delete_folder(prefix)
 
 
 def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[str]) -> None:
