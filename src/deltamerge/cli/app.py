@@ -1,0 +1,181 @@
+"""The commands: merge, history, detail."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+
+from deltamerge.cli.failures import CommandError, explained
+from deltamerge.cli.inspect import detail_values, render_detail, render_history
+from deltamerge.cli.sources import read_source, read_target, source_frame
+from deltamerge.cli.spark import read_settings, spark_session
+from deltamerge.log.history import read_history
+from deltamerge.log.store import open_store
+from deltamerge.render.progress import TerminalProgress
+from deltamerge.render.terminal import render_terminal
+from deltamerge.sql_entry import merge_sql
+from deltamerge.version import __version__
+
+app = typer.Typer(
+    name="deltamerge",
+    help="Delta Lake's MERGE in plain PySpark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Table = Annotated[str, typer.Argument(metavar="PATH", help="The table's path or URL.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def run() -> None:
+    """Runs the command that the process was given."""
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"deltamerge {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Delta Lake's MERGE in plain PySpark."""
+
+
+@app.command()
+def merge(
+    sql: Annotated[
+        str | None, typer.Option(help="The MERGE statement.", metavar="TEXT", show_default=False)
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", "-f", help="A file with the statement; - is standard input.", show_default=False
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="The Delta table that the statement calls 'target'; NAME=PATH gives it another name.",
+            metavar="PATH",
+            show_default=False,
+        ),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A .parquet, .csv, .json or .orc file or folder, or delta:PATH, that the statement calls "
+            "'source'; NAME=PATH gives it another name. May be given several times.",
+            metavar="PATH",
+            show_default=False,
+        ),
+    ] = None,
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            help="A Spark Connect server; otherwise Spark runs here.",
+            metavar="sc://HOST:PORT",
+            show_default=False,
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A Spark setting; may be given several times.", metavar="KEY=VALUE", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a MERGE and print what it did.
+
+    Example: deltamerge merge --target ./flights --source changes.parquet --file upsert.sql
+    """
+    with explained(_errors()):
+        statement = _statement(sql, file)
+        settings = read_settings(conf or ())
+        places = [read_source(text) for text in source or ()]
+        tables = {place.name: place.path for place in places if place.kind == "delta"}
+        if target is not None:
+            place = read_target(target)
+            tables[place.name] = place.path
+        with spark_session(remote, settings) as spark:
+            for place in places:
+                if place.kind != "delta":
+                    source_frame(spark, place).createOrReplaceTempView(place.name)
+            with TerminalProgress(spark, _errors()) as progress:
+                report = merge_sql(spark, statement, tables=tables, progress=progress)
+        if as_json:
+            typer.echo(report.to_json())
+        else:
+            _show(render_terminal(report.outcome))
+
+
+@app.command()
+def history(
+    table: Table,
+    limit: Annotated[
+        int | None, typer.Option(help="The newest so many commits only.", min=1, show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List a table's commits, newest first."""
+    with explained(_errors()):
+        commits = read_history(open_store(table), limit)
+        if as_json:
+            typer.echo(json.dumps(commits, default=_plain, ensure_ascii=False, indent=2))
+        else:
+            _show(render_history(commits))
+
+
+@app.command()
+def detail(table: Table, as_json: Json = False) -> None:
+    """Describe a table: its columns, partitions, files, properties and features."""
+    with explained(_errors()):
+        values = detail_values(open_store(table))
+        if as_json:
+            typer.echo(json.dumps(values, default=_plain, ensure_ascii=False, indent=2))
+        else:
+            _show(render_detail(values))
+
+
+def _statement(sql: str | None, file: Path | None) -> str:
+    if (sql is None) == (file is None):
+        raise CommandError("give the statement once: by --sql or by --file.")
+    if sql is not None:
+        return sql
+    if str(file) == "-":
+        return sys.stdin.read()
+    assert file is not None
+    return file.read_text(encoding="utf-8")
+
+
+def _show(page: RenderableType) -> None:
+    console = Console()
+    if console.is_terminal:
+        console.print(page)
+        return
+    with console.capture() as capture:
+        console.print(page)
+    # rich fills lines up with spaces; a file needs none.
+    for line in capture.get().splitlines():
+        typer.echo(line.rstrip())
+
+
+def _errors() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -1,0 +1,123 @@
+"""What went wrong, as a person reads it, and the exit code that says it to a script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from rich.console import Console
+from rich.text import Text
+
+from deltamerge.errors import (
+    CommitStateUnknownException,
+    DeltaAnalysisException,
+    DeltaConcurrentModificationException,
+    DeltaError,
+    DeltaRuntimeException,
+    DeltaTableException,
+)
+
+
+_BEHIND_THE_SENTENCE = re.compile(r"\s*SQLSTATE: |;?\n+(?:\tat |JVM stacktrace:|== |\+- |'|Caused by:)")
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    DONE = 0
+    UNEXPECTED = 1
+    WRONG_COMMAND = 2
+    """The command line, the statement or the source is wrong: correct it."""
+    WRONG_TABLE = 3
+    """There is no table, or it cannot be used."""
+    WRONG_DATA = 4
+    """The data makes the merge fail; the table is as it was."""
+    CONFLICT = 5
+    """Another writer was first: run the merge again."""
+    UNKNOWN = 6
+    """Nobody knows whether the commit landed: look before a retry."""
+
+
+class CommandError(Exception):
+    """A command line that cannot be carried out; the message says why and what to do."""
+
+
+_JAVA = (
+    "Spark did not start. It needs Java 17 or newer: is JAVA_HOME set, or `java` on the PATH? "
+    "What Spark printed stands above."
+)
+
+
+@contextmanager
+def explained(console: Console) -> Iterator[None]:
+    """Prints an error in words and ends the process with its exit code.
+
+    Args:
+        console: Where to.
+
+    Raises:
+        SystemExit: There was an error.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print(Text("Interrupted."))
+        raise SystemExit(130) from None
+    except Exception as error:
+        # The mark under a statement's line stays in its place only where no line is broken.
+        whole_lines = isinstance(error, ParseException) or not console.is_terminal
+        console.print(Text.assemble(("Error: ", "bold red"), _message(error)), soft_wrap=whole_lines)
+        where = _class_and_state(error)
+        if where:
+            console.print(Text(where, "dim"))
+        raise SystemExit(int(exit_code(error))) from None
+
+
+def exit_code(error: Exception) -> ExitCode:
+    """Gives the exit code for an error.
+
+    Args:
+        error: What was raised.
+    """
+    if isinstance(error, DeltaTableException):
+        return ExitCode.WRONG_TABLE
+    if isinstance(error, DeltaRuntimeException):
+        return ExitCode.WRONG_DATA
+    if isinstance(error, DeltaConcurrentModificationException):
+        return ExitCode.CONFLICT
+    if isinstance(error, CommitStateUnknownException):
+        return ExitCode.UNKNOWN
+    if isinstance(
+        error, (CommandError, DeltaAnalysisException, AnalysisException, ParseException, ValueError)
+    ):
+        return ExitCode.WRONG_COMMAND
+    return ExitCode.UNEXPECTED
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, DeltaError):
+        return error.message.rstrip()
+    if isinstance(error, PySparkException):
+        return _sentence(error)
+    if isinstance(error, (CommandError, ValueError, OSError)):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _class_and_state(error: Exception) -> str:
+    if not isinstance(error, PySparkException):
+        return ""
+    condition, state = error.getCondition(), error.getSqlState()
+    return " ".join(part for part in (condition or "", f"(SQLSTATE {state})" if state else "") if part)
+
+
+def _sentence(error: PySparkException) -> str:
+    """Leaves out of Spark's text its class and state, the query plan and the JVM's stack trace."""
+    condition = error.getCondition()
+    if condition == "JAVA_GATEWAY_EXITED":
+        return _JAVA
+    text = _BEHIND_THE_SENTENCE.split(str(error), maxsplit=1)[0].strip()
+    return text.removeprefix(f"[{condition}] ") or type(error).__name__

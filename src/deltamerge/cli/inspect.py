@@ -1,0 +1,185 @@
+"""A table's history and detail, from its log alone: no Spark is started for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from deltamerge.log.protocol import reader_features, writer_features
+from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
+from deltamerge.log.snapshot import load_snapshot
+from deltamerge.log.store import Store
+from deltamerge.render.units import count, duration, size
+
+_SQL_NAMES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}
+_ROWS = (
+    ("numTargetRowsInserted", "inserted"),
+    ("numTargetRowsUpdated", "updated"),
+    ("numTargetRowsDeleted", "deleted"),
+)
+
+
+def detail_values(store: Store) -> dict[str, Any]:
+    """Describes a table.
+
+    Args:
+        store: The table.
+
+    Returns:
+        location, version, id, name, description, created_at, last_modified, num_files, size_in_bytes, columns
+        (name, type, nullable), partition_columns, properties, min_reader_version, min_writer_version,
+        reader_features, writer_features.
+
+    Raises:
+        DeltaTableException: There is no table, or it cannot be read.
+    """
+    snapshot = load_snapshot(store)
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    return {
+        "location": store.root,
+        "version": snapshot.version,
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "created_at": _time(metadata.created_time),
+        "last_modified": _time(snapshot.timestamp_ms),
+        "num_files": snapshot.files.num_files,
+        "size_in_bytes": snapshot.files.size_in_bytes,
+        "columns": [
+            {"name": field.name, "type": type_text(field.data_type), "nullable": field.nullable}
+            for field in snapshot.schema.fields
+        ],
+        "partition_columns": list(metadata.partition_columns),
+        "properties": dict(sorted(metadata.configuration.items())),
+        "min_reader_version": protocol.min_reader_version,
+        "min_writer_version": protocol.min_writer_version,
+        "reader_features": sorted(reader_features(protocol)),
+        "writer_features": sorted(writer_features(protocol)),
+    }
+
+
+def type_text(data_type: DataType) -> str:
+    """Writes a column's type as SQL has it.
+
+    Args:
+        data_type: The type.
+    """
+    if isinstance(data_type, PrimitiveType):
+        return _SQL_NAMES.get(data_type.name, data_type.name.upper())
+    if isinstance(data_type, ArrayType):
+        return f"ARRAY<{type_text(data_type.element_type)}>"
+    if isinstance(data_type, MapType):
+        return f"MAP<{type_text(data_type.key_type)}, {type_text(data_type.value_type)}>"
+    assert isinstance(data_type, StructType)
+    return f"STRUCT<{', '.join(f'{f.name}: {type_text(f.data_type)}' for f in data_type.fields)}>"
+
+
+def render_detail(values: Mapping[str, Any]) -> RenderableType:
+    """Lays a table's description out for rich.
+
+    Args:
+        values: What `detail_values` gives.
+    """
+    grid = _grid(2)
+    partitioned = ", ".join(values["partition_columns"])
+    facts = (
+        ("Table", values["location"]),
+        ("Name", values["name"]),
+        ("Description", values["description"]),
+        ("Version", f"{values['version']}, of {_when(values['last_modified'])}"),
+        ("Files", f"{count(values['num_files'], 'file')} ({size(values['size_in_bytes'])})"),
+        ("Partitioned by", partitioned or "nothing"),
+        ("Readers need", _needs(values["min_reader_version"], values["reader_features"])),
+        ("Writers need", _needs(values["min_writer_version"], values["writer_features"])),
+    )
+    for label, fact in facts:
+        if fact:
+            grid.add_row(Text(label, "dim"), Text(str(fact)))
+    for number, (key, value) in enumerate(values["properties"].items()):
+        grid.add_row(Text("" if number else "Properties", "dim"), Text(f"{key} = {value}"))
+    columns = _grid(3)
+    for column in values["columns"]:
+        required = "" if column["nullable"] else "NOT NULL"
+        columns.add_row(Text(column["name"], "bold"), Text(column["type"]), Text(required))
+    return Group(grid, Text(), columns)
+
+
+def render_history(commits: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Lays a table's commits out for rich.
+
+    Args:
+        commits: What `read_history` gives.
+    """
+    grid = _grid(4)
+    grid.columns[0].justify = "right"
+    grid.add_row(*(Text(title, "dim") for title in ("version", "time (UTC)", "operation", "what it did")))
+    for commit in commits:
+        grid.add_row(
+            Text(str(commit["version"]), "bold"),
+            Text(_when(commit["timestamp"])),
+            Text(commit["operation"] or "?"),
+            Text(what_it_did(commit)),
+        )
+    return grid
+
+
+def what_it_did(commit: Mapping[str, Any]) -> str:
+    """Says in words what a commit did, from its metrics.
+
+    Args:
+        commit: One row of `read_history`.
+
+    Returns:
+        Such as ``5 rows inserted, 2 rows updated; 3 files added, 1 file removed; 1.3 s``; empty where the commit
+        does not say.
+    """
+    metrics = {name: _number(value) for name, value in (commit["operationMetrics"] or {}).items()}
+    rows = [
+        f"{count(metrics[name] or 0, 'row')} {done}" for name, done in _ROWS if metrics.get(name) is not None
+    ]
+    said = [text for text in rows if not text.startswith("0 ")] or rows[:0]
+    if rows and not said:
+        said = ["no row changed"]
+    if not rows and metrics.get("numOutputRows") is not None:
+        said = [f"{count(metrics['numOutputRows'] or 0, 'row')} written"]
+    added = metrics.get("numTargetFilesAdded", metrics.get("numFiles", metrics.get("numAddedFiles")))
+    removed = metrics.get("numTargetFilesRemoved", metrics.get("numRemovedFiles"))
+    files = [
+        f"{count(number, 'file')} {done}"
+        for number, done in ((added, "added"), (removed, "removed"))
+        if number
+    ]
+    took = metrics.get("executionTimeMs")
+    parts = [", ".join(said), ", ".join(files), duration(took) if took else ""]
+    return "; ".join(part for part in parts if part)
+
+
+def _grid(columns: int) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for number in range(columns):
+        grid.add_column(no_wrap=number == 0, overflow="fold")
+    return grid
+
+
+def _needs(version: int, features: Sequence[str]) -> str:
+    return f"version {version}" + (f" with {', '.join(features)}" if features else "")
+
+
+def _time(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, tz=timezone.utc)
+
+
+def _when(time: datetime | None) -> str:
+    return "?" if time is None else time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _number(value: str | None) -> int | None:
+    try:
+        return None if value is None else int(value)
+    except ValueError:
+        return None

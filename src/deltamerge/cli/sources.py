@@ -1,0 +1,108 @@
+"""What ``--target`` and ``--source`` name, and the frames and tables behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltamerge.cli.failures import CommandError
+from deltamerge.log.snapshot import table_exists
+from deltamerge.log.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".orc": "orc",
+}
+
+
+@dataclass(frozen=True)
+class NamedPlace:
+    """A table or file and what the statement calls it.
+
+    Args:
+        name: Its name in the statement.
+        kind: ``delta``, ``parquet``, ``csv``, ``tsv``, ``json`` or ``orc``.
+        path: Its path or URL.
+    """
+
+    name: str
+    kind: str
+    path: str
+
+
+def read_target(text: str) -> NamedPlace:
+    """Reads ``--target``: ``PATH`` or ``NAME=PATH``.
+
+    Args:
+        text: What was given.
+
+    Returns:
+        The place; its name is ``target`` where none was given.
+    """
+    name, path = _name_and_path(text, "target")
+    return NamedPlace(name, "delta", path.removeprefix("delta:"))
+
+
+def read_source(text: str) -> NamedPlace:
+    """Reads ``--source``: a file or folder, or ``delta:PATH``, perhaps after ``NAME=``.
+
+    Args:
+        text: What was given.
+
+    Returns:
+        The place; its name is ``source`` where none was given.
+
+    Raises:
+        CommandError: It cannot be told what kind of file it is.
+    """
+    name, path = _name_and_path(text, "source")
+    kind, colon, rest = path.partition(":")
+    if colon and kind in {"delta", *_SUFFIXES.values()}:
+        return NamedPlace(name, kind, rest)
+    # A compressed file such as changes.csv.gz has its kind before the last suffix.
+    kinds = [_SUFFIXES[suffix.lower()] for suffix in Path(path).suffixes if suffix.lower() in _SUFFIXES]
+    if kinds:
+        return NamedPlace(name, kinds[-1], path)
+    if _is_delta(path):
+        return NamedPlace(name, "delta", path)
+    raise CommandError(
+        f"--source {text}: what kind of file is it? Its name ends in none of {', '.join(_SUFFIXES)}; "
+        f"write the kind before it, such as parquet:{path} or delta:{path}."
+    )
+
+
+def source_frame(spark: SparkSession, place: NamedPlace) -> DataFrame:
+    """Reads a source that is no Delta table.
+
+    Args:
+        spark: The session.
+        place: The file or folder.
+
+    Returns:
+        Its rows; a CSV file's first line names the columns, and their types are found by looking.
+    """
+    if place.kind in ("csv", "tsv"):
+        reader = spark.read.option("header", "true").option("inferSchema", "true")
+        return reader.csv(place.path, sep="\t" if place.kind == "tsv" else ",")
+    return spark.read.format(place.kind).load(place.path)
+
+
+def _name_and_path(text: str, name: str) -> tuple[str, str]:
+    before, equals, after = text.partition("=")
+    # A folder such as month=10 is a path, not a name.
+    if equals and after and before.isidentifier() and not Path(text).exists():
+        return before, after
+    return name, text
+
+
+def _is_delta(path: str) -> bool:
+    return "://" not in path and Path(path).is_dir() and table_exists(open_store(path))
