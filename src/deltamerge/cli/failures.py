@@ -20,7 +20,6 @@ from deltamerge.errors import (
     DeltaTableException,
 )
 
-
 _BEHIND_THE_SENTENCE = re.compile(r"\s*SQLSTATE: |;?\n+(?:\tat |JVM stacktrace:|== |\+- |'|Caused by:)")
 
 
