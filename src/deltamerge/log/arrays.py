@@ -28,7 +28,7 @@ def from_numpy(values: npt.NDArray[Any]) -> pa.Array:
 
 def to_numpy(values: pa.Array) -> npt.NDArray[Any]:
     """Gives a NumPy array over the memory of an Arrow array of integers without NULLs."""
-    dtype = np.dtype(values.type.to_pandas_dtype())
+    dtype = np.dtype(str(values.type))
     content = values.buffers()[1]
     if content is None:
         return np.empty(0, dtype)
