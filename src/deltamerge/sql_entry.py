@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.resolve import TARGET_ALIAS
 from deltamerge.report import MergeReport
 from deltamerge.sql import parsed as p
+from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.names import parse_name, quote
 from deltamerge.sql.relations import (
@@ -73,8 +76,9 @@ def merge_sql(
     parsed = parse_merge(text)
     named = {name: _table(spark, table) for name, table in (tables or {}).items()}
     target = _target(spark, parsed.target, named)
+    now = time.time_ns() // 1000
     statement = MergeStatement(
-        source=_source(spark, parsed, named),
+        source=_source(spark, parsed, named, now),
         source_alias=_source_alias(parsed.source),
         source_text=parsed.source.text,
         target_alias=_target_alias(parsed.target),
@@ -83,7 +87,8 @@ def merge_sql(
         schema_evolution=parsed.with_schema_evolution,
         text=parsed.text.strip(),
     )
-    return MergeReport(run_merge(MergeIntoCommand(target.table, statement), progress))
+    command = MergeIntoCommand(target.table, at_one_time(statement, now))
+    return MergeReport(run_merge(command, progress))
 
 
 def _table(spark: SparkSession, table: str | DeltaTable) -> DeltaTable:
@@ -109,10 +114,12 @@ def _source_alias(source: p.ParsedSource) -> str | None:
     return source.name[-1] if source.kind == "name" else None
 
 
-def _source(spark: SparkSession, parsed: p.ParsedMerge, named: Mapping[str, DeltaTable]) -> DataFrame:
+def _source(
+    spark: SparkSession, parsed: p.ParsedMerge, named: Mapping[str, DeltaTable], now: int
+) -> DataFrame:
     ctes = f"{parsed.ctes.text} " if parsed.ctes is not None else ""
     source = parsed.source
-    text = f"{ctes}SELECT * FROM {source.text}"
+    text = fix_current_time(f"{ctes}SELECT * FROM {source.text}", now)
     references = find_table_references(text, named)
     frames: dict[str, Any] = {
         f"deltamerge_source_{i}": _frame(spark, r, named) for i, r in enumerate(references)

@@ -27,15 +27,17 @@ class Expression:
         text: The SQL as the user wrote it; of a Column, the form in which it prints.
         column: The Column, where the user gave one.
         start: Where the text begins in `MergeStatement.text`, or None.
+        evaluated: The SQL that Spark evaluates, where it is not the text itself.
     """
 
     text: str
     column: Column | None = None
     start: int | None = None
+    evaluated: str | None = None
 
     def to_column(self) -> Column:
         """Gives the Column that Spark evaluates."""
-        return F.expr(self.text) if self.column is None else self.column
+        return F.expr(self.evaluated or self.text) if self.column is None else self.column
 
     @staticmethod
     def of(value: str | Column) -> Expression:

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from deltamerge.errors import DeltaAnalysisException
+from deltamerge.merge.store_assignment import StoreAssignment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -95,7 +96,11 @@ def check_same_fields(
 
 
 def align(
-    value: Column, source: DataType, target: DataType, case_sensitive: bool, existing: Column | None = None
+    value: Column,
+    source: DataType,
+    target: DataType,
+    assignment: StoreAssignment,
+    existing: Column | None = None,
 ) -> Column:
     """Gives a value the target's type.
 
@@ -103,7 +108,7 @@ def align(
         value: The value.
         source: Its type.
         target: The type it is to have.
-        case_sensitive: The session's rule for names.
+        assignment: The session's way to store values.
         existing: The target's own value, whose fields stand where a struct of the value's has none; without it
             NULL stands there.
 
@@ -113,39 +118,43 @@ def align(
     if same_shape(source, target):
         return value
     if isinstance(source, NullType):
-        return F.lit(None).cast(target)
+        return value.cast(target)
     if isinstance(source, StructType) and isinstance(target, StructType):
-        fields = [_field_value(value, source, field, case_sensitive, existing) for field in target.fields]
+        fields = [_field_value(value, source, field, assignment, existing) for field in target.fields]
         built = F.struct(*fields)
-        if existing is not None and _has_fields_of_its_own(source, target, case_sensitive):
+        if existing is not None and _has_fields_of_its_own(source, target, assignment.case_sensitive):
             return F.when(value.isNull() & existing.isNull(), F.lit(None).cast(target)).otherwise(built)
         return F.when(value.isNotNull(), built)
     if isinstance(source, ArrayType) and isinstance(target, ArrayType) and has_struct(target):
-        return F.transform(value, lambda x: align(x, source.elementType, target.elementType, case_sensitive))
+        return F.transform(value, lambda x: align(x, source.elementType, target.elementType, assignment))
     if isinstance(source, MapType) and isinstance(target, MapType) and has_struct(target):
         changed = value
         if not same_shape(source.keyType, target.keyType):
             changed = F.transform_keys(
-                changed, lambda k, _: align(k, source.keyType, target.keyType, case_sensitive)
+                changed, lambda k, _: align(k, source.keyType, target.keyType, assignment)
             )
         if not same_shape(source.valueType, target.valueType):
             changed = F.transform_values(
-                changed, lambda _, v: align(v, source.valueType, target.valueType, case_sensitive)
+                changed, lambda _, v: align(v, source.valueType, target.valueType, assignment)
             )
         return changed
-    return value.cast(target)
+    return assignment.cast(value, source, target)
 
 
 def _field_value(
-    value: Column, source: StructType, field: StructField, case_sensitive: bool, existing: Column | None
+    value: Column,
+    source: StructType,
+    field: StructField,
+    assignment: StoreAssignment,
+    existing: Column | None,
 ) -> Column:
-    index = find_field(source, field.name, case_sensitive)
+    index = find_field(source, field.name, assignment.case_sensitive)
     kept = existing.getField(field.name) if existing is not None else None
     if index is None:
         missing = kept if kept is not None else F.lit(None).cast(field.dataType)
         return missing.alias(field.name)
     given = source.fields[index]
-    inner = align(value.getField(given.name), given.dataType, field.dataType, case_sensitive, kept)
+    inner = align(value.getField(given.name), given.dataType, field.dataType, assignment, kept)
     return inner.alias(field.name)
 
 

@@ -15,6 +15,8 @@ from deltamerge.statement import Expression
 
 _UNRESOLVED = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "UNRESOLVED_STAR", "MISSING_ATTRIBUTES")
 _NON_DETERMINISTIC = "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
+# Behind its own words Spark prints the plan that it looked at.
+_PLAN = re.compile(r"\n(?='|\+- |:- |(?:Join|Project|Filter|Aggregate|Sort)\b)")
 _AGGREGATES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "GROUP_BY_AGGREGATE", "MISSING_AGGREGATION")
 
 
@@ -44,7 +46,7 @@ def analysis_error(
             f"the value in the source instead. In: {where}",
             sqlstate="0AKDC",
         )
-    if is_condition and (condition.startswith(_AGGREGATES) or _is_aggregate(summary)):
+    if is_condition and (condition.startswith(_AGGREGATES) or _is_aggregate(condition, error)):
         return DeltaAnalysisException(
             "DELTA_AGGREGATION_NOT_SUPPORTED",
             f"Aggregate functions are not supported in the condition of a MERGE: {expression.text}. Aggregate in the "
@@ -59,8 +61,9 @@ def analysis_error(
     )
 
 
-def _is_aggregate(summary: str) -> bool:
-    return "aggregate" in summary.lower() and "INVALID" in summary
+def _is_aggregate(condition: str, error: PySparkException) -> bool:
+    """Of the functions that no join takes, window functions say OVER; what is left are aggregates."""
+    return condition == "UNSUPPORTED_EXPR_FOR_OPERATOR" and " OVER " not in str(_parameters(error))
 
 
 def _unresolved(
@@ -95,7 +98,7 @@ def _caret(expression: Expression, text: str | None, name: str | None) -> str:
 
 def _first_lines(error: PySparkException) -> str:
     message = str(error)
-    message = message.split("\n\nJVM stacktrace:")[0].split("\n'")[0]
+    message = _PLAN.split(message.split("\n\nJVM stacktrace:")[0])[0]
     message = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", message)
     message = re.sub(r"\s*SQLSTATE: \w+;?", "", message)
     return message.strip().rstrip(";")
@@ -194,4 +197,15 @@ def missing_star_column(name: str, source: StructType, where: str) -> DeltaAnaly
         "to the source, or list the columns, or use schema evolution.",
         sqlstate="42601",
         parameters={"sqlExpr": name, "clause": where, "cols": ", ".join(names)},
+    )
+
+
+def no_up_cast(source: DataType, target: DataType, column: str, where: str) -> DeltaAnalysisException:
+    """STRICT store assignment, and a value that may lose something."""
+    return DeltaAnalysisException(
+        "CANNOT_UP_CAST_DATATYPE",
+        f'Cannot up cast the value for `{column}` from "{source.simpleString().upper()}" to '
+        f'"{target.simpleString().upper()}": it may lose something, and spark.sql.storeAssignmentPolicy is STRICT. '
+        f"Cast it in the statement. In: {where}",
+        sqlstate="42846",
     )

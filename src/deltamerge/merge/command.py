@@ -12,6 +12,7 @@ from deltamerge.config import MergeConf
 from deltamerge.errors import CommitStateUnknownException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.commit import commit_merge, is_already_committed
+from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.execute import Execution, MergeChanges, execute_classic, execute_insert_only
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
@@ -73,7 +74,8 @@ def run_merge(
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         CommitStateUnknownException: The store did not say whether the commit landed.
     """
-    spark, statement = command.table.spark, command.statement
+    spark = command.table.spark
+    statement = at_one_time(command.statement, clock() * 1000)
     steps = Steps(spark, progress)
     with session_settings(spark, READING_MANY_FILES):
         conf = merge_conf(spark)

@@ -84,7 +84,22 @@ def _merge(target: DataType, source: DataType, case_sensitive: bool, above: tupl
             _merge(target.valueType, source.valueType, case_sensitive, (*above, "value")),
             target.valueContainsNull,
         )
+    nested = (StructType, ArrayType, MapType)
+    if isinstance(target, nested) != isinstance(source, nested) and not isinstance(source, NullType):
+        raise _incompatible(target, source, above)
+    if isinstance(target, nested) and not isinstance(source, (type(target), NullType)):
+        raise _incompatible(target, source, above)
     return target
+
+
+def _incompatible(target: DataType, source: DataType, path: tuple[str, ...]) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_MERGE_INCOMPATIBLE_DATATYPE",
+        f"Failed to merge incompatible data types {target.simpleString()} and {source.simpleString()} of "
+        f"{'.'.join(path)}. Give the source's column the target's type.",
+        sqlstate="42K09",
+        parameters={"currentDataType": target.simpleString(), "updateDataType": source.simpleString()},
+    )
 
 
 def _nullable(data_type: DataType) -> DataType:

@@ -26,8 +26,9 @@ from deltamerge.merge.insert_only import (
     generate_inserts_only_output,
     unmatched_source,
 )
+from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.metrics import ScanSizes, record_count
-from deltamerge.merge.plan import condition_shape, key_types, plan_files, read_predicate
+from deltamerge.merge.plan import condition_shape, key_types, plan_files, read_predicate, target_key_types
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows, source_rows, target_rows
 from deltamerge.merge.source import Source, summarize_source
@@ -145,7 +146,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
     counted = Observation()
     frame = source.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
     rows = source_rows(frame, merge.source_schema, merge.source_alias, names)
-    with steps.step("write_only_inserts", "writing new files for only inserts"):
+    with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values():
         unmatched = filtered_source(merge, rows)
         if files:
             unmatched = unmatched_source(merge, unmatched, _target_rows(execution, files))
@@ -180,8 +181,9 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     merge, names, steps = execution.merge, execution.names, execution.steps
     shape = condition_shape(merge)
     with steps.step("summarize_source", "counting the source's rows and its keys' ranges"):
-        types = key_types(merge, shape.equi_keys)
-        summary = summarize_source(source, merge.source_alias, shape.equi_keys, types)
+        keys = shape.equi_keys
+        given, wanted = key_types(merge, keys), target_key_types(merge, keys)
+        summary = summarize_source(source, merge.source_alias, keys, given, wanted)
     with steps.step("plan", "choosing the files to read"):
         predicate = read_predicate(merge, shape, summary.predicate)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
@@ -197,11 +199,11 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     if not touched.rewrite and not touched.only_matched:
         if merge.inserts and summary.row_count:
             second_scan = summary.row_count
-            with steps.step("write_only_inserts", "writing new files for only inserts"):
+            with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values():
                 written, by_clause = _write_inserts(execution, rows, WHEN_NO_MATCHES)
     elif touched.rewrite or merge.inserts:
         second_scan = summary.row_count
-        with steps.step("write_all_changes", f"rewriting {len(touched.rewrite)} files"):
+        with steps.step("write_all_changes", f"rewriting {len(touched.rewrite)} files"), assigning_values():
             written, by_clause = _write_all_changes(execution, rows, touched)
     copied, inserted = _count_rows(execution, touched, written)
     return MergeChanges(

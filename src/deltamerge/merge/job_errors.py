@@ -3,18 +3,56 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
 
 from deltamerge.errors import DeltaError, DeltaRuntimeException
+from deltamerge.merge.store_assignment import OVERFLOW_MARKER
+from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
 
 _LOST_BLOCK = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|[Cc]heckpoint block rdd_\d+_\d+ not found")
+_OVERFLOWS = ("CAST_OVERFLOW", "ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
+# An error class, its message and its SQLSTATE, wherever they stand in the messages around them.
+_SPARK_ERROR = re.compile(
+    r"\[([A-Z][A-Z_0-9]+(?:\.[A-Z_0-9]+)?)\] ((?:(?!\[[A-Z][A-Z_]{3,}).)*?) SQLSTATE: (\w{5})", re.S
+)
+_WRAPPERS = ("TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "FAILED_EXECUTE_UDF", "INTERNAL_ERROR")
 
 
 def is_lost_source(error: BaseException) -> bool:
     """Tells whether a job failed because rows of the materialized source are gone with an executor."""
     return _LOST_BLOCK.search(str(error)) is not None
+
+
+@contextmanager
+def assigning_values() -> Iterator[None]:
+    """Gives Delta's error for an assigned value that cannot be computed or does not fit its column.
+
+    Raises:
+        DeltaRuntimeException: DELTA_CAST_OVERFLOW_IN_TABLE_WRITE in the place of Spark's overflow.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        if isinstance(error, DeltaError):
+            raise
+        found = _cause(str(error))
+        marked = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:\s]+)", str(error))
+        if marked is not None:
+            said = f"a value of type {marked.group(1).upper()} does not fit {marked.group(2).upper()}"
+        elif found is not None and found[0].startswith(_OVERFLOWS):
+            said = f"[{found[0]}] {found[1]}"
+        else:
+            raise
+        raise DeltaRuntimeException(
+            "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
+            f"An assigned value cannot be stored in its column: {said} Nothing was changed. Correct the value in the "
+            "source, cast it in the statement, or use try_cast for NULL in its place.",
+            sqlstate="22003",
+        ) from error
 
 
 def translated(error: Exception, table: str) -> Exception:
@@ -25,11 +63,26 @@ def translated(error: Exception, table: str) -> Exception:
         table: The table's name.
 
     Returns:
-        A constraint's violation where one is behind it, else the error itself.
+        A constraint's violation where one is behind it; the error that Spark's words of a failed write are wrapped
+        around; else the error itself.
     """
     if isinstance(error, DeltaError) or not isinstance(error, PySparkException):
         return error
-    return violation_in(str(error), table) or error
+    at_fault = violation_in(str(error), table) or excess_in(str(error))
+    if at_fault is not None:
+        return at_fault
+    found = _cause(str(error))
+    if found is None or not (error.getCondition() or "").startswith(_WRAPPERS):
+        return error
+    condition, message, sqlstate = found
+    return DeltaRuntimeException(
+        condition, f"{message} Nothing was changed in table {table}.", sqlstate=sqlstate
+    )
+
+
+def _cause(message: str) -> tuple[str, str, str] | None:
+    found = [m for m in _SPARK_ERROR.findall(message) if not m[0].startswith(_WRAPPERS)]
+    return found[-1] if found else None
 
 
 def source_failed_repeatedly(attempts: int, error: Exception) -> DeltaRuntimeException:

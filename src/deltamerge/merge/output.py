@@ -182,7 +182,7 @@ def target_copy(merge: ResolvedMerge, index: int, names: MergeNames) -> Column:
     if index >= len(merge.target_schema.fields):
         return F.lit(None).cast(field.dataType)
     own = F.col(names.target(index))
-    return align(own, merge.target_schema.fields[index].dataType, field.dataType, merge.case_sensitive)
+    return align(own, merge.target_schema.fields[index].dataType, field.dataType, merge.assignment)
 
 
 def _output(
@@ -202,17 +202,19 @@ def _output(
     if isinstance(output, TakeSource):
         existing = target_copy(merge, index, names) if output.keep_target_fields else None
         given = merge.source_schema.fields[output.index].dataType
-        return align(F.col(names.source(output.index)), given, field.dataType, merge.case_sensitive, existing)
+        return align(F.col(names.source(output.index)), given, field.dataType, merge.assignment, existing)
     if isinstance(output, TakeValue):
         value = F.col(names.value(kind, clause.number, output.index))
-        return align(value, clause.value_types[output.index], field.dataType, merge.case_sensitive)
+        if kind != "not_matched" and not merge.structs_by_name:
+            return value.cast(field.dataType)
+        return align(value, clause.value_types[output.index], field.dataType, merge.assignment)
     assert isinstance(output, SetFields) and isinstance(field.dataType, StructType)
     changes = {
         path: align(
             F.col(names.value(kind, clause.number, value)),
             clause.value_types[value],
             _field_type(field.dataType, path),
-            merge.case_sensitive,
+            merge.assignment,
         )
         for path, value in output.fields
     }

@@ -176,6 +176,19 @@ def plan_files(
     return files, sizes
 
 
+def target_key_types(merge: ResolvedMerge, keys: tuple[EquiKey, ...]) -> list[DataType]:
+    """Gives the types of the target's side of keys."""
+    return [_type_at(merge.target_schema, key.target.path) for key in keys]
+
+
+def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
+    field = next(f for f in schema.fields if f.name == path[0])
+    if len(path) == 1:
+        return field.dataType
+    assert isinstance(field.dataType, StructType)
+    return _type_at(field.dataType, path[1:])
+
+
 def key_types(merge: ResolvedMerge, keys: tuple[EquiKey, ...]) -> list[DataType]:
     """Gives the types of the source's side of keys, in one analysis."""
     if not keys:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.errors import PySparkException
@@ -22,6 +24,7 @@ from deltamerge.merge.analysis_errors import (
     duplicate_insert_columns,
     missing_star_column,
     nested_field_in_insert,
+    no_up_cast,
     unknown_target_column,
     unsettable_field,
 )
@@ -36,6 +39,7 @@ from deltamerge.merge.resolved import (
     TakeTarget,
     TakeValue,
 )
+from deltamerge.merge.store_assignment import StoreAssignment, can_up_cast
 from deltamerge.names import free_prefix
 from deltamerge.sql.conditions import contains_subquery
 from deltamerge.statement import (
@@ -120,6 +124,10 @@ class _Resolver:
         self.conf = conf
         self.case_sensitive = conf.case_sensitive
         self.evolution = wants_evolution(statement, conf.schema_auto_merge)
+        self.structs_by_name = conf.resolve_update_structs_by_name
+        self.assignment = StoreAssignment(
+            conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive
+        )
         self._assignable: set[tuple[str, str]] = set()
 
     def resolve(self) -> ResolvedMerge:
@@ -145,7 +153,8 @@ class _Resolver:
             source_schema=self.sides.source_schema,
             target_alias=self.target_alias,
             source_alias=self.statement.source_alias,
-            case_sensitive=self.case_sensitive,
+            assignment=self.assignment,
+            structs_by_name=self.conf.resolve_update_structs_by_name,
             double_quoted_identifiers=self.conf.double_quoted_identifiers,
         )
 
@@ -266,9 +275,9 @@ class _Resolver:
         self, clause: MergeClause, paths: tuple[tuple[str, ...], ...], schema: StructType
     ) -> None:
         for path in paths:
+            self._check_path(path, clause, schema)
             if isinstance(clause.action, Insert) and len(path) > 1:
                 raise nested_field_in_insert(path, clause.to_sql())
-            self._check_path(path, clause, schema)
         spelled = [self._spelled(path, schema) for path in paths]
         if isinstance(clause.action, Insert):
             duplicates = [path for i, path in enumerate(spelled) if path in spelled[:i]]
@@ -394,12 +403,16 @@ class _Resolver:
         )
 
     def _check_assignable(self, given: DataType, wanted: DataType, column: str, clause: MergeClause) -> None:
+        if self.assignment.policy == "STRICT" and not can_up_cast(given, wanted):
+            raise no_up_cast(given, wanted, column, clause.to_sql())
+        if not self.structs_by_name and isinstance(clause.action, Update):
+            return
         if not self.evolution:
             check_same_fields(given, wanted, column, clause.to_sql(), self.case_sensitive)
         pair = (given.json(), wanted.json())
         if pair in self._assignable or given == wanted:
             return
-        value = align(F.lit(None).cast(given), given, wanted, self.case_sensitive)
+        value = align(F.lit(None).cast(given), given, wanted, self.assignment)
         try:
             _analyse(lambda: self.sides.other.select(value))
         except PySparkException as error:
@@ -429,10 +442,7 @@ def _type_at(schema: StructType, path: Sequence[str]) -> DataType:
 
 
 def _all(conditions: list[Column]) -> Column:
-    combined = F.lit(True)
-    for condition in conditions:
-        combined = combined & condition
-    return combined
+    return reduce(and_, conditions) if conditions else F.lit(True)
 
 
 def _analyse(frame: Callable[[], DataFrame]) -> None:

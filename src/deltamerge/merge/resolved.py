@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.types import DataType, StructType
 
+from deltamerge.merge.store_assignment import StoreAssignment
 from deltamerge.statement import ClauseKind, MergeClause, MergeStatement
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ class ResolvedMerge:
         source_schema: The source's schema.
         target_alias: The name that qualifies the target's columns.
         source_alias: The name that qualifies the source's columns, or None.
-        case_sensitive: The session's rule for names.
+        assignment: The session's way to store values.
+        structs_by_name: Whether an UPDATE takes a struct's fields by name, else by position.
         double_quoted_identifiers: Whether double quotes stand around names in the session's SQL.
     """
 
@@ -112,12 +114,18 @@ class ResolvedMerge:
     source_schema: StructType
     target_alias: str
     source_alias: str | None
-    case_sensitive: bool
+    assignment: StoreAssignment
+    structs_by_name: bool = True
     double_quoted_identifiers: bool = False
 
     def of_kind(self, kind: ClauseKind) -> tuple[ResolvedClause, ...]:
         """Gives the clauses of one kind in their order."""
         return tuple(clause for clause in self.clauses if clause.clause.kind == kind)
+
+    @property
+    def case_sensitive(self) -> bool:
+        """The session's rule for names."""
+        return self.assignment.case_sensitive
 
     @property
     def matched(self) -> tuple[ResolvedClause, ...]:

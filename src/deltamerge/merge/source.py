@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _STORAGE_LEVELS = {
     name: level for name, level in vars(StorageLevel).items() if isinstance(level, StorageLevel)
 }
-_ORDERED = (ByteType, ShortType, IntegerType, LongType, DateType, DecimalType, StringType, TimestampType)
+_NUMBERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
@@ -176,7 +176,11 @@ def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
 
 
 def summarize_source(
-    source: Source, alias: str | None, keys: Sequence[EquiKey], key_types: Sequence[DataType]
+    source: Source,
+    alias: str | None,
+    keys: Sequence[EquiKey],
+    key_types: Sequence[DataType],
+    target_types: Sequence[DataType],
 ) -> SourceSummary:
     """Counts the source's rows and finds the range of each of its keys, in one job.
 
@@ -185,12 +189,17 @@ def summarize_source(
         alias: The name that qualifies its columns.
         keys: Conjuncts of ON that equate a target column with an expression over the source.
         key_types: The types of these expressions.
+        target_types: The types of the target's columns.
 
     Returns:
         The count, and the predicate that every target row fulfils which the source can match.
     """
     frame = source.frame if alias is None else source.frame.alias(alias)
-    ranged = [(key, t) for key, t in zip(keys, key_types, strict=True) if _is_ordered(t)]
+    ranged = [
+        (key, given)
+        for key, given, wanted in zip(keys, key_types, target_types, strict=True)
+        if _keep_order(given, wanted)
+    ]
     aggregates = [F.count(F.lit(1)).alias("n")]
     for i, (key, data_type) in enumerate(ranged):
         value = _comparable(F.expr(key.source_text), data_type)
@@ -207,10 +216,13 @@ def summarize_source(
     return SourceSummary(row["n"], And(tuple(parts)) if parts else (ALWAYS if row["n"] else NEVER))
 
 
-def _is_ordered(data_type: DataType) -> bool:
-    if isinstance(data_type, StringType):
-        return data_type.simpleString() == "string"
-    return isinstance(data_type, _ORDERED)
+def _keep_order(given: DataType, wanted: DataType) -> bool:
+    """Tells whether a range of the source's values is a range of the target's: '9' comes after '10', 9 before 10."""
+    if isinstance(given, StringType) or isinstance(wanted, StringType):
+        return given.simpleString() == wanted.simpleString() == "string"
+    if isinstance(given, _NUMBERS):
+        return isinstance(wanted, _NUMBERS)
+    return type(given) is type(wanted) and isinstance(given, (DateType, TimestampType))
 
 
 def _comparable(value: Column, data_type: DataType) -> Column:

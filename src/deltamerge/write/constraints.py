@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltamerge.errors import InvariantViolationException
+from deltamerge.write.char_varchar import METADATA_KEY, fitted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -101,6 +102,7 @@ def checked(
         The same rows and columns. Delta: CheckDeltaInvariant; a CHECK that is NULL counts as violated and comes
         before NOT NULL.
     """
+    frame = _with_lengths(frame, schema)
     checks, not_null = constraints_of(schema, configuration)
     if not checks and not not_null:
         return frame
@@ -114,6 +116,15 @@ def checked(
     # The guard is NULL or raises; a value that is written keeps Spark from leaving it out.
     guarded = F.when(guard.isNotNull(), F.lit(None).cast(schema.fields[0].dataType)).otherwise(value)
     return frame.select(*(guarded.alias(name) if name == first else _path((name,)) for name in frame.columns))
+
+
+def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
+    limited = {f.name: f for f in schema.fields if METADATA_KEY in (f.metadata or {})}
+    if not limited:
+        return frame
+    return frame.select(
+        *(fitted(_path((n,)), limited[n]).alias(n) if n in limited else _path((n,)) for n in frame.columns)
+    )
 
 
 def _raise_unless_check(check: Check, schema: StructType) -> Column:

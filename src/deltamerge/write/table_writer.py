@@ -23,7 +23,8 @@ from deltamerge.table import Table, spark_schema
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import __version__
-from deltamerge.write.constraints import checked
+from deltamerge.write.char_varchar import as_strings, excess_in
+from deltamerge.write.constraints import checked, violation_in
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
 from deltamerge.write.table_features import protocol_for
 
@@ -80,6 +81,7 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
             sqlstate="42P01",
             parameters={"tableName": table.name},
         )
+    definition = replace(definition, schema=as_strings(definition.schema))
     _check_definition(definition)
     _commit_definition(table, definition, exists=exists, files=WrittenFiles((), (), ()), folder=None)
 
@@ -120,7 +122,9 @@ def write_table(
     if before is not None and partition_columns is None:
         partition_columns = before.metadata.partition_columns
     inherited = dict(before.metadata.configuration) if before is not None else {}
-    definition = TableDefinition(_plain(frame.schema), partition_columns or (), {**inherited, **properties})
+    definition = TableDefinition(
+        as_strings(_plain(frame.schema)), partition_columns or (), {**inherited, **properties}
+    )
     _check_definition(definition)
     folder = f"deltamerge-{uuid.uuid4()}"
     written = _write(table, frame, definition, folder)
@@ -188,9 +192,9 @@ def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: 
     with session_settings(table.spark, READING_MANY_FILES):
         try:
             return write_files(checked(frame, definition.schema, definition.properties), target)
-        except Exception:
+        except Exception as error:
             remove_leftovers(table.store, folder)
-            raise
+            raise violation_in(str(error), table.name) or excess_in(str(error)) or error from error
 
 
 def _commit_definition(

@@ -1,0 +1,55 @@
+"""One moment for all of a statement's current_timestamp() and the like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deltamerge.sql.current_time import fix_current_time
+from deltamerge.statement import (
+    Action,
+    Assignment,
+    Default,
+    Expression,
+    Insert,
+    MergeClause,
+    MergeStatement,
+    Star,
+    Update,
+)
+
+
+def at_one_time(statement: MergeStatement, microseconds: int) -> MergeStatement:
+    """Fixes the time that a statement's expressions tell, also where several Spark queries evaluate them.
+
+    Args:
+        statement: The statement; expressions whose time is fixed already keep it, Columns tell their own.
+        microseconds: The moment, microseconds since 1970.
+
+    Returns:
+        The statement with what is to be evaluated; what is shown stays as the user wrote it.
+    """
+
+    def fixed(expression: Expression) -> Expression:
+        if expression.column is not None or expression.evaluated is not None:
+            return expression
+        text = fix_current_time(expression.text, microseconds)
+        return expression if text == expression.text else replace(expression, evaluated=text)
+
+    def fixed_action(action: Action) -> Action:
+        if not isinstance(action, (Update, Insert)) or isinstance(action.assignments, Star):
+            return action
+        assignments = tuple(
+            a if isinstance(a.value, Default) else Assignment(a.target, fixed(a.value))
+            for a in action.assignments
+        )
+        return replace(action, assignments=assignments)
+
+    def fixed_clause(clause: MergeClause) -> MergeClause:
+        condition = None if clause.condition is None else fixed(clause.condition)
+        return replace(clause, condition=condition, action=fixed_action(clause.action))
+
+    return replace(
+        statement,
+        condition=fixed(statement.condition),
+        clauses=tuple(fixed_clause(clause) for clause in statement.clauses),
+    )
