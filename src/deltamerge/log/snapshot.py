@@ -19,7 +19,7 @@ from deltamerge.log.protocol import check_readable
 from deltamerge.log.protocol import check_writable as check_protocol_writable
 from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
 from deltamerge.log.schema import StructType, parse_schema
-from deltamerge.log.segment import CommitFile, LogSegment, find_segment, list_log
+from deltamerge.log.segment import CommitFile, LogSegment, find_segment, list_log, read_last_checkpoint
 from deltamerge.log.store import Store, StoredFile
 
 _LOGGER = logging.getLogger(__name__)
@@ -93,7 +93,13 @@ def table_exists(store: Store) -> bool:
     Args:
         store: Where to look.
     """
-    listing = list_log(store)
+    hint = read_last_checkpoint(store)
+    # The end of a long log is listed faster than all of it.
+    return (bool(hint) and _has_versions(store, hint or 0)) or _has_versions(store, 0)
+
+
+def _has_versions(store: Store, from_version: int) -> bool:
+    listing = list_log(store, from_version)
     return bool(listing.commits or listing.checkpoints)
 
 
