@@ -24,7 +24,7 @@ from deltamerge.log.stats_json import stats_to_json
 from deltamerge.log.store import Store
 
 _OTHER_ACTIONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
-_ROWS = 1 << 16
+_ROWS = 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def _file_actions(
     store: Store, checkpoint: Checkpoint, path: str, action: str, schema: pa.Schema
 ) -> pa.Table:
     try:
-        with store.open_input(path) as source, pq.ParquetFile(source, pre_buffer=True) as file:
+        with store.open_input(path) as source, pq.ParquetFile(source, pre_buffer=not store.is_local) as file:
             return _read_file_actions(file, action, schema)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise _unreadable(store, checkpoint, path, error) from error
@@ -148,7 +148,7 @@ def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> 
 
 def _with_parsed_stats(file: pq.ParquetFile, action: str, table: pa.Table) -> pa.Table:
     texts = []
-    for batch in file.iter_batches(_ROWS // 8, columns=[f"{action}.path", f"{action}.stats_parsed"]):
+    for batch in file.iter_batches(_ROWS, columns=[f"{action}.path", f"{action}.stats_parsed"]):
         column = batch.column(0)
         rows = column.filter(pc.is_valid(pc.struct_field(column, "path")))
         texts.append(stats_to_json(pc.struct_field(rows, "stats_parsed")))
