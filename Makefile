@@ -1,0 +1,57 @@
+# Every target builds its environment in .venv first (scripts/setup.sh); a second time that takes no time.
+
+PYTHON = .venv/bin/python
+PYTEST = $(PYTHON) -m pytest
+
+.PHONY: help setup demo test test-all test-classic test-connect lint types check bench-small bench-log bench lock clean
+
+help:
+	@echo "make demo          one MERGE on a year of flights, explained"
+	@echo "make test          the quick tests (two minutes on two cores)"
+	@echo "make test-all      every test, on classic Spark and over Spark Connect"
+	@echo "make check         lint, types and every test"
+	@echo "make bench-small   ten rows into ten rows, beside delta-spark (needs Maven)"
+	@echo "make bench-log     loading a large table's log"
+	@echo "make bench         32 merges of TPC-H's lineitem, beside delta-spark and delta-rs (needs Maven)"
+	@echo "make lock          new versions into requirements.lock (needs uv)"
+
+setup:
+	@sh scripts/setup.sh
+
+demo: setup
+	@$(PYTHON) demo/flights.py
+
+test: setup
+	$(PYTEST) -q -m "not slow and not oracle and not connect"
+
+test-all: test-classic test-connect
+
+test-classic: setup
+	$(PYTEST) -q -m "not connect"
+
+test-connect: setup
+	DELTAMERGE_TEST_MODE=connect $(PYTEST) -q -m "not oracle"
+
+lint: setup
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+
+types: setup
+	$(PYTHON) -m mypy
+
+check: lint types test-all
+
+bench-small: setup
+	$(PYTHON) benchmarks/merge_small.py
+
+bench-log: setup
+	$(PYTHON) benchmarks/log_load.py
+
+bench: setup
+	$(PYTHON) benchmarks/merge_lineitem.py
+
+lock:
+	sh scripts/lock.sh --upgrade
+
+clean:
+	rm -rf .venv .bench .mypy_cache .pytest_cache .ruff_cache demo-table spark-warehouse
