@@ -125,6 +125,17 @@ def test_null_for_a_not_null_column(spark: SparkSession, tmp_path: Path) -> None
     assert "id" in caught.value.message
 
 
+def test_an_insert_that_omits_a_not_null_column(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    DeltaTable.create(spark).location(path).addColumn("id", "INT", nullable=False).addColumn(
+        "v", "INT"
+    ).execute()
+    source = frame(spark, "id INT, v INT", [(5, 1)]).alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+    with unchanged(path), pytest.raises(InvariantViolationException):
+        merge.whenNotMatchedInsert(values={"v": "s.v"}).execute()
+
+
 def test_a_check_shows_the_values_at_fault(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t", properties={"delta.constraints.adult": "age >= 18"})
     with unchanged(path), pytest.raises(InvariantViolationException) as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -195,3 +196,30 @@ def test_user_columns_with_the_merges_own_names(spark: SparkSession, tmp_path: P
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
     merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().whenNotMatchedBySourceDelete().execute()
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(2, 20, 20, 20, 20, 20), (3, 30, 30, 30, 30, 30)]
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "values"),
+    [
+        ("INT", "STRING", ["9", "10", "100"]),
+        ("STRING", "INT", [9, 10, 100]),
+        ("DATE", "STRING", ["2020-01-09", "2020-1-10", "2020-01-11"]),
+        ("INT", "DOUBLE", [9.0, 10.0, 11.5]),
+        ("BIGINT", "DECIMAL(12,2)", [Decimal("9.00"), Decimal("10.00"), Decimal("10.50")]),
+        ("DOUBLE", "FLOAT", [0.0, -0.0, float("inf"), float("nan")]),
+    ],
+)
+def test_keys_of_different_types_lose_no_match(
+    spark: SparkSession, tmp_path: Path, target: str, source: str, values: list[object]
+) -> None:
+    path = str(tmp_path / "t")
+    keys = frame(spark, f"k {source}", [(value,) for value in values])
+    for value in values:
+        one = frame(spark, f"k {source}", [(value,)]).selectExpr(f"try_cast(k AS {target}) AS k", "0 AS v")
+        write_delta(one, path, mode="append")
+    table = DeltaTable.forPath(spark, path)
+    expected = table.toDF().alias("t").join(keys.alias("s"), F.expr("t.k = s.k"), "left_semi").count()
+    once = keys.dropDuplicates().alias("s")
+    report = table.alias("t").merge(once, "t.k = s.k").whenMatchedUpdate(set={"v": "1"}).run()
+    assert report.metrics["numTargetRowsUpdated"] == expected
+    assert table.toDF().where("v = 1").count() == expected

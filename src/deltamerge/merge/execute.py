@@ -146,7 +146,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
     counted = Observation()
     frame = source.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
     rows = source_rows(frame, merge.source_schema, merge.source_alias, names)
-    with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values():
+    with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values(merge):
         unmatched = filtered_source(merge, rows)
         if files:
             unmatched = unmatched_source(merge, unmatched, _target_rows(execution, files))
@@ -199,11 +199,17 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     if not touched.rewrite and not touched.only_matched:
         if merge.inserts and summary.row_count:
             second_scan = summary.row_count
-            with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values():
+            with (
+                steps.step("write_only_inserts", "writing new files for only inserts"),
+                assigning_values(merge),
+            ):
                 written, by_clause = _write_inserts(execution, rows, WHEN_NO_MATCHES)
     elif touched.rewrite or merge.inserts:
         second_scan = summary.row_count
-        with steps.step("write_all_changes", f"rewriting {len(touched.rewrite)} files"), assigning_values():
+        with (
+            steps.step("write_all_changes", f"rewriting {len(touched.rewrite)} files"),
+            assigning_values(merge),
+        ):
             written, by_clause = _write_all_changes(execution, rows, touched)
     copied, inserted = _count_rows(execution, touched, written)
     return MergeChanges(

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
+from pyspark.sql.types import DataType
 
 from deltamerge.errors import DeltaError, DeltaRuntimeException
-from deltamerge.merge.store_assignment import OVERFLOW_MARKER
+from deltamerge.merge.resolved import Output, ResolvedClause, ResolvedMerge, TakeSource, TakeValue
+from deltamerge.merge.store_assignment import OVERFLOW_MARKER, can_up_cast
 from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
 
 _LOST_BLOCK = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|[Cc]heckpoint block rdd_\d+_\d+ not found")
-_OVERFLOWS = ("CAST_OVERFLOW", "ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
+_OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
 # An error class, its message and its SQLSTATE, wherever they stand in the messages around them.
 _SPARK_ERROR = re.compile(
     r"\[([A-Z][A-Z_0-9]+(?:\.[A-Z_0-9]+)?)\] ((?:(?!\[[A-Z][A-Z_]{3,}).)*?) SQLSTATE: (\w{5})", re.S
@@ -28,8 +30,11 @@ def is_lost_source(error: BaseException) -> bool:
 
 
 @contextmanager
-def assigning_values() -> Iterator[None]:
+def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
     """Gives Delta's error for an assigned value that cannot be computed or does not fit its column.
+
+    Args:
+        merge: The merge that assigns.
 
     Raises:
         DeltaRuntimeException: DELTA_CAST_OVERFLOW_IN_TABLE_WRITE in the place of Spark's overflow.
@@ -49,10 +54,29 @@ def assigning_values() -> Iterator[None]:
             raise
         raise DeltaRuntimeException(
             "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
-            f"An assigned value cannot be stored in its column: {said} Nothing was changed. Correct the value in the "
-            "source, cast it in the statement, or use try_cast for NULL in its place.",
+            f"An assigned value cannot be stored in its column: {said}{_narrowing(merge)} Nothing was changed. "
+            "Correct the value in the source, cast it in the statement, or use try_cast for NULL in its place.",
             sqlstate="22003",
         ) from error
+
+
+def _narrowing(merge: ResolvedMerge) -> str:
+    """Names the assignments that can fail so."""
+    found = [
+        f"`{field.name}` from {given.simpleString().upper()} to {field.dataType.simpleString().upper()} in "
+        f"{clause.clause.to_sql()}"
+        for clause in merge.clauses
+        for output, field in zip(clause.outputs, merge.output_schema.fields, strict=False)
+        if (given := _given_type(merge, clause, output)) is not None
+        and not can_up_cast(given, field.dataType)
+    ]
+    return f" Assignments that narrow a type: {'; '.join(found)}." if found else ""
+
+
+def _given_type(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -> DataType | None:
+    if isinstance(output, TakeSource):
+        return merge.source_schema.fields[output.index].dataType
+    return clause.value_types[output.index] if isinstance(output, TakeValue) else None
 
 
 def translated(error: Exception, table: str) -> Exception:

@@ -106,16 +106,17 @@ def checked(
     checks, not_null = constraints_of(schema, configuration)
     if not checks and not not_null:
         return frame
-    first = schema.fields[0].name
-    guard = F.coalesce(
-        *(_raise_unless_check(check, schema) for check in checks), *map(_raise_if_null, not_null)
+    first = schema.fields[0]
+    guarded = _path((first.name,))
+    # The violation that is tried last stands innermost; CHECK goes before NOT NULL.
+    for violation, error in reversed(
+        [_of_check(check, schema) for check in checks] + list(map(_of_null, not_null))
+    ):
+        applies = violation if is_table_row is None else is_table_row & violation
+        guarded = F.when(applies, error.cast(first.dataType)).otherwise(guarded)
+    return frame.select(
+        *(guarded.alias(name) if name == first.name else _path((name,)) for name in frame.columns)
     )
-    if is_table_row is not None:
-        guard = F.when(is_table_row, guard)
-    value = _path((first,))
-    # The guard is NULL or raises; a value that is written keeps Spark from leaving it out.
-    guarded = F.when(guard.isNotNull(), F.lit(None).cast(schema.fields[0].dataType)).otherwise(value)
-    return frame.select(*(guarded.alias(name) if name == first else _path((name,)) for name in frame.columns))
 
 
 def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
@@ -127,19 +128,18 @@ def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
     )
 
 
-def _raise_unless_check(check: Check, schema: StructType) -> Column:
+def _of_check(check: Check, schema: StructType) -> tuple[Column, Column]:
     names = [f.name for f in schema.fields if re.search(re.escape(f.name), check.expression, re.IGNORECASE)]
     values = F.to_json(F.struct(*(_path((name,)) for name in names))) if names else F.lit("{}")
-    return F.when(F.coalesce(F.expr(check.expression), F.lit(False)), F.lit(None).cast("string")).otherwise(
-        _raise("check", check.name, check.expression, values)
-    )
+    holds = F.coalesce(F.expr(check.expression), F.lit(False))
+    return ~holds, _raise("check", check.name, check.expression, values)
 
 
-def _raise_if_null(constraint: NotNull) -> Column:
+def _of_null(constraint: NotNull) -> tuple[Column, Column]:
     absent = _path(constraint.path).isNull()
     for depth in range(1, len(constraint.path)):
         absent = _path(constraint.path[:depth]).isNotNull() & absent
-    return F.when(absent, _raise("not_null", ".".join(constraint.path), "", F.lit("")))
+    return absent, _raise("not_null", ".".join(constraint.path), "", F.lit(""))
 
 
 def _raise(kind: str, name: str, expression: str, values: Column) -> Column:
