@@ -107,7 +107,7 @@ def main() -> None:
     compare(flights, seen_by_spark)
     title("Try it")
     console.print(
-        f"The table is in {TABLE.name}, {time.monotonic() - began:.0f} s after the start. Look at it:\n\n"
+        f"The demo took {time.monotonic() - began:.0f} s, and the table is in {TABLE.name}. Look at it:\n\n"
         f"  .venv/bin/deltamerge detail {TABLE.name}\n\n"
         "Or merge into it yourself, such as taking United's November away again:\n\n"
         f"  .venv/bin/deltamerge merge --target {TABLE.name} --sql \\\n"

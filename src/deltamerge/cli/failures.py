@@ -13,7 +13,6 @@ from rich.text import Text
 
 from deltamerge.errors import (
     CommitStateUnknownException,
-    DeltaAnalysisException,
     DeltaConcurrentModificationException,
     DeltaError,
     DeltaRuntimeException,

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deltamerge.cli.app import app
+from deltamerge.cli.inspect import type_text, what_it_did
+from deltamerge.log.schema import parse_schema
+
+from .tables import make_table
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_table(tmp_path_factory.mktemp("cli") / "a table")
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    # Wide enough for the longest path of a temporary folder.
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_version() -> None:
+    code, out, _ = run("--version")
+    assert (code, out) == (0, "deltamerge 0.1.0\n")
+
+
+def test_detail(table: Path) -> None:
+    code, out, _ = run("detail", table)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == f"Table           {table}"
+    assert "Partitioned by  p" in lines
+    assert "Properties      delta.logRetentionDuration = interval 30 days" in lines
+    assert lines[-3:] == ["id  BIGINT", "v   STRING", "p   BIGINT"]
+
+
+def test_detail_as_json(table: Path) -> None:
+    code, out, _ = run("detail", table, "--json")
+    assert code == 0
+    values = json.loads(out)
+    assert (values["version"], values["num_files"], values["partition_columns"]) == (0, 2, ["p"])
+    assert values["columns"][0] == {"name": "id", "type": "BIGINT", "nullable": True}
+
+
+def test_history(table: Path) -> None:
+    code, out, _ = run("history", table)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split() == ["version", "time", "(UTC)", "operation", "what", "it", "did"]
+    assert lines[1].split()[0] == "0"
+
+
+def test_history_as_json(table: Path) -> None:
+    code, out, _ = run("history", table, "--json", "--limit", "1")
+    assert code == 0
+    assert [commit["version"] for commit in json.loads(out)] == [0]
+
+
+@pytest.mark.parametrize("command", ["history", "detail"])
+def test_no_table(command: str, tmp_path: Path) -> None:
+    code, out, err = run(command, tmp_path / "none")
+    assert (code, out) == (3, "")
+    assert err.startswith("Error: ")
+    assert str(tmp_path / "none") in err
+    assert "Traceback" not in err
+
+
+def test_types() -> None:
+    schema = parse_schema(
+        '{"type":"struct","fields":[{"name":"s","nullable":true,"metadata":{},"type":{"type":"struct","fields":'
+        '[{"name":"a","type":"decimal(10,2)","nullable":true,"metadata":{}},{"name":"m","nullable":true,'
+        '"metadata":{},"type":{"type":"map","keyType":"string","valueType":{"type":"array","elementType":"byte",'
+        '"containsNull":true},"valueContainsNull":true}}]}}]}'
+    )
+    assert type_text(schema.fields[0].data_type) == "STRUCT<a: DECIMAL(10,2), m: MAP<STRING, ARRAY<TINYINT>>>"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "text"),
+    [
+        (None, ""),
+        ({"numTargetRowsInserted": "1", "numTargetRowsUpdated": "0"}, "1 row inserted"),
+        ({"numTargetRowsInserted": "0", "numTargetRowsDeleted": "0"}, "no row changed"),
+        ({"numFiles": "2", "numOutputRows": "1000"}, "1,000 rows written; 2 files added"),
+        (
+            {
+                "numTargetRowsUpdated": "20",
+                "numTargetRowsDeleted": "3",
+                "numTargetFilesAdded": "1",
+                "numTargetFilesRemoved": "1",
+                "executionTimeMs": "1250",
+            },
+            "20 rows updated, 3 rows deleted; 1 file added, 1 file removed; 1.2 s",
+        ),
+        ({"executionTimeMs": "not a number"}, ""),
+    ],
+)
+def test_what_a_commit_did(metrics: dict[str, str] | None, text: str) -> None:
+    assert what_it_did({"operationMetrics": metrics}) == text

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deltamerge.cli.app import app
+
+from .tables import UPSERT, make_source, make_table, rows_of
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def run(*arguments: str | Path, text: str | None = None) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["merge", *map(str, arguments)], input=text)
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json"])
+def test_a_file_is_merged(suffix: str, tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    source = make_source(tmp_path / f"s{suffix}", [3, 4])
+    code, out, err = run("--target", table, "--source", source, "--sql", UPSERT)
+    assert code == 0, err
+    assert "Version 0 → 1: 2 rows changed." in out
+    assert "committing" in err
+    assert rows_of(table) == {1: "a", 2: "b", 3: "new 3", 4: "new 4"}
+
+
+def test_a_delta_table_is_merged_by_a_statement_from_a_file(tmp_path: Path) -> None:
+    table, source = make_table(tmp_path / "t"), make_table(tmp_path / "s")
+    statement = tmp_path / "delete.sql"
+    statement.write_text("MERGE INTO t USING s ON t.id = s.id AND s.id > 1 WHEN MATCHED THEN DELETE")
+    code, out, err = run(
+        "--target", f"t={table}", "--source", f"s=delta:{source}", "--file", statement, "--json"
+    )
+    assert code == 0, err
+    report = json.loads(out)
+    assert (report["version"], report["metrics"]["numTargetRowsDeleted"]) == (1, 2)
+    assert rows_of(table) == {1: "a"}
+
+
+def test_a_statement_from_standard_input_that_names_paths(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    source = make_source(tmp_path / "s.parquet", [1])
+    statement = (
+        f"MERGE INTO delta.`{table}` t USING parquet.`{source}` s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    )
+    code, _, err = run("--file", "-", text=statement)
+    assert code == 0, err
+    assert rows_of(table) == {2: "b", 3: "c"}
+
+
+def test_nothing_changes(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    source = make_source(tmp_path / "s.parquet", [9])
+    statement = "MERGE INTO target t USING source s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    code, out, err = run("--target", table, "--source", source, "--sql", statement)
+    assert code == 0, err
+    assert "Nothing changed: no new version, the table stays at version 0." in out
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "message"),
+    [
+        (UPSERT.replace("s.id", "s.idd"), 2, "DELTA_MERGE_UNRESOLVED_EXPRESSION"),
+        (UPSERT.replace("UPDATE", "UPSERT", 1), 2, "PARSE_SYNTAX_ERROR"),
+        (UPSERT.replace("t.id = s.id", "t.p <> s.p"), 4, "DELTA_MULTIPLE_SOURCE_ROW_MATCHING"),
+    ],
+)
+def test_what_is_wrong_is_said(statement: str, code: int, message: str, tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    source = make_source(tmp_path / "s.parquet", [3, 4])
+    found, out, err = run("--target", table, "--source", source, "--sql", statement)
+    assert (found, out) == (code, "")
+    assert "Error: " in err
+    assert message in err
+    assert "Traceback" not in err
+    assert rows_of(table) == {1: "a", 2: "b", 3: "c"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give the statement once"),
+        (("--sql", "x", "--file", "y"), "give the statement once"),
+        (("--sql", "x", "--conf", "y"), "KEY=VALUE"),
+        (("--sql", "x", "--source", "y"), "what kind of file"),
+        (("--sql", UPSERT, "--source", "none.parquet"), "none.parquet"),
+        (("--file", "none.sql"), "none.sql"),
+    ],
+)
+def test_a_wrong_command_line(arguments: tuple[str, ...], message: str) -> None:
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_a_process_of_its_own(tmp_path: Path) -> None:
+    """Spark's start says nothing that is not asked for, and the session ends with the command."""
+    table = make_table(tmp_path / "t")
+    source = make_source(tmp_path / "s.parquet", [3, 4])
+    command = [sys.executable, "-m", "deltamerge.cli", "merge", "--target", table, "--source", source]
+    done = subprocess.run(
+        [*map(str, command), "--sql", UPSERT],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONUTF8": "1"},
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 rows changed" in done.stdout
+    assert [line.split("s  ")[-1] for line in done.stderr.splitlines()][:2] == [
+        "starting Spark",
+        "loading the table's log",
+    ]
+    assert rows_of(table)[4] == "new 4"
