@@ -113,7 +113,7 @@ def test_a_process_of_its_own(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        env={**os.environ, "PYTHONUTF8": "1"},
+        env={name: value for name, value in os.environ.items() if not name.startswith("SPARK_")},
         check=False,
         timeout=300,
     )

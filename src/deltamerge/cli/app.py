@@ -87,6 +87,7 @@ def merge(
         typer.Option(
             help="A Spark Connect server; otherwise Spark runs here.",
             metavar="sc://HOST:PORT",
+            envvar="SPARK_REMOTE",
             show_default=False,
         ),
     ] = None,

@@ -88,9 +88,7 @@ def exit_code(error: Exception) -> ExitCode:
         return ExitCode.CONFLICT
     if isinstance(error, CommitStateUnknownException):
         return ExitCode.UNKNOWN
-    if isinstance(
-        error, (CommandError, DeltaAnalysisException, AnalysisException, ParseException, ValueError)
-    ):
+    if isinstance(error, (CommandError, AnalysisException, ParseException, ValueError, FileNotFoundError)):
         return ExitCode.WRONG_COMMAND
     return ExitCode.UNEXPECTED
 

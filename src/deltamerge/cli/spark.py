@@ -57,7 +57,7 @@ def spark_session(remote: str | None, settings: Mapping[str, str]) -> Iterator[S
         settings: Spark settings by key, over the command's own.
     """
     running = SparkSession.getActiveSession()
-    if running is not None and remote is None:
+    if running is not None:
         for key, value in settings.items():
             running.conf.set(key, value)
         yield running
