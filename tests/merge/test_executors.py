@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaRuntimeException
 
-from .tables import actions, changes, frame, people, rows
+from .tables import actions, changes, files_below, frame, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 
 
@@ -223,3 +226,61 @@ def test_keys_of_different_types_lose_no_match(
     report = table.alias("t").merge(once, "t.k = s.k").whenMatchedUpdate(set={"v": "1"}).run()
     assert report.metrics["numTargetRowsUpdated"] == expected
     assert table.toDF().where("v = 1").count() == expected
+
+
+def test_defaults_stand_in_for_what_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    default = {"CURRENT_DEFAULT": "concat('x', 'y')"}
+    made = DeltaTable.create(spark).location(path).addColumn("id", "INT")
+    made.addColumn(StructField("v", StringType(), True, default)).execute()
+    write_delta(frame(spark, "id INT", [(1,)]), path, mode="append")
+    source = frame(spark, "id INT, v STRING", [(1, "given"), (2, "given")])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    merge.whenNotMatchedInsert(values={"id": "s.id"}).execute()
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "xy"), (2, "xy")]
+    merge.whenMatchedUpdateAll("s.id = 1").whenMatchedUpdate(set={"id": "30", "v": "DEFAULT"}).execute()
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "given"), (30, "xy")]
+
+
+if not CONNECT:
+
+    def test_a_source_whose_rows_are_lost_is_computed_again(spark: SparkSession, tmp_path: Path) -> None:
+        path = people(spark, tmp_path / "t", properties={"delta.enableChangeDataFeed": "true"})
+        source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 9)])
+        merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+        merge = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll()
+        lost = LosesTheSource(spark, times=2)
+        report = merge.run(progress=lost)
+        assert [step.name for step in report.steps].count("materialize_source") == 3
+        assert rows(DeltaTable.forPath(spark, path).toDF()) == [
+            (1, "x", 1),
+            (2, "bob", 40),
+            (3, "cy", 50),
+            (9, "y", 9),
+        ]
+        logged = {add["path"] for version in range(3) for add in actions(path, version, "add")}
+        assert {f for f in files_below(path) if f.endswith(".parquet") and "_change_data" not in f} == logged
+
+    def test_a_source_whose_rows_are_lost_each_time(spark: SparkSession, tmp_path: Path) -> None:
+        path = people(spark, tmp_path / "t")
+        before = files_below(path)
+        source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1)])
+        merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+        with pytest.raises(DeltaRuntimeException) as caught:
+            merge.whenMatchedUpdateAll().run(progress=LosesTheSource(spark, times=99))
+        assert caught.value.getCondition() == "DELTA_MERGE_MATERIALIZE_SOURCE_FAILED_REPEATEDLY"
+        assert "4 times" in caught.value.message
+        assert files_below(path) == before
+
+
+class LosesTheSource:
+    """Takes the kept rows of the source away just before files are written, as a lost executor does."""
+
+    def __init__(self, spark: SparkSession, times: int) -> None:
+        self.spark, self.times = spark, times
+
+    def step(self, name: str, description: str) -> None:
+        if name == "write_all_changes" and self.times:
+            self.times -= 1
+            for kept in self.spark.sparkContext._jsc.getPersistentRDDs().values():
+                kept.unpersist(True)

@@ -17,6 +17,7 @@ SUPPORTED_READER_FEATURES: frozenset[str] = frozenset({"timestampNtz", "vacuumPr
 
 SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
     {
+        "allowColumnDefaults",
         "appendOnly",
         "invariants",
         "checkConstraints",

@@ -18,7 +18,7 @@ from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
 from deltamerge.merge.classic import keep_one_match, write_all_changes_rows
-from deltamerge.merge.defaults import column_defaults
+from deltamerge.write.defaults import column_defaults
 from deltamerge.merge.insert_only import (
     WHEN_NO_MATCHED_CLAUSES,
     WHEN_NO_MATCHES,

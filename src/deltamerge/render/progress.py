@@ -116,7 +116,9 @@ class _RunningStep:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         now = time.monotonic()
         took = Text(duration(round((now - self._began) * 1000)), "bold")
-        total = Text(f"of {duration(round((now - self._merge_began) * 1000))} so far", "dim")
+        so_far = f"({duration(round((now - self._merge_began) * 1000))} so far)"
+        # The first step's time is the whole time.
+        total = Text(so_far if self._began - self._merge_began > 0.05 else "", "dim")
         grid = Table.grid(padding=(0, 1))
         grid.add_row(
             self._spinner, Text(self._description), took, total, Text(_spark_text(self.tasks), "blue")

@@ -26,6 +26,7 @@ from deltamerge.version import __version__
 from deltamerge.write.char_varchar import as_strings, excess_in
 from deltamerge.write.constraints import checked, violation_in
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
+from deltamerge.write.defaults import column_defaults
 from deltamerge.write.table_features import protocol_for
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
 
 
 def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -> DataFrame:
-    """Puts a frame's columns into the table's order and types; columns that it lacks are NULL."""
+    """Puts a frame's columns into the table's order and types; columns that it lacks get their defaults."""
     spelled = {name if conf.case_sensitive else name.lower(): name for name in frame.columns}
     known = {f.name if conf.case_sensitive else f.name.lower() for f in schema.fields}
     unknown = [name for key, name in spelled.items() if key not in known]
@@ -171,11 +172,11 @@ def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -
             f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out.",
             sqlstate="42KDG",
         )
-    columns = []
-    for f in schema.fields:
+    columns, default = [], column_defaults(schema)
+    for index, f in enumerate(schema.fields):
         name = spelled.get(f.name if conf.case_sensitive else f.name.lower())
-        value = F.lit(None) if name is None else F.col("`" + name.replace("`", "``") + "`")
-        columns.append(value.cast(f.dataType).alias(f.name))
+        given = None if name is None else F.col("`" + name.replace("`", "``") + "`").cast(f.dataType)
+        columns.append((default(index) if given is None else given).alias(f.name))
     return frame.select(*columns)
 
 
