@@ -18,12 +18,6 @@ EXPECTED_FAILURES: dict[str, tuple[str, ...]] = {
     ),
     "generated columns": ("generated_identity_default/generated-*",),
     "identity columns": ("generated_identity_default/identity-*",),
-    "column defaults": (
-        "generated_identity_default/default-*",
-        "better/insert-star-except",
-        "better/default-in-*",
-        "evolution_top/insert-star-target-only-default",
-    ),
     "row tracking": ("row_tracking/*",),
     "type widening": ("type_widening/*",),
     "variant": ("timestamps_and_types/variant",),
