@@ -31,7 +31,6 @@ class DeltaColumnBuilder:
         self._type: str | DataType | None = None
         self._nullable = True
         self._comment: str | None = None
-        self._default: str | None = None
 
     def dataType(self, dataType: str | DataType) -> DeltaColumnBuilder:  # noqa: N802, N803
         """Sets the column's type: a `DataType` or its DDL."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from deltamerge.config import MergeConf, read_conf
+from deltamerge.sql.names import parse_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,17 +45,42 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
         spark: The session.
         settings: Values by key.
     """
-    before = {key: conf_value(spark, key) for key in settings}
     for key, value in settings.items():
-        spark.conf.set(key, value)
+        _HELD.hold(spark, key, value)
     try:
         yield
     finally:
-        for key, old in before.items():
-            if old is None:
+        for key in settings:
+            _HELD.release(spark, key)
+
+
+class _HeldSettings:
+    """Settings that several threads of one session hold at once: the last to let go puts back what was there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[tuple[int, str], tuple[int, str | None]] = {}
+
+    def hold(self, spark: SparkSession, key: str, value: str) -> None:
+        with self._lock:
+            count, before = self._held.get((id(spark), key), (0, None))
+            if not count:
+                before = conf_value(spark, key)
+                spark.conf.set(key, value)
+            self._held[id(spark), key] = (count + 1, before)
+
+    def release(self, spark: SparkSession, key: str) -> None:
+        with self._lock:
+            count, before = self._held.pop((id(spark), key))
+            if count > 1:
+                self._held[id(spark), key] = (count - 1, before)
+            elif before is None:
                 spark.conf.unset(key)
             else:
-                spark.conf.set(key, old)
+                spark.conf.set(key, before)
+
+
+_HELD = _HeldSettings()
 
 
 @contextmanager
@@ -72,17 +99,22 @@ def job_description(spark: SparkSession, description: str) -> Iterator[None]:
 
 
 def alias_of(frame: DataFrame) -> str | None:
-    """Gives the alias that ``DataFrame.alias`` gave a frame, or None.
+    """Gives the name that qualifies all of a frame's columns: its alias, or the table or view it reads.
 
     Args:
         frame: A DataFrame of classic Spark or of Spark Connect.
+
+    Returns:
+        The last part of the name, or None.
     """
     plan: Any = getattr(frame, "_plan", None)
     if plan is not None:
-        alias = getattr(plan, "_alias", None) if type(plan).__name__ == "SubqueryAlias" else None
-        return alias if isinstance(alias, str) else None
+        if type(plan).__name__ == "SubqueryAlias":
+            return str(plan._alias)
+        table = getattr(plan, "_table_name", None) if type(plan).__name__ == "Read" else None
+        return None if table is None else parse_name(table)[-1]
     with suppress(Exception):
-        logical: Any = frame._jdf.queryExecution().logical()
+        logical: Any = frame._jdf.queryExecution().analyzed()
         if logical.nodeName() == "SubqueryAlias":
             return str(logical.alias())
     return None

@@ -192,7 +192,9 @@ def _expression(parsed: p.ParsedMerge, fragment: p.Fragment | p.Value) -> Expres
     text = fragment.text
     if parsed.target.alias is None and len(parsed.target.name) > 1:
         alias = TARGET_ALIAS if parsed.target.path is not None else parsed.target.name[-1]
-        text = replace_qualifier(text, parsed.target.name, alias, case_sensitive=False)
+        text = replace_qualifier(text, parsed.target.name, quote(alias), case_sensitive=False)
     if parsed.source.alias is None and parsed.source.kind == "name" and len(parsed.source.name) > 1:
-        text = replace_qualifier(text, parsed.source.name, parsed.source.name[-1], case_sensitive=False)
+        text = replace_qualifier(
+            text, parsed.source.name, quote(parsed.source.name[-1]), case_sensitive=False
+        )
     return Expression(text, start=fragment.span.start if text == fragment.text else None)

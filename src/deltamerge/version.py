@@ -1,3 +1,5 @@
-"""The version of the library."""
+"""The version of the library, and how it names itself in commits."""
 
 __version__ = "0.1.0"
+
+ENGINE_INFO = f"deltamerge/{__version__}"

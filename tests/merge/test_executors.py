@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -209,6 +210,7 @@ def test_user_columns_with_the_merges_own_names(spark: SparkSession, tmp_path: P
         ("DATE", "STRING", ["2020-01-09", "2020-1-10", "2020-01-11"]),
         ("INT", "DOUBLE", [9.0, 10.0, 11.5]),
         ("BIGINT", "DECIMAL(12,2)", [Decimal("9.00"), Decimal("10.00"), Decimal("10.50")]),
+        ("DATE", "DATE", [date(1, 1, 1), date(9999, 12, 31)]),
         ("DOUBLE", "FLOAT", [0.0, -0.0, float("inf"), float("nan")]),
     ],
 )
@@ -226,6 +228,19 @@ def test_keys_of_different_types_lose_no_match(
     report = table.alias("t").merge(once, "t.k = s.k").whenMatchedUpdate(set={"v": "1"}).run()
     assert report.metrics["numTargetRowsUpdated"] == expected
     assert table.toDF().where("v = 1").count() == expected
+
+
+def test_times_beyond_pythons_calendar(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    far = spark.sql(
+        "SELECT timestamp_micros(300000000000000000L) AS ts, date_from_unix_date(4000000) AS d, 0 AS v"
+    )
+    write_delta(far, path)
+    table = DeltaTable.forPath(spark, path)
+    merge = (
+        table.alias("t").merge(far.alias("s"), "t.ts = s.ts AND t.d = s.d").whenMatchedUpdate(set={"v": "1"})
+    )
+    assert merge.run().metrics["numTargetRowsUpdated"] == 1
 
 
 def test_defaults_stand_in_for_what_is_left_out(spark: SparkSession, tmp_path: Path) -> None:

@@ -196,3 +196,42 @@ def test_a_source_at_an_earlier_version(spark: SparkSession, tmp_path: Path) -> 
     )
     assert report.metrics["numTargetRowsInserted"] == 1
     assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "ann", 30)
+
+
+def test_a_source_by_the_name_of_its_view(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 9)]).createOrReplaceTempView(
+        "arrivals"
+    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(spark.table("arrivals"), "t.id = arrivals.id")
+    merge.whenMatchedDelete().whenNotMatchedInsert(values={"id": "arrivals.id", "name": "name"}).execute()
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(2, "bob", 40), (3, "cy", 50), (9, "y", None)]
+
+
+@pytest.mark.parametrize("value", ["to_json(struct(*))", "to_json(struct(s.*))", "concat_ws('|', *)"])
+def test_a_star_inside_a_value_is_refused(spark: SparkSession, tmp_path: Path, value: str) -> None:
+    path = people(spark, tmp_path / "t")
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1)]).alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+    with pytest.raises(DeltaAnalysisException, match="star"):
+        merge.whenMatchedUpdate(set={"name": value}).execute()
+    assert merge.whenMatchedUpdate(set={"age": "t.age * s.age"}).run().metrics["numTargetRowsUpdated"] == 1
+
+
+def test_an_overwrite_keeps_the_protocol(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t", properties={"delta.enableChangeDataFeed": "true"})
+    write_delta(spark.range(2), path, mode="overwrite")
+    detail = DeltaTable.forPath(spark, path).detail().collect()[0]
+    assert detail["minWriterVersion"] == 7
+    assert "changeDataFeed" in detail["tableFeatures"]
+
+
+def test_evolution_into_a_type_that_needs_a_feature(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    source = spark.sql(
+        "SELECT 1 AS id, 'x' AS name, 1 AS age, TIMESTAMP_NTZ'2020-01-01 00:00:00' AS at"
+    ).alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id").withSchemaEvolution()
+    with pytest.raises(DeltaAnalysisException, match="timestampNtz"):
+        merge.whenMatchedUpdateAll().execute()
+    assert latest_version(path) == 1

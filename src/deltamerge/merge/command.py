@@ -27,6 +27,7 @@ from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.statement import MergeStatement
 from deltamerge.table import Table, spark_schema
 from deltamerge.write.data_files import remove_leftovers
+from deltamerge.write.table_features import check_evolution
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -86,6 +87,8 @@ def run_merge(
             return _already_committed(command, snapshot)
         with steps.step("resolve", "resolving the statement"):
             merge = narrowed(resolve(spark, statement, spark_schema(snapshot), conf))
+            if merge.evolves_schema:
+                check_evolution(snapshot, merge.output_schema)
             executor, reason = choose_executor(merge, conf)
         execution = Execution(
             table=command.table,
@@ -105,8 +108,16 @@ def run_merge(
             remove_leftovers(command.table.store, changes.execution.folder)
         else:
             with steps.step("refresh", "refreshing what Spark has cached of the table"):
-                spark.catalog.refreshByPath(command.table.store.absolute(""))
+                _refresh(command.table)
         return _outcome(command, changes, executor, reason, version, metrics)
+
+
+def _refresh(table: Table) -> None:
+    """Lets Spark read the table anew; the merge is committed, so a failure here must not look like its own."""
+    try:
+        table.spark.catalog.refreshByPath(table.store.absolute(""))
+    except Exception:
+        logger.warning("Spark's cache of %s was not refreshed", table.name, exc_info=True)
 
 
 def _execute_with_retries(execution: Execution, executor: str, new_id: Callable[[], str]) -> MergeChanges:

@@ -13,9 +13,7 @@ from deltamerge.merge.execute import MergeChanges
 from deltamerge.merge.metrics import operation_parameters
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
-from deltamerge.version import __version__
-
-ENGINE_INFO = f"deltamerge/{__version__}"
+from deltamerge.version import ENGINE_INFO
 
 
 def is_already_committed(snapshot: Snapshot, conf: MergeConf) -> bool:

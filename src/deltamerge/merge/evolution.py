@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from deltamerge.errors import DeltaAnalysisException
-from deltamerge.merge.align import find_field
+from deltamerge.merge.align import find_field, same_name
 
 if TYPE_CHECKING:
     from deltamerge.statement import MergeStatement
@@ -38,7 +38,7 @@ def evolved_schema(
 def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensitive: bool) -> StructType:
     kept = []
     for field in source.fields:
-        below = [path[1:] for path in used if _same(path[0], field.name, case_sensitive)]
+        below = [path[1:] for path in used if same_name(path[0], field.name, case_sensitive)]
         if not below:
             continue
         if () in below or not isinstance(field.dataType, StructType):
@@ -47,10 +47,6 @@ def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensit
             inner = _filtered(field.dataType, tuple(path for path in below if path), case_sensitive)
             kept.append(StructField(field.name, inner, field.nullable, field.metadata))
     return StructType(kept)
-
-
-def _same(left: str, right: str, case_sensitive: bool) -> bool:
-    return left == right if case_sensitive else left.lower() == right.lower()
 
 
 def _merge_struct(

@@ -18,7 +18,6 @@ from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
 from deltamerge.merge.classic import keep_one_match, write_all_changes_rows
-from deltamerge.write.defaults import column_defaults
 from deltamerge.merge.insert_only import (
     WHEN_NO_MATCHED_CLAUSES,
     WHEN_NO_MATCHES,
@@ -40,6 +39,7 @@ from deltamerge.skipping.predicates import ALWAYS, Predicate
 from deltamerge.table import Table
 from deltamerge.write.constraints import checked
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, write_files, write_files_with_changes
+from deltamerge.write.defaults import column_defaults
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,25 +24,6 @@ from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.statement import Expression
 
 
-@dataclass(frozen=True)
-class MergePlan:
-    """What a merge will read.
-
-    Args:
-        executor: ``insert_only`` or ``classic``.
-        reason: Why that one.
-        predicate: What every target row looks like that the merge may have to see.
-        files: The files that may hold such rows.
-        sizes: What skipping left.
-    """
-
-    executor: str
-    reason: str
-    predicate: Predicate
-    files: tuple[AddFile, ...]
-    sizes: ScanSizes
-
-
 def condition_shape(merge: ResolvedMerge) -> ConditionShape:
     """Looks at ON: what it says of the target alone, and which keys it equates."""
     return _shape(merge.statement.condition, _scope(merge, sees_source=True), merge.double_quoted_identifiers)
@@ -51,14 +31,14 @@ def condition_shape(merge: ResolvedMerge) -> ConditionShape:
 
 def _shape(condition: Expression, scope: Scope, quoted: bool) -> ConditionShape:
     if condition.column is None:
-        return shape_of(condition.text, scope, quoted)
+        return shape_of(condition.evaluated or condition.text, scope, quoted)
     return shape_of_tree(_column_tree(condition, quoted), scope)
 
 
 def _column_tree(condition: Expression, quoted: bool) -> Node:
     column: Any = condition.column
     if type(column).__module__.startswith("pyspark.sql.connect"):
-        return read_proto(column.to_plan(None))
+        return read_proto(column.to_plan(None), quoted)
     return read_classic_column(condition.text, quoted)
 
 
@@ -113,6 +93,8 @@ def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:
             "to auto or classic.",
             sqlstate="0A000",
         )
+    if conf.executor == "insert_only":
+        return "insert_only", "spark.deltamerge.merge.executor asks for it"
     if conf.executor == "classic":
         return "classic", "spark.deltamerge.merge.executor asks for it"
     if insert_only and conf.optimize_insert_only_merge:

@@ -42,6 +42,7 @@ from deltamerge.merge.resolved import (
 from deltamerge.merge.store_assignment import StoreAssignment, can_up_cast
 from deltamerge.names import free_prefix
 from deltamerge.sql.conditions import contains_subquery
+from deltamerge.sql.stars import contains_star
 from deltamerge.statement import (
     KIND_AS_SQL,
     Assignment,
@@ -70,6 +71,7 @@ class _Sides:
 
     target: DataFrame
     source: DataFrame
+    source_alone: DataFrame
     target_schema: StructType
     source_schema: StructType
     other: DataFrame
@@ -106,12 +108,19 @@ def resolve(
     sides = _Sides(
         spark.createDataFrame([], target_schema).alias(target_alias),
         source,
+        _alone(statement, source_schema),
         target_schema,
         source_schema,
         spark.range(1).toDF(free_prefix((*target_schema.names, *source_schema.names)) + "other"),
     )
     resolver = _Resolver(statement, sides, target_alias, conf)
     return resolver.resolve()
+
+
+def _alone(statement: MergeStatement, schema: StructType) -> DataFrame:
+    """Gives the source as INSERT clauses see it when they run: by name or by the alias, by no other qualifier."""
+    alone = statement.source.toDF(*schema.names)
+    return alone if statement.source_alias is None else alone.alias(statement.source_alias)
 
 
 class _Resolver:
@@ -187,7 +196,18 @@ class _Resolver:
         except PySparkException as error:
             raise self._error(error, condition, where, is_condition=True) from None
 
+    def _refuse_star(self, expression: Expression, where: str) -> None:
+        if contains_star(expression.text):
+            raise DeltaAnalysisException(
+                "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+                f"Cannot resolve the star in {expression.text}: inside an expression of a MERGE columns must be named. "
+                f"Compute the value in the source instead. In: {where}",
+                sqlstate="42601",
+                parameters={"sqlExpr": expression.text, "clause": where},
+            )
+
     def _refuse_subquery(self, condition: Expression, where: str) -> None:
+        self._refuse_star(condition, where)
         if condition.column is None and contains_subquery(condition.text):
             raise DeltaAnalysisException(
                 "DELTA_UNSUPPORTED_SUBQUERY",
@@ -201,7 +221,7 @@ class _Resolver:
         return lambda: self.sides.source.join(self.sides.target, _all(conditions), "inner")
 
     def _on_source(self, conditions: list[Column]) -> Callable[[], DataFrame]:
-        return lambda: self.sides.source.join(self.sides.other, _all(conditions), "inner")
+        return lambda: self.sides.source_alone.join(self.sides.other, _all(conditions), "inner")
 
     def _on_target(self, conditions: list[Column]) -> Callable[[], DataFrame]:
         return lambda: self.sides.target.join(self.sides.other, _all(conditions), "inner")
@@ -212,10 +232,12 @@ class _Resolver:
         clauses = self.statement.of_kind(kind)
         frame = {
             "matched": lambda: self.sides.source.join(self.sides.target, F.lit(True), "inner"),
-            "not_matched": lambda: self.sides.source,
+            "not_matched": lambda: self.sides.source_alone,
             "not_matched_by_source": lambda: self.sides.target,
         }[kind]()
         expressions = [(clause, value) for clause in clauses for value in _values(clause)]
+        for clause, value in expressions:
+            self._refuse_star(value, clause.to_sql())
         columns = [value.to_column().alias(f"v{i}") for i, (_, value) in enumerate(expressions)]
         if not columns:
             return [[] for _ in clauses]
@@ -265,7 +287,7 @@ class _Resolver:
                 continue
             assignments = _assignments(clause)
             if isinstance(assignments, Star):
-                excepted = self._excepted(assignments, target)
+                excepted = self._excepted(assignments)
                 used += [(f.name,) for f in self.sides.source_schema.fields if f.name.lower() not in excepted]
             else:
                 used += paths[id(clause)]
@@ -334,7 +356,7 @@ class _Resolver:
         values = tuple(value.to_column() for value in _values(clause))
         return ResolvedClause(clause, number, condition, values, tuple(types), outputs)
 
-    def _excepted(self, star: Star, schema: StructType) -> set[str]:
+    def _excepted(self, star: Star) -> set[str]:
         return {self._without_alias(name)[0].lower() for name in star.except_columns}
 
     def _star_outputs(self, clause: MergeClause, star: Star, schema: StructType) -> tuple[Output, ...]:
@@ -342,7 +364,7 @@ class _Resolver:
             path = self._without_alias(name)
             if find_field(schema, path[0], self.case_sensitive) is None:
                 raise unknown_target_column(path, 0, schema, clause.to_sql(), self.statement.text)
-        excepted = self._excepted(star, schema)
+        excepted = self._excepted(star)
         is_update = isinstance(clause.action, Update)
         otherwise: Output = TakeTarget() if is_update else TakeDefault()
         outputs: list[Output] = []

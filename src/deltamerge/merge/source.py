@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -45,11 +44,9 @@ class Source:
 
     Args:
         frame: The user's columns, then the row number; the user's qualifiers hold.
-        materialized: Whether a second read gives the same rows without computing them again.
     """
 
     frame: DataFrame
-    materialized: bool
 
 
 @dataclass(frozen=True)
@@ -87,20 +84,18 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
         merge: The merge.
 
     Returns:
-        Positions in the source's schema, in order; all of them where that cannot be told.
+        Positions in the source's schema, in order; all of them where two columns have one name.
     """
     everything = tuple(range(len(merge.source_schema.fields)))
     names = [name.lower() for name in merge.source_schema.names]
     if len(set(names)) < len(names):
         return everything
     texts = [text.lower() for text in _texts(merge)]
-    if any("*" in text.replace("(*)", "") and (".*" in text or "struct" in text) for text in texts):
-        return everything
     taken = {o.index for c in merge.clauses for o in c.outputs if isinstance(o, TakeSource)}
     used = [
         i
         for i, name in enumerate(names)
-        if i in taken or any(name.replace("`", "``") in text for text in texts)
+        if i in taken or any(name in text or name.replace("`", "``") in text for text in texts)
     ]
     return tuple(used) if used else everything[:1]
 
@@ -152,7 +147,7 @@ def read_source(merge: ResolvedMerge, names: MergeNames) -> Source:
         merge: The merge.
         names: The merge's own names.
     """
-    return Source(_numbered(merge.statement.source, names), materialized=False)
+    return Source(_numbered(merge.statement.source, names))
 
 
 def materialize_source(merge: ResolvedMerge, names: MergeNames, level: str) -> Source:
@@ -168,7 +163,7 @@ def materialize_source(merge: ResolvedMerge, names: MergeNames, level: str) -> S
     """
     frame = _numbered(merge.statement.source, names)
     kept = frame.localCheckpoint(eager=True, storageLevel=storage_level(level))
-    return Source(kept, materialized=True)
+    return Source(kept)
 
 
 def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
@@ -185,7 +180,7 @@ def summarize_source(
     """Counts the source's rows and finds the range of each of its keys, in one job.
 
     Args:
-        source: A materialized source.
+        source: The source.
         alias: The name that qualifies its columns.
         keys: Conjuncts of ON that equate a target column with an expression over the source.
         key_types: The types of these expressions.
@@ -226,16 +221,26 @@ def _keep_order(given: DataType, wanted: DataType) -> bool:
 
 
 def _comparable(value: Column, data_type: DataType) -> Column:
-    return F.unix_micros(value) if isinstance(data_type, TimestampType) else value
+    """Gives times as numbers, so that those come over which Python's calendar lacks."""
+    if isinstance(data_type, TimestampType):
+        return F.unix_micros(value)
+    return F.unix_date(value) if isinstance(data_type, DateType) else value
 
 
 def _key_predicate(key: EquiKey, data_type: DataType, low: object, high: object, nulls: int) -> Predicate:
     matches_null = key.null_safe and nulls > 0
     if low is None:
         return InRanges(key.target, (), matches_null, data_type.simpleString())
-    if isinstance(low, float) and not (math.isfinite(low) and math.isfinite(high)):  # type: ignore[arg-type]
+    try:
+        ends = (_as_literal(low, data_type), _as_literal(high, data_type))
+    except OverflowError:
         return ALWAYS
-    if isinstance(data_type, TimestampType):
-        low = _EPOCH + dt.timedelta(microseconds=low)  # type: ignore[arg-type]
-        high = _EPOCH + dt.timedelta(microseconds=high)  # type: ignore[arg-type]
-    return InRanges(key.target, ((low, high),), matches_null, data_type.simpleString())
+    return InRanges(key.target, (ends,), matches_null, data_type.simpleString())
+
+
+def _as_literal(value: object, data_type: DataType) -> object:
+    if isinstance(data_type, TimestampType) and isinstance(value, int):
+        return _EPOCH + dt.timedelta(microseconds=value)
+    if isinstance(data_type, DateType) and isinstance(value, int):
+        return _EPOCH.date() + dt.timedelta(days=value)
+    return value

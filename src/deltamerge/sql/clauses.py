@@ -23,7 +23,6 @@ from deltamerge.sql.parsed import (
 )
 from deltamerge.sql.tokens import Kind, is_keyword_place, parse_error
 
-_ACTIONS = ("UPDATE", "DELETE", "INSERT", "DO NOTHING")
 _ERROR_NAMES: dict[ClauseKind, str] = {
     "MATCHED": "MATCHED",
     "NOT MATCHED": "NOT_MATCHED_BY_TARGET",

@@ -6,9 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType, VariantType
 
-from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.errors import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
-from deltamerge.log.protocol import SUPPORTED_READER_FEATURES, SUPPORTED_WRITER_FEATURES
+from deltamerge.log.protocol import (
+    SUPPORTED_READER_FEATURES,
+    SUPPORTED_WRITER_FEATURES,
+    reader_features,
+    writer_features,
+)
+from deltamerge.log.snapshot import Snapshot
 
 _FEATURE_PREFIX = "delta.feature."
 _BASE = frozenset({"appendOnly", "invariants"})
@@ -60,6 +66,46 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
         return Protocol(1, 2, None, None)
     readers = frozenset(wanted & _READER_WRITER)
     return Protocol(3 if readers else 1, 7, readers or None, frozenset(wanted | _BASE))
+
+
+def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
+    """Refuses new columns whose types the table's protocol does not allow.
+
+    Args:
+        snapshot: The table.
+        schema: Its schema with the new columns.
+
+    Raises:
+        DeltaUnsupportedFeatureException: A type needs a feature that is not implemented.
+        DeltaAnalysisException: A type needs a feature that the table does not have.
+    """
+    needed = protocol_for(schema, {})
+    missing = writer_features(needed) - writer_features(snapshot.protocol) - _BASE
+    if missing:
+        raise DeltaAnalysisException(
+            "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT",
+            f"New columns of the merge need table features that must be enabled first: {', '.join(sorted(missing))}. "
+            "Set delta.feature.<name> = supported on the table, or give the columns another type.",
+            sqlstate="56038",
+            parameters={"unsupportedFeatures": ", ".join(sorted(missing))},
+        )
+
+
+def upgraded(present: Protocol, needed: Protocol) -> Protocol:
+    """Gives the protocol a table has afterwards: never less than it had.
+
+    Args:
+        present: The table's protocol.
+        needed: What is asked of it besides.
+
+    Returns:
+        The present one where it has all that is needed, else feature lists of both.
+    """
+    readers = reader_features(present) | reader_features(needed)
+    writers = writer_features(present) | writer_features(needed)
+    if readers == reader_features(present) and writers == writer_features(present):
+        return present
+    return Protocol(3 if readers else 1, 7, readers or None, writers)
 
 
 def _by_property(properties: Mapping[str, str]) -> Iterator[str]:

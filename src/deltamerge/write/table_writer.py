@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import CommitStateUnknownException, DeltaAnalysisException
-from deltamerge.log.actions import Action, Metadata
+from deltamerge.log.actions import Action, Metadata, Protocol, RemoveFile
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
@@ -22,17 +22,15 @@ from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.table import Table, spark_schema
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
-from deltamerge.version import __version__
+from deltamerge.version import ENGINE_INFO
 from deltamerge.write.char_varchar import as_strings, excess_in
 from deltamerge.write.constraints import checked, violation_in
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
 from deltamerge.write.defaults import column_defaults
-from deltamerge.write.table_features import protocol_for
+from deltamerge.write.table_features import protocol_for, upgraded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-ENGINE_INFO = f"deltamerge/{__version__}"
 
 
 @dataclass(frozen=True)
@@ -127,6 +125,9 @@ def write_table(
         as_strings(_plain(frame.schema)), partition_columns or (), {**inherited, **properties}
     )
     _check_definition(definition)
+    _protocol(before, definition)
+    if before is not None:
+        before.check_writable()
     folder = f"deltamerge-{uuid.uuid4()}"
     written = _write(table, frame, definition, folder)
     return _commit_definition(table, definition, exists=exists, files=written, folder=folder)
@@ -213,7 +214,7 @@ def _commit_definition(
         configuration={k: v for k, v in definition.properties.items() if not k.startswith("delta.feature.")},
         created_time=snapshot.metadata.created_time if snapshot is not None else now,
     )
-    protocol = protocol_for(definition.schema, definition.properties)
+    protocol = _protocol(snapshot, definition)
     actions: list[Action] = [metadata]
     if snapshot is None or snapshot.protocol != protocol:
         actions.insert(0, protocol)
@@ -233,6 +234,12 @@ def _commit_definition(
     return _commit(table, prepared, folder)
 
 
+def _protocol(snapshot: Snapshot | None, definition: TableDefinition) -> Protocol:
+    """Gives the protocol of a new table; of one that is there, with what the definition needs besides."""
+    needed = protocol_for(definition.schema, definition.properties)
+    return needed if snapshot is None else upgraded(snapshot.protocol, needed)
+
+
 def _prepared(
     table: Table,
     snapshot: Snapshot | None,
@@ -240,7 +247,7 @@ def _prepared(
     operation: str,
     parameters: dict[str, str],
 ) -> PreparedCommit:
-    reads_all = snapshot is not None and operation != "WRITE"
+    reads_all = any(isinstance(action, (RemoveFile, Metadata)) for action in actions) and snapshot is not None
     return PreparedCommit(
         snapshot=table.store if snapshot is None else snapshot,
         actions=actions,
