@@ -98,6 +98,13 @@ def job_description(spark: SparkSession, description: str) -> Iterator[None]:
         context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
 
 
+# Plan nodes whose columns keep the qualifiers they had below, by their names in Spark's plans and in Connect's.
+_KEEPS_QUALIFIERS = {
+    "Deduplicate", "Filter", "GlobalLimit", "Hint", "Limit", "LocalLimit", "Offset", "Repartition",
+    "RepartitionByExpression", "ResolvedHint", "Sample", "Sort", "Tail",
+}  # fmt: skip
+
+
 def alias_of(frame: DataFrame) -> str | None:
     """Gives the name that qualifies all of a frame's columns: its alias, or the table or view it reads.
 
@@ -109,12 +116,19 @@ def alias_of(frame: DataFrame) -> str | None:
     """
     plan: Any = getattr(frame, "_plan", None)
     if plan is not None:
-        if type(plan).__name__ == "SubqueryAlias":
-            return str(plan._alias)
-        table = getattr(plan, "_table_name", None) if type(plan).__name__ == "Read" else None
-        return None if table is None else parse_name(table)[-1]
+        return _alias_of_connect_plan(plan)
     with suppress(Exception):
         logical: Any = frame._jdf.queryExecution().analyzed()
-        if logical.nodeName() == "SubqueryAlias":
-            return str(logical.alias())
+        while logical.nodeName() in _KEEPS_QUALIFIERS:
+            logical = logical.children().head()
+        return str(logical.alias()) if logical.nodeName() == "SubqueryAlias" else None
     return None
+
+
+def _alias_of_connect_plan(node: object) -> str | None:
+    plan: Any = node
+    while type(plan).__name__ in _KEEPS_QUALIFIERS and getattr(plan, "_child", None) is not None:
+        plan = plan._child
+    if type(plan).__name__ == "SubqueryAlias":
+        return str(plan._alias)
+    return parse_name(plan.table_name)[-1] if type(plan).__name__ == "Read" else None

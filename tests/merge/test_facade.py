@@ -198,12 +198,14 @@ def test_a_source_at_an_earlier_version(spark: SparkSession, tmp_path: Path) -> 
     assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "ann", 30)
 
 
-def test_a_source_by_the_name_of_its_view(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("condition", ["true", "id < 100"])
+def test_a_source_by_the_name_of_its_view(spark: SparkSession, tmp_path: Path, condition: str) -> None:
     path = people(spark, tmp_path / "t")
     frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 9)]).createOrReplaceTempView(
         "arrivals"
     )
-    merge = DeltaTable.forPath(spark, path).alias("t").merge(spark.table("arrivals"), "t.id = arrivals.id")
+    source = spark.table("arrivals").where(condition)
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = arrivals.id")
     merge.whenMatchedDelete().whenNotMatchedInsert(values={"id": "arrivals.id", "name": "name"}).execute()
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(2, "bob", 40), (3, "cy", 50), (9, "y", None)]
 
