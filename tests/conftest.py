@@ -6,7 +6,6 @@ The two kinds of session cannot live in one process, so each mode is a run of py
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import warnings
@@ -32,13 +31,21 @@ SETTINGS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves out what is only for Connect where the session is a classic one."""
-    if not CONNECT:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is only for Connect where the session is a classic one, and over Connect what has no session."""
+    if CONNECT:
+        with_session = [item for item in items if _uses_spark(item)]
+        config.hook.pytest_deselected(items=[item for item in items if not _uses_spark(item)])
+        items[:] = with_session
+    else:
         reason = pytest.mark.skip(reason="only over Spark Connect: set DELTAMERGE_TEST_MODE=connect")
         for item in items:
             if item.get_closest_marker("connect"):
                 item.add_marker(reason)
+
+
+def _uses_spark(item: pytest.Item) -> bool:
+    return "_session" in getattr(item, "fixturenames", ()) or item.get_closest_marker("connect") is not None
 
 
 @pytest.fixture(scope="session")
@@ -54,8 +61,6 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
     forced = {"spark.deltamerge.merge.executor": EXECUTOR} if EXECUTOR else {}
     for name, value in {**SETTINGS, **places, **forced}.items():
         builder = builder.config(name, value)
-    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
     with warnings.catch_warnings():
         # Over Connect each setting goes to the server's start and then to the session, where some come too late.
         warnings.simplefilter("ignore")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from deltamerge.errors import DeltaIllegalArgumentException
+
 PREFIX = "spark.databricks.delta."
 
 
@@ -85,7 +87,8 @@ def read_conf(get: Callable[[str], str | None]) -> MergeConf:
         The settings, with delta-spark's default where a key is not set.
 
     Raises:
-        ValueError: A value is not one that its key takes; the message names the key and what it takes.
+        DeltaIllegalArgumentException: A value is not one that its key takes; the message names the key and what it
+            takes.
     """
     values: dict[str, object] = {}
     for field in fields(MergeConf):
@@ -99,17 +102,26 @@ def read_conf(get: Callable[[str], str | None]) -> MergeConf:
 def _parse(key: str, name: str, text: str, kind: object) -> object:
     if kind == "bool":
         if text.lower() not in ("true", "false"):
-            raise ValueError(f"{key} must be true or false, it is '{text}'")
+            raise _wrong(key, text, "true or false")
         return text.lower() == "true"
     if kind in ("int", "int | None"):
         try:
             return int(text)
         except ValueError:
-            raise ValueError(f"{key} must be a whole number, it is '{text}'") from None
+            raise _wrong(key, text, "a whole number") from None
     choices = CHOICES.get(name)
     if choices is not None:
         by_lower = {choice.lower(): choice for choice in choices}
         if text.lower() not in by_lower:
-            raise ValueError(f"{key} must be one of {', '.join(sorted(choices))}, it is '{text}'")
+            raise _wrong(key, text, f"one of {', '.join(sorted(choices))}")
         return by_lower[text.lower()]
     return text
+
+
+def _wrong(key: str, text: str, wanted: str) -> DeltaIllegalArgumentException:
+    return DeltaIllegalArgumentException(
+        "INVALID_CONF_VALUE",
+        f"The value '{text}' of {key} is not valid: it must be {wanted}.",
+        sqlstate="22022",
+        parameters={"confName": key, "confValue": text},
+    )

@@ -5,6 +5,7 @@
     DeltaError                                   everything below
     ├── DeltaAnalysisException                   the statement is wrong: correct it (an AnalysisException)
     │   └── DeltaParseException                  the MERGE text cannot be read (a ParseException)
+    ├── DeltaIllegalArgumentException            a setting's value is wrong (a ValueError)
     ├── DeltaTableException                      the table cannot be used
     │   ├── DeltaTableNotFoundException          there is no table (an AnalysisException)
     │   ├── DeltaLogCorruptException             its log is damaged
@@ -28,7 +29,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 try:
-    from pyspark.errors import AnalysisException, ParseException, PySparkException
+    from pyspark.errors import (
+        AnalysisException,
+        IllegalArgumentException,
+        ParseException,
+        PySparkException,
+    )
 except ImportError as error:  # pragma: no cover - needs an environment without PySpark
     raise ImportError(
         "deltamerge needs PySpark: install 'deltamerge[spark]' for classic Spark, "
@@ -101,6 +107,10 @@ class DeltaAnalysisException(DeltaError, AnalysisException):
 
 class DeltaParseException(DeltaAnalysisException, ParseException):
     """The text of a MERGE cannot be read; nothing was read or written."""
+
+
+class DeltaIllegalArgumentException(DeltaError, IllegalArgumentException, ValueError):
+    """A setting or an argument has a value that it does not take; nothing was read or written."""
 
 
 class DeltaTableException(DeltaError):

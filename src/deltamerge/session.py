@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+from pyspark.logger import PySparkLogger
 
 from deltamerge.config import MergeConf, read_conf
 from deltamerge.sql.names import parse_name
@@ -84,6 +87,27 @@ _HELD = _HeldSettings()
 
 
 @contextmanager
+def errors_said_once() -> Iterator[None]:
+    """Keeps PySpark from logging, as JSON on standard error, each error that it raises in this thread meanwhile."""
+    thread = threading.get_ident()
+
+    def of_another_thread(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    # Made by PySpark's own class: a logger that Python's made first would not take what PySpark says to it.
+    loggers = [
+        PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+    ]
+    for logger in loggers:
+        logger.addFilter(of_another_thread)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(of_another_thread)
+
+
+@contextmanager
 def job_description(spark: SparkSession, description: str) -> Iterator[None]:
     """Names the Spark jobs that start meanwhile, where the session can (classic Spark)."""
     if is_connect(spark):
@@ -96,6 +120,24 @@ def job_description(spark: SparkSession, description: str) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
+
+
+def release_checkpoint(frame: DataFrame) -> None:
+    """Gives back at once what a local checkpoint keeps in executors.
+
+    Left to Python's garbage collector, Connect's own release is a request that may begin in the middle of another one,
+    in the same thread, and then waits for it for ever.
+
+    Args:
+        frame: What `DataFrame.localCheckpoint` gave; it cannot be read afterwards.
+    """
+    with suppress(Exception):
+        plan: Any = getattr(frame, "_plan", None)
+        if plan is None:
+            frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
+        elif type(plan).__name__ == "CachedRemoteRelation":
+            plan.__del__()
+            plan._relation_id = None
 
 
 # Plan nodes whose columns keep the qualifiers they had below, by their names in Spark's plans and in Connect's.

@@ -148,6 +148,13 @@ class MergeClause:
         """The action as one word: ``update``, ``insert``, ``delete`` or ``do_nothing``."""
         return ACTION_NAMES[type(self.action)]
 
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """What it assigns by name; nothing where it deletes, does nothing or takes a star."""
+        if not isinstance(self.action, (Update, Insert)) or isinstance(self.action.assignments, Star):
+            return ()
+        return self.action.assignments
+
     def to_sql(self) -> str:
         """Gives the clause as SQL for a person to read."""
         condition = f" AND {self.condition.text}" if self.condition is not None else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql
@@ -194,6 +194,36 @@ def test_a_value_that_fails_while_files_are_written(spark: SparkSession, tmp_pat
         failing.execute()
 
 
+@pytest.mark.parametrize("where", ["ON", "INSERT"])
+def test_a_condition_that_fails_while_rows_are_inserted(
+    spark: SparkSession, tmp_path: Path, where: str
+) -> None:
+    path = people(spark, tmp_path / "t")
+    fails = "1 / s.age > 0"
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 0), (8, "y", 0)]).alias("s")
+    on = f"t.id = s.id AND {fails}" if where == "ON" else "t.id = s.id"
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, on)
+    merge = merge.whenNotMatchedInsertAll(fails if where == "INSERT" else None)
+    with unchanged(path), pytest.raises(PySparkException) as caught:
+        merge.execute()
+    assert caught.value.getCondition() == "DIVIDE_BY_ZERO"
+
+
+def test_an_error_is_not_logged_besides(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = people(spark, tmp_path / "t")
+    with pytest.raises(DeltaAnalysisException):
+        upsert(spark, path, [(1, "x", 1)]).whenMatchedUpdate(set={"age": "s.agee"}).execute()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_check_on_a_first_column_that_the_insert_omits(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t", properties={"delta.constraints.known": "id IS NOT NULL"})
+    with unchanged(path), pytest.raises(InvariantViolationException, match="known"):
+        upsert(spark, path, [(9, "x", 1)]).whenNotMatchedInsert(values={"name": "s.name"}).execute()
+
+
 def test_several_source_rows_for_one_target_row(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     with unchanged(path), pytest.raises(MultipleSourceRowsException) as caught:
@@ -235,8 +265,10 @@ def test_a_feature_that_is_not_implemented_is_refused_by_name(spark: SparkSessio
 def test_a_setting_that_does_not_exist(spark: SparkSession, tmp_path: Path, key: str, value: str) -> None:
     path = people(spark, tmp_path / "t")
     spark.conf.set(key, value)
-    with unchanged(path), pytest.raises(ValueError, match=value):
+    with unchanged(path), pytest.raises(IllegalArgumentException, match=value) as caught:
         upsert(spark, path, [(1, "x", 1)]).whenMatchedUpdateAll().execute()
+    assert key in str(caught.value)
+    assert isinstance(caught.value, ValueError)
 
 
 def test_clauses_that_hide_others(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from deltamerge.config import MergeConf
@@ -23,7 +24,7 @@ from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.source import Source, materialize_source, narrowed, read_source
 from deltamerge.merge.steps import Steps
 from deltamerge.names import MergeNames, free_prefix
-from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
+from deltamerge.session import READING_MANY_FILES, errors_said_once, merge_conf, session_settings
 from deltamerge.statement import MergeStatement
 from deltamerge.table import Table, spark_schema
 from deltamerge.write.data_files import remove_leftovers
@@ -78,7 +79,7 @@ def run_merge(
     spark = command.table.spark
     statement = at_one_time(command.statement, clock() * 1000)
     steps = Steps(spark, progress)
-    with session_settings(spark, READING_MANY_FILES):
+    with session_settings(spark, READING_MANY_FILES), errors_said_once():
         conf = merge_conf(spark)
         with steps.step("snapshot", "loading the table's log"):
             snapshot = command.table.snapshot()
@@ -126,9 +127,9 @@ def _execute_with_retries(execution: Execution, executor: str, new_id: Callable[
     attempts = max(1, conf.materialize_source_max_attempts)
     for attempt in range(attempts):
         try:
-            source = _source(execution, executor, _storage_level(conf, attempt))
-            run = execute_insert_only if executor == "insert_only" else execute_classic
-            return run(execution, source)
+            with _source(execution, executor, _storage_level(conf, attempt)) as source:
+                run = execute_insert_only if executor == "insert_only" else execute_classic
+                return run(execution, source)
         except Exception as error:
             remove_leftovers(execution.table.store, execution.folder)
             if not is_lost_source(error):
@@ -153,14 +154,20 @@ def _commit_or_clean_up(changes: MergeChanges, metrics: Mapping[str, int], txn_i
         raise
 
 
-def _source(execution: Execution, executor: str, level: str) -> Source:
+@contextmanager
+def _source(execution: Execution, executor: str, level: str) -> Iterator[Source]:
     """Materializes the source unless it is read only once or the session forbids it."""
     conf = execution.conf
     once = executor == "insert_only" and conf.materialize_source == "auto"
     if once or conf.materialize_source == "none":
-        return read_source(execution.merge, execution.names)
+        yield read_source(execution.merge, execution.names)
+        return
     with execution.steps.step("materialize_source", "materializing the source"):
-        return materialize_source(execution.merge, execution.names, level)
+        source = materialize_source(execution.merge, execution.names, level)
+    try:
+        yield source
+    finally:
+        source.release()
 
 
 def _storage_level(conf: MergeConf, attempt: int) -> str:

@@ -164,7 +164,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         inserted=written.row_count,
         inserted_by_clause=by_clause,
         copied=0,
-        notes=(_skipping_note(sizes, "ON's conditions on the target"),),
+        notes=_skipping_notes(sizes, "ON's conditions on the target"),
     )
 
 
@@ -207,7 +207,10 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     elif touched.rewrite or merge.inserts:
         second_scan = summary.row_count
         with (
-            steps.step("write_all_changes", f"rewriting {len(touched.rewrite)} files"),
+            steps.step(
+                "write_all_changes",
+                f"rewriting {len(touched.rewrite)} file{'' if len(touched.rewrite) == 1 else 's'}",
+            ),
             assigning_values(merge),
         ):
             written, by_clause = _write_all_changes(execution, rows, touched)
@@ -224,7 +227,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         inserted=inserted,
         inserted_by_clause=by_clause if len(by_clause) > 1 else _only_clause(merge, inserted),
         copied=copied,
-        notes=(_skipping_note(sizes, "the source's key ranges and the conditions on the target"),),
+        notes=_skipping_notes(sizes, "the source's key ranges and the conditions on the target"),
     )
 
 
@@ -373,10 +376,9 @@ def _rows_in(execution: Execution, file: AddFile) -> int:
     return int(pq.ParquetFile(execution.table.store.open_input(decode_path(file.path))).metadata.num_rows)
 
 
-def _skipping_note(sizes: ScanSizes, by: str) -> str:
-    if sizes.files_after == sizes.files_before:
-        return f"All {sizes.files_before} files of the table may hold matches."
-    return f"{sizes.files_before - sizes.files_after} of {sizes.files_before} files were never read, thanks to {by}."
+def _skipping_notes(sizes: ScanSizes, by: str) -> tuple[str, ...]:
+    skipped = sizes.files_before - sizes.files_after
+    return (f"{skipped} of {sizes.files_before} files were never read, thanks to {by}.",) if skipped else ()
 
 
 def _refuse_append_only(snapshot: Snapshot) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType
 from deltamerge.errors import DeltaError, DeltaRuntimeException
 from deltamerge.merge.resolved import Output, ResolvedClause, ResolvedMerge, TakeSource, TakeValue
 from deltamerge.merge.store_assignment import OVERFLOW_MARKER, can_up_cast
+from deltamerge.statement import Expression
 from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
 
@@ -21,6 +22,8 @@ _OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
 _SPARK_ERROR = re.compile(
     r"\[([A-Z][A-Z_0-9]+(?:\.[A-Z_0-9]+)?)\] ((?:(?!\[[A-Z][A-Z_]{3,}).)*?) SQLSTATE: (\w{5})", re.S
 )
+# Spark repeats the line of an expression that failed, with marks under the part.
+_POINTED_AT = re.compile(r"== SQL [^\n]*==\n([^\n]+)\n[ \^]*\^")
 _WRAPPERS = ("TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "FAILED_EXECUTE_UDF", "INTERNAL_ERROR")
 
 
@@ -42,7 +45,7 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        if isinstance(error, DeltaError):
+        if isinstance(error, DeltaError) or _stands_in_a_condition(str(error), merge):
             raise
         found = _cause(str(error))
         marked = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:\s]+)", str(error))
@@ -58,6 +61,19 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
             "Correct the value in the source, cast it in the statement, or use try_cast for NULL in its place.",
             sqlstate="22003",
         ) from error
+
+
+def _stands_in_a_condition(message: str, merge: ResolvedMerge) -> bool:
+    """Tells whether the text that Spark points at is part of ON or a clause's condition, and of no value."""
+    found = _POINTED_AT.search(message)
+    if found is None:
+        return False
+    line = found.group(1)
+    statement = merge.statement
+    conditions = [statement.condition, *(c.condition for c in statement.clauses if c.condition is not None)]
+    assigned = [a.value for c in statement.clauses for a in c.assignments]
+    values = [value for value in assigned if isinstance(value, Expression)]
+    return any(line in c.text for c in conditions) and not any(line in v.text for v in values)
 
 
 def _narrowing(merge: ResolvedMerge) -> str:

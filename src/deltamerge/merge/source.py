@@ -22,8 +22,10 @@ from pyspark.sql.types import (
 )
 from pyspark.storagelevel import StorageLevel
 
+from deltamerge.errors import DeltaIllegalArgumentException
 from deltamerge.merge.resolved import ResolvedMerge, TakeSource
 from deltamerge.names import MergeNames
+from deltamerge.session import release_checkpoint
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
 from deltamerge.sql.conditions import EquiKey
 from deltamerge.sql.names import quote
@@ -44,9 +46,16 @@ class Source:
 
     Args:
         frame: The user's columns, then the row number; the user's qualifiers hold.
+        is_materialized: Whether Spark keeps its rows.
     """
 
     frame: DataFrame
+    is_materialized: bool = False
+
+    def release(self) -> None:
+        """Gives back what is kept; the source cannot be read afterwards."""
+        if self.is_materialized:
+            release_checkpoint(self.frame)
 
 
 @dataclass(frozen=True)
@@ -66,11 +75,14 @@ def storage_level(name: str) -> StorageLevel:
     """Gives Spark's storage level of a name such as ``DISK_ONLY_2``.
 
     Raises:
-        ValueError: There is none of that name.
+        DeltaIllegalArgumentException: There is none of that name.
     """
     if name not in _STORAGE_LEVELS:
-        raise ValueError(
-            f"there is no storage level '{name}'; there are {', '.join(sorted(_STORAGE_LEVELS))}"
+        raise DeltaIllegalArgumentException(
+            "INVALID_CONF_VALUE",
+            f"There is no storage level '{name}', which a setting of the source's materialization asks for; there are "
+            f"{', '.join(sorted(_STORAGE_LEVELS))}.",
+            sqlstate="22022",
         )
     return _STORAGE_LEVELS[name]
 
@@ -163,7 +175,7 @@ def materialize_source(merge: ResolvedMerge, names: MergeNames, level: str) -> S
     """
     frame = _numbered(merge.statement.source, names)
     kept = frame.localCheckpoint(eager=True, storageLevel=storage_level(level))
-    return Source(kept)
+    return Source(kept, is_materialized=True)
 
 
 def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
