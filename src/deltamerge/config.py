@@ -41,6 +41,7 @@ class MergeConf:
     store_assignment_policy: str = "ANSI"
     ansi_enabled: bool = True
     double_quoted_identifiers: bool = False
+    auto_broadcast_join_threshold: str = "10485760b"
 
 
 KEYS: dict[str, str] = {
@@ -68,6 +69,7 @@ KEYS: dict[str, str] = {
     "store_assignment_policy": "spark.sql.storeAssignmentPolicy",
     "ansi_enabled": "spark.sql.ansi.enabled",
     "double_quoted_identifiers": "spark.sql.ansi.doubleQuotedIdentifiers",
+    "auto_broadcast_join_threshold": "spark.sql.autoBroadcastJoinThreshold",
 }
 
 CHOICES: dict[str, frozenset[str]] = {

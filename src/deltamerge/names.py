@@ -77,6 +77,11 @@ class MergeNames:
         return f"{self.prefix}source_row_index"
 
     @property
+    def matched_source_row(self) -> str:
+        """The number of a source row that matches some target row."""
+        return f"{self.prefix}matched_source_row"
+
+    @property
     def source_row_present(self) -> str:
         """TRUE where the joined row has a source row, else NULL."""
         return f"{self.prefix}source_row_present_"

@@ -116,6 +116,55 @@ def test_files_out_of_the_sources_range_are_not_read(spark: SparkSession, tmp_pa
     assert by_day.metrics["numTargetRowsNotMatchedBySourceDeleted"] == 5
 
 
+def test_an_insert_only_merge_keeps_its_source_and_reads_what_it_can_meet(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    for start in range(0, 100, 20):
+        write_delta(
+            spark.range(start, start + 20).coalesce(1).selectExpr("id", "0 AS v"), path, mode="append"
+        )
+    # The keys come in random order and number, but only from one file; NULL matches nothing; 900 comes twice.
+    source = spark.sql(
+        "SELECT CAST(id AS BIGINT) AS id, CAST(rand() * 100 AS INT) + 1 AS v FROM VALUES (41), (59), (59), (60.5), "
+        "(null), (900), (900) AS s(id)"
+    )
+    spark.conf.set(MATERIALIZE, "all")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    report = merge.whenNotMatchedInsertAll("s.id <> 60").whenNotMatchedInsert(values={"v": "-1"}).run()
+    assert [step.name for step in report.steps][2:5] == ["materialize_source", "plan", "write_only_inserts"]
+    assert report.metrics["numTargetFilesAfterSkipping"] == 3
+    assert report.metrics["numSourceRows"] == 7
+    assert report.metrics["numTargetRowsInserted"] == 3
+    new = DeltaTable.forPath(spark, path).toDF().where("v <> 0").select("id", F.expr("v > 0"))
+    assert rows(new) == [(900, True), (900, True), (None, False)]
+
+
+@pytest.mark.parametrize("condition", ["t.id = s.id", "t.id <=> s.id", "t.id < s.id AND t.id > s.id - 2"])
+def test_every_way_to_insert_agrees(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    found = []
+    for setting in ("none", "all"):
+        path = str(tmp_path / setting)
+        values = [(1, "a"), (2, "b"), (None, "c"), (5, "d")]
+        write_delta(frame(spark, "id INT, v STRING", values), path)
+        source = frame(spark, "id INT, v STRING", [(2, "x"), (3, "y"), (None, "z"), (9, "w"), (9, "w")])
+        spark.conf.set(MATERIALIZE, setting)
+        merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), condition)
+        report = merge.whenNotMatchedInsertAll().run()
+        found.append((rows(DeltaTable.forPath(spark, path).toDF()), report.metrics["numTargetRowsInserted"]))
+    assert found[0] == found[1]
+
+
+def test_matches_that_change_nothing_cost_no_rewrite(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 0), (3, "y", 0), (9, "n", 9)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll("s.age > 100").whenNotMatchedInsertAll().run()
+    assert "write_all_changes" not in [step.name for step in report.steps]
+    assert report.metrics["numTargetFilesRemoved"] == 0
+    assert rows(DeltaTable.forPath(spark, path).toDF())[3:] == [(9, "n", 9)]
+
+
 def test_one_source_row_fires_of_several_that_match(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t", properties={"delta.enableChangeDataFeed": "true"})
     source = frame(

@@ -110,7 +110,6 @@ def test_every_step_is_told(spark: SparkSession, tmp_path: Path) -> None:
         "snapshot",
         "resolve",
         "materialize_source",
-        "summarize_source",
         "plan",
         "find_touched_files",
         "write_all_changes",

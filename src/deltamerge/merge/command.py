@@ -14,11 +14,17 @@ from deltamerge.errors import CommitStateUnknownException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.commit import commit_merge, is_already_committed
 from deltamerge.merge.current_time import at_one_time
-from deltamerge.merge.execute import Execution, MergeChanges, execute_classic, execute_insert_only
+from deltamerge.merge.execute import (
+    Execution,
+    MergeChanges,
+    execute_classic,
+    execute_insert_only,
+    reads_source_once,
+)
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
-from deltamerge.merge.plan import choose_executor
+from deltamerge.merge.plan import choose_executor, condition_shape, source_keys
 from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.source import Source, materialize_source, narrowed, read_source
@@ -156,14 +162,18 @@ def _commit_or_clean_up(changes: MergeChanges, metrics: Mapping[str, int], txn_i
 
 @contextmanager
 def _source(execution: Execution, executor: str, level: str) -> Iterator[Source]:
-    """Materializes the source unless it is read only once or the session forbids it."""
-    conf = execution.conf
-    once = executor == "insert_only" and conf.materialize_source == "auto"
-    if once or conf.materialize_source == "none":
-        yield read_source(execution.merge, execution.names)
+    """Materializes the source unless it is read only once or the session forbids it.
+
+    Only a source that is materialized has a summary: one that may give other rows at the next read tells nothing.
+    """
+    merge, conf = execution.merge, execution.conf
+    insert_only = executor == "insert_only" and conf.materialize_source == "auto"
+    if conf.materialize_source == "none" or (insert_only and reads_source_once(execution)):
+        yield read_source(merge, execution.names)
         return
     with execution.steps.step("materialize_source", "materializing the source"):
-        source = materialize_source(execution.merge, execution.names, level)
+        keys = source_keys(merge, condition_shape(merge))
+        source = materialize_source(merge, execution.names, level, keys)
     try:
         yield source
     finally:

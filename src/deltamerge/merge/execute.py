@@ -23,14 +23,21 @@ from deltamerge.merge.insert_only import (
     WHEN_NO_MATCHES,
     filtered_source,
     generate_inserts_only_output,
+    unmatched_by_number,
     unmatched_source,
 )
 from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.metrics import ScanSizes, record_count
-from deltamerge.merge.plan import condition_shape, key_types, plan_files, read_predicate, target_key_types
+from deltamerge.merge.plan import (
+    bytes_that_may_match,
+    condition_shape,
+    plan_files,
+    read_predicate,
+    source_keys,
+)
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows, source_rows, target_rows
-from deltamerge.merge.source import Source, summarize_source
+from deltamerge.merge.source import Source, SourceSummary, can_broadcast, summarize_source
 from deltamerge.merge.steps import Steps
 from deltamerge.merge.touched_files import TouchedFiles, find_touched_files
 from deltamerge.names import MergeNames
@@ -45,6 +52,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NOTHING_WRITTEN = WrittenFiles((), (), ())
+_SMALL_TARGET_BYTES = 8 << 20
+_BY_KEYS_AND_CONDITIONS = "the source's key ranges and the conditions on the target"
 NOTHING_TOUCHED = TouchedFiles((), (), {}, has_multiple_matches=False)
 
 
@@ -129,6 +138,16 @@ class MergeChanges:
     notes: tuple[str, ...]
 
 
+def reads_source_once(execution: Execution) -> bool:
+    """Tells whether a merge that only inserts is best done in one pass, as long as nothing is known of the source.
+
+    Spark sends a small target to every executor, so that the source is not shuffled.
+    """
+    predicate = read_predicate(execution.merge, condition_shape(execution.merge), ALWAYS)
+    zone = execution.conf.session_time_zone
+    return bytes_that_may_match(execution.snapshot, predicate, zone) <= _SMALL_TARGET_BYTES
+
+
 def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
     """Runs a merge that only inserts.
 
@@ -140,18 +159,25 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         The files written. Delta: InsertOnlyMergeExecutor.writeOnlyInserts with filterMatchedRows.
     """
     merge, names, steps = execution.merge, execution.names, execution.steps
+    summary = source.summary
     with steps.step("plan", "choosing the files to read"):
-        predicate = read_predicate(merge, condition_shape(merge), ALWAYS)
+        possible = ALWAYS if summary is None else summary.predicate
+        predicate = read_predicate(merge, condition_shape(merge), possible)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
     counted = Observation()
-    frame = source.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
+    frame = (
+        source.frame.observe(counted, F.count(F.lit(1)).alias("rows")) if summary is None else source.frame
+    )
     rows = source_rows(frame, merge.source_schema, merge.source_alias, names)
     with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values(merge):
         unmatched = filtered_source(merge, rows)
-        if files:
+        if files and summary is None:
             unmatched = unmatched_source(merge, unmatched, _target_rows(execution, files))
+        elif files and summary is not None:
+            unmatched = _unmatched(execution, unmatched, summary, files)
         written, by_clause = _write_inserts(execution, unmatched, WHEN_NO_MATCHED_CLAUSES)
-        source_count = int(counted.get.get("rows", 0))
+        source_count = int(counted.get.get("rows", 0)) if summary is None else summary.row_count
+    by = "ON's conditions on the target" if summary is None else _BY_KEYS_AND_CONDITIONS
     return MergeChanges(
         execution=execution,
         source_rows=source_count,
@@ -164,7 +190,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         inserted=written.row_count,
         inserted_by_clause=by_clause,
         copied=0,
-        notes=_skipping_notes(sizes, "ON's conditions on the target"),
+        notes=_skipping_notes(sizes, by),
     )
 
 
@@ -180,10 +206,10 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     """
     merge, names, steps = execution.merge, execution.names, execution.steps
     shape = condition_shape(merge)
-    with steps.step("summarize_source", "counting the source's rows and its keys' ranges"):
-        keys = shape.equi_keys
-        given, wanted = key_types(merge, keys), target_key_types(merge, keys)
-        summary = summarize_source(source, merge.source_alias, keys, given, wanted)
+    summary = source.summary
+    if summary is None:
+        with steps.step("summarize_source", "counting the source's rows and its keys' ranges"):
+            summary = summarize_source(source, merge.source_alias, source_keys(merge, shape))
     with steps.step("plan", "choosing the files to read"):
         predicate = read_predicate(merge, shape, summary.predicate)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
@@ -196,15 +222,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     if touched.rewrite:
         _refuse_append_only(execution.snapshot)
     written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
-    if not touched.rewrite and not touched.only_matched:
-        if merge.inserts and summary.row_count:
-            second_scan = summary.row_count
-            with (
-                steps.step("write_only_inserts", "writing new files for only inserts"),
-                assigning_values(merge),
-            ):
-                written, by_clause = _write_inserts(execution, rows, WHEN_NO_MATCHES)
-    elif touched.rewrite or merge.inserts:
+    if touched.rewrite:
         second_scan = summary.row_count
         with (
             steps.step(
@@ -214,6 +232,15 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             assigning_values(merge),
         ):
             written, by_clause = _write_all_changes(execution, rows, touched)
+    elif merge.inserts and summary.row_count:
+        second_scan = summary.row_count
+        with (
+            steps.step("write_only_inserts", "writing new files for only inserts"),
+            assigning_values(merge),
+        ):
+            if touched.only_matched:
+                rows = _unmatched(execution, rows, summary, touched.only_matched)
+            written, by_clause = _write_inserts(execution, rows, WHEN_NO_MATCHES)
     copied, inserted = _count_rows(execution, touched, written)
     return MergeChanges(
         execution=execution,
@@ -227,8 +254,15 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         inserted=inserted,
         inserted_by_clause=by_clause if len(by_clause) > 1 else _only_clause(merge, inserted),
         copied=copied,
-        notes=_skipping_notes(sizes, "the source's key ranges and the conditions on the target"),
+        notes=_skipping_notes(sizes, _BY_KEYS_AND_CONDITIONS),
     )
+
+
+def _unmatched(execution: Execution, rows: Rows, summary: SourceSummary, files: tuple[AddFile, ...]) -> Rows:
+    """Keeps the source rows that match no row of some files."""
+    target = _target_rows(execution, files)
+    broadcast = can_broadcast(summary, execution.conf.auto_broadcast_join_threshold)
+    return unmatched_by_number(execution.merge, rows, target, execution.names, broadcast=broadcast)
 
 
 def _target_rows(execution: Execution, files: tuple[AddFile, ...]) -> Rows:

@@ -14,7 +14,7 @@ from deltamerge.merge.output import (
     generate_clause_output_exprs,
 )
 from deltamerge.merge.resolved import ResolvedMerge
-from deltamerge.merge.scopes import Rows
+from deltamerge.merge.scopes import Rows, joined
 from deltamerge.names import MergeNames
 
 if TYPE_CHECKING:
@@ -39,6 +39,34 @@ def unmatched_source(merge: ResolvedMerge, source: Rows, target: Rows) -> Rows:
         The source's rows, users' names still in sight. Delta: writeOnlyInserts with filterMatchedRows.
     """
     return Rows(source.frame.join(target.frame, merge.condition, "left_anti"), source.names)
+
+
+def unmatched_by_number(
+    merge: ResolvedMerge, source: Rows, target: Rows, names: MergeNames, *, broadcast: bool
+) -> Rows:
+    """Keeps the source rows that match no target row, where the source gives the same rows at each read.
+
+    A left anti join cannot broadcast its left side, so it would shuffle the target; an inner join can, and the
+    numbers of the source rows that come back are few.
+
+    Args:
+        merge: The merge.
+        source: The source's side.
+        target: The target's side, of the files that may match.
+        names: The merge's own names.
+        broadcast: Whether the source may be sent to every executor.
+
+    Returns:
+        The source's rows, users' names still in sight.
+    """
+    sent = Rows(F.broadcast(source.frame), source.names) if broadcast else source
+    pairs = joined(sent, target, merge.condition, "inner")
+    number = F.col(names.source_row_index)
+    numbers = pairs.frame.select(number.alias(names.matched_source_row)).distinct()
+    if broadcast:
+        numbers = F.broadcast(numbers)
+    rest = source.frame.join(numbers, number == F.col(names.matched_source_row), "left_anti")
+    return Rows(rest, source.names)
 
 
 def filtered_source(merge: ResolvedMerge, source: Rows) -> Rows:

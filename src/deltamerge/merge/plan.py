@@ -14,11 +14,12 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.metrics import ScanSizes, partition_count
 from deltamerge.merge.resolved import ResolvedMerge
+from deltamerge.merge.source import SourceKey
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.sql.column_proto import read_proto
 from deltamerge.sql.column_text import read_classic_column
-from deltamerge.sql.conditions import ConditionShape, EquiKey, shape_of, shape_of_tree
+from deltamerge.sql.conditions import ConditionShape, shape_of, shape_of_tree
 from deltamerge.sql.expression import Node
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.statement import Expression
@@ -158,9 +159,19 @@ def plan_files(
     return files, sizes
 
 
-def target_key_types(merge: ResolvedMerge, keys: tuple[EquiKey, ...]) -> list[DataType]:
-    """Gives the types of the target's side of keys."""
-    return [_type_at(merge.target_schema, key.target.path) for key in keys]
+def source_keys(merge: ResolvedMerge, shape: ConditionShape) -> tuple[SourceKey, ...]:
+    """Gives the keys that ON equates, with the types of both sides, in one analysis."""
+    keys = shape.equi_keys
+    if not keys:
+        return ()
+    columns = [F.expr(key.source_text).alias(f"k{i}") for i, key in enumerate(keys)]
+    source = merge.statement.source
+    frame = source if merge.source_alias is None else source.alias(merge.source_alias)
+    given = [field.dataType for field in frame.select(*columns).schema.fields]
+    return tuple(
+        SourceKey(key, data_type, _type_at(merge.target_schema, key.target.path))
+        for key, data_type in zip(keys, given, strict=True)
+    )
 
 
 def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
@@ -171,11 +182,11 @@ def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
     return _type_at(field.dataType, path[1:])
 
 
-def key_types(merge: ResolvedMerge, keys: tuple[EquiKey, ...]) -> list[DataType]:
-    """Gives the types of the source's side of keys, in one analysis."""
-    if not keys:
-        return []
-    columns = [F.expr(key.source_text).alias(f"k{i}") for i, key in enumerate(keys)]
-    source = merge.statement.source
-    frame = source if merge.source_alias is None else source.alias(merge.source_alias)
-    return [field.dataType for field in frame.select(*columns).schema.fields]
+def bytes_that_may_match(snapshot: Snapshot, predicate: Predicate, session_time_zone: str) -> int:
+    """Sums the sizes of the files that `plan_files` would give."""
+    mask = files_that_may_match(
+        predicate, snapshot.files, snapshot.schema, snapshot.metadata.partition_columns, session_time_zone
+    )
+    if bool(np.all(mask)):
+        return snapshot.files.size_in_bytes
+    return snapshot.files.filter(mask).size_in_bytes

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ByteType,
@@ -39,23 +40,24 @@ _STORAGE_LEVELS = {
 _NUMBERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
+# A source whose keys take more than this is not sent to every executor.
+_MOST_BROADCAST_BYTES = 64 << 20
+_ROW_NUMBER_BYTES = 16
+
 
 @dataclass(frozen=True)
-class Source:
-    """The source as the executors read it.
+class SourceKey:
+    """A conjunct of ON that equates a target column with an expression over the source, and the types of both.
 
     Args:
-        frame: The user's columns, then the row number; the user's qualifiers hold.
-        is_materialized: Whether Spark keeps its rows.
+        key: The conjunct.
+        given: The type of the source's expression.
+        wanted: The type of the target's column.
     """
 
-    frame: DataFrame
-    is_materialized: bool = False
-
-    def release(self) -> None:
-        """Gives back what is kept; the source cannot be read afterwards."""
-        if self.is_materialized:
-            release_checkpoint(self.frame)
+    key: EquiKey
+    given: DataType
+    wanted: DataType
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,30 @@ class SourceSummary:
     Args:
         row_count: Its rows.
         predicate: What a target row that it can match looks like.
+        key_bytes: About how many bytes its keys and row numbers take.
     """
 
     row_count: int
     predicate: Predicate
+    key_bytes: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source as the executors read it.
+
+    Args:
+        frame: The user's columns, then the row number; the user's qualifiers hold.
+        summary: What is known of it, where Spark keeps its rows; else None.
+    """
+
+    frame: DataFrame
+    summary: SourceSummary | None = None
+
+    def release(self) -> None:
+        """Gives back what Spark keeps of it; the source cannot be read afterwards."""
+        if self.summary is not None:
+            release_checkpoint(self.frame)
 
 
 def storage_level(name: str) -> StorageLevel:
@@ -162,65 +184,93 @@ def read_source(merge: ResolvedMerge, names: MergeNames) -> Source:
     return Source(_numbered(merge.statement.source, names))
 
 
-def materialize_source(merge: ResolvedMerge, names: MergeNames, level: str) -> Source:
-    """Computes the source once and keeps its rows for all later reads.
+def materialize_source(
+    merge: ResolvedMerge, names: MergeNames, level: str, keys: Sequence[SourceKey]
+) -> Source:
+    """Computes the source once, keeps its rows for all later reads and finds the ranges of its keys on the way.
 
     Args:
         merge: The merge.
         names: The merge's own names.
         level: Where Spark keeps the rows, such as ``DISK_ONLY``.
+        keys: Its keys.
 
     Returns:
-        The kept source. Delta: MergeIntoMaterializeSource.
+        The kept source and its summary. Delta: MergeIntoMaterializeSource.
     """
     frame = _numbered(merge.statement.source, names)
-    kept = frame.localCheckpoint(eager=True, storageLevel=storage_level(level))
-    return Source(kept, is_materialized=True)
+    if merge.source_alias is not None:
+        frame = frame.alias(merge.source_alias)
+    ranged = _ranged(keys)
+    found = Observation()
+    counted = frame.observe(found, *_aggregates(ranged))
+    kept = counted.localCheckpoint(eager=True, storageLevel=storage_level(level))
+    observed = found.get
+    if not observed:
+        # Spark Connect does not hand out what a checkpoint observes.
+        return Source(kept, summarize_source(Source(kept), None, keys))
+    return Source(kept, _summary(observed, ranged, len(keys)))
 
 
 def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
     return frame.select("*", F.monotonically_increasing_id().alias(names.source_row_index))
 
 
-def summarize_source(
-    source: Source,
-    alias: str | None,
-    keys: Sequence[EquiKey],
-    key_types: Sequence[DataType],
-    target_types: Sequence[DataType],
-) -> SourceSummary:
+def summarize_source(source: Source, alias: str | None, keys: Sequence[SourceKey]) -> SourceSummary:
     """Counts the source's rows and finds the range of each of its keys, in one job.
 
     Args:
         source: The source.
         alias: The name that qualifies its columns.
-        keys: Conjuncts of ON that equate a target column with an expression over the source.
-        key_types: The types of these expressions.
-        target_types: The types of the target's columns.
+        keys: Its keys.
 
     Returns:
         The count, and the predicate that every target row fulfils which the source can match.
     """
     frame = source.frame if alias is None else source.frame.alias(alias)
-    ranged = [
-        (key, given)
-        for key, given, wanted in zip(keys, key_types, target_types, strict=True)
-        if _keep_order(given, wanted)
-    ]
+    ranged = _ranged(keys)
+    return _summary(frame.agg(*_aggregates(ranged)).collect()[0].asDict(), ranged, len(keys))
+
+
+def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str) -> bool:
+    """Tells whether the source's keys may be sent to every executor.
+
+    Args:
+        summary: What is known of the source.
+        auto_broadcast_join_threshold: ``spark.sql.autoBroadcastJoinThreshold``; a negative one forbids it.
+    """
+    forbidden = auto_broadcast_join_threshold.lstrip().startswith("-")
+    return not forbidden and summary.key_bytes <= _MOST_BROADCAST_BYTES
+
+
+def _ranged(keys: Sequence[SourceKey]) -> list[SourceKey]:
+    return [key for key in keys if _keep_order(key.given, key.wanted)]
+
+
+def _aggregates(ranged: Sequence[SourceKey]) -> list[Column]:
     aggregates = [F.count(F.lit(1)).alias("n")]
-    for i, (key, data_type) in enumerate(ranged):
-        value = _comparable(F.expr(key.source_text), data_type)
+    for i, key in enumerate(ranged):
+        expression = F.expr(key.key.source_text)
+        value = _comparable(expression, key.given)
         aggregates += [
             F.min(value).alias(f"lo{i}"),
             F.max(value).alias(f"hi{i}"),
             F.count(value).alias(f"n{i}"),
         ]
-    row = frame.agg(*aggregates).collect()[0].asDict()
+        if isinstance(key.given, StringType):
+            aggregates.append(F.sum(F.octet_length(expression)).alias(f"bytes{i}"))
+    return aggregates
+
+
+def _summary(row: Mapping[str, Any], ranged: Sequence[SourceKey], width: int) -> SourceSummary:
+    count = int(row["n"])
     parts = [
-        _key_predicate(key, data_type, row[f"lo{i}"], row[f"hi{i}"], row["n"] - row[f"n{i}"])
-        for i, (key, data_type) in enumerate(ranged)
+        _key_predicate(key.key, key.given, row[f"lo{i}"], row[f"hi{i}"], count - row[f"n{i}"])
+        for i, key in enumerate(ranged)
     ]
-    return SourceSummary(row["n"], And(tuple(parts)) if parts else (ALWAYS if row["n"] else NEVER))
+    predicate = And(tuple(parts)) if parts else (ALWAYS if count else NEVER)
+    texts = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
+    return SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts)
 
 
 def _keep_order(given: DataType, wanted: DataType) -> bool:
