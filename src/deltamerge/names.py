@@ -61,6 +61,10 @@ class MergeNames:
         """Names the target's own value of an output column."""
         return f"{self.prefix}copy_{index}"
 
+    def generated(self, index: int) -> str:
+        """Names the column that tells whether an output column is to be computed by its generation expression."""
+        return f"{self.prefix}generated_{index}"
+
     @property
     def file_name(self) -> str:
         """The target row's data file, as Spark spells its URI."""

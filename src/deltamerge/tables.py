@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from deltamerge.builder import DeltaMergeBuilder, merge_builder
 from deltamerge.catalog import table_location
-from deltamerge.create import DeltaColumnBuilder, DeltaTableBuilder
+from deltamerge.create import DeltaColumnBuilder, DeltaTableBuilder, IdentityGenerator
 from deltamerge.errors import DeltaTableException
 from deltamerge.log.history import read_history
 from deltamerge.log.snapshot import table_exists
@@ -20,6 +20,9 @@ from deltamerge.table import Table, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+__all__ = ["DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
 
 class DeltaTable:

@@ -16,7 +16,6 @@ EXPECTED_FAILURES: dict[str, tuple[str, ...]] = {
         "deletion_vectors/*",
         "names/path-with-odd-characters-partitioned",
     ),
-    "generated columns": ("generated_identity_default/generated-*",),
     "identity columns": ("generated_identity_default/identity-*",),
     "row tracking": ("row_tracking/*",),
     "type widening": ("type_widening/*",),

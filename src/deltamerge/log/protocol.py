@@ -22,6 +22,7 @@ SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
         "invariants",
         "checkConstraints",
         "changeDataFeed",
+        "generatedColumns",
         "timestampNtz",
         "vacuumProtocolCheck",
         "v2Checkpoint",

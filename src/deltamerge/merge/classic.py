@@ -10,6 +10,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from deltamerge.config import MergeConf
+from deltamerge.merge.generated import compute_generated_columns, generated_flags
 from deltamerge.merge.output import (
     evaluate_matched,
     evaluate_not_matched,
@@ -89,9 +90,10 @@ def write_all_changes_rows(
     ]
     kept = [names.file_name, names.row_index, names.source_row_index, names.file_rewritten]
     kept += [names.clause("not_matched")] if merge.not_matched else []
-    columns = [*outputs, (names.change, row_change(merge, names)), *copies]
+    flags = generated_flags(merge, names, ("matched", "not_matched", "not_matched_by_source"))
+    columns = [*outputs, (names.change, row_change(merge, names)), *copies, *flags]
     frame = rows.frame.select(*(column.alias(name) for name, column in columns), *kept)
-    return Rows(frame, (*(name for name, _ in columns), *kept))
+    return compute_generated_columns(Rows(frame, (*(name for name, _ in columns), *kept)), merge, names)
 
 
 def keep_one_match(rows: Rows, names: MergeNames) -> Rows:

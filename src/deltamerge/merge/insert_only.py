@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from deltamerge.merge.generated import compute_generated_columns, generated_flags
 from deltamerge.merge.output import (
     evaluate_not_matched,
     generate_all_action_exprs,
@@ -114,8 +115,13 @@ def generate_inserts_only_output(
     for clause in merge.not_matched:
         if clause.action == "insert":
             taken = taken | (number == F.lit(clause.number))
+    flags = generated_flags(merge, names, ("not_matched",))
     frame = rows.frame.where(taken).select(
-        *(column.alias(name) for name, column in zip(output_names, columns, strict=True)), number
+        *(column.alias(name) for name, column in zip(output_names, columns, strict=True)),
+        number,
+        *(column.alias(name) for name, column in flags),
     )
-    logger.debug("%s: output plan:\n%s", extra_op_type, frame)
-    return Rows(frame, (*output_names, names.clause("not_matched")))
+    given = Rows(frame, (*output_names, names.clause("not_matched"), *(name for name, _ in flags)))
+    made = compute_generated_columns(given, merge, names)
+    logger.debug("%s: output plan:\n%s", extra_op_type, made.frame)
+    return made

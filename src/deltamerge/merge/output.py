@@ -20,6 +20,7 @@ from deltamerge.merge.resolved import (
     ResolvedMerge,
     SetFields,
     TakeDefault,
+    TakeGenerated,
     TakeSource,
     TakeTarget,
     TakeValue,
@@ -199,6 +200,9 @@ def _output(
         return target_copy(merge, index, names)
     if isinstance(output, TakeDefault):
         return defaults(index)
+    if isinstance(output, TakeGenerated):
+        # compute_generated_columns puts the value there once the row's other columns are known.
+        return F.lit(None).cast(field.dataType)
     if isinstance(output, TakeSource):
         existing = target_copy(merge, index, names) if output.keep_target_fields else None
         given = merge.source_schema.fields[output.index].dataType

@@ -40,6 +40,7 @@ from deltamerge.merge.resolved import (
     TakeValue,
 )
 from deltamerge.merge.store_assignment import StoreAssignment, can_up_cast
+from deltamerge.merge.table_columns import outputs_of_table
 from deltamerge.names import free_prefix
 from deltamerge.sql.conditions import contains_subquery
 from deltamerge.sql.stars import contains_star
@@ -349,10 +350,11 @@ class _Resolver:
         if assignments is None:
             return ResolvedClause(clause, number, condition)
         if isinstance(assignments, Star):
-            outputs = self._star_outputs(clause, assignments, schema)
+            outputs = outputs_of_table(clause, self._star_outputs(clause, assignments, schema), schema)
             return ResolvedClause(clause, number, condition, outputs=outputs)
         spelled = [self._spelled(path, schema) for path in paths]
-        outputs = self._assigned_outputs(clause, assignments, spelled, types, schema)
+        assigned = self._assigned_outputs(clause, assignments, spelled, types, schema)
+        outputs = outputs_of_table(clause, assigned, schema)
         values = tuple(value.to_column() for value in _values(clause))
         return ResolvedClause(clause, number, condition, values, tuple(types), outputs)
 

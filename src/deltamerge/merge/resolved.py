@@ -59,7 +59,12 @@ class TakeDefault:
     """The column's default, NULL where it has none."""
 
 
-Output: TypeAlias = TakeTarget | TakeSource | TakeValue | SetFields | TakeDefault
+@dataclass(frozen=True)
+class TakeGenerated:
+    """A generated column's expression over what the row's other columns become."""
+
+
+Output: TypeAlias = TakeTarget | TakeSource | TakeValue | SetFields | TakeDefault | TakeGenerated
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""NOT NULL and CHECK for rows on their way into the table.
+"""NOT NULL, CHECK and generated columns: what must hold for rows on their way into the table.
 
 A check is an expression that raises inside Spark, so that a violation ends the write before any commit.
 Its message carries the class and the row's values behind a marker; `violation_in` reads them back.
@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from deltamerge.errors import InvariantViolationException
+from deltamerge.errors import DeltaParseException, InvariantViolationException
+from deltamerge.sql.names import quote, quote_name
+from deltamerge.sql.operand_names import opaque_names
+from deltamerge.sql.tokens import tokenize
 from deltamerge.write.char_varchar import METADATA_KEY, fitted
+from deltamerge.write.generated import generated_value, generation_expression
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 _MARKER = "deltamerge-constraint:"
 _END = ":end-of-constraint"
 CHECK_PREFIX = "delta.constraints."
+GENERATED_COLUMN = "Generated Column"
 
 
 @dataclass(frozen=True)
@@ -44,10 +49,12 @@ class Check:
     Args:
         name: Its name.
         expression: Its SQL over the table's columns.
+        holds: What is evaluated where that is not the SQL itself.
     """
 
     name: str
     expression: str
+    holds: Column | None = None
 
 
 def constraints_of(
@@ -60,8 +67,8 @@ def constraints_of(
         configuration: The table's properties.
 
     Returns:
-        CHECK constraints, also those of column invariants, and NOT NULL constraints.
-        Protocol: Column Invariants, CHECK Constraints.
+        CHECK constraints, also those of column invariants and of generated columns, and NOT NULL constraints.
+        Protocol: Column Invariants, CHECK Constraints, Generated Columns.
     """
     checks = [
         Check(key[len(CHECK_PREFIX) :], text)
@@ -74,6 +81,11 @@ def constraints_of(
             checks.append(
                 Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"])
             )
+    checks += [
+        Check(GENERATED_COLUMN, f"{_shown((f.name,))} <=> ({text})", _generated_holds(f))
+        for f in schema.fields
+        if (text := generation_expression(f)) is not None
+    ]
     return tuple(checks), tuple(NotNull(path) for path in _not_null_paths(schema, ()))
 
 
@@ -128,11 +140,65 @@ def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
     )
 
 
+def _generated_holds(field: StructField) -> Column:
+    given, computed = _path((field.name,)), generated_value(field)
+    if _holds_map(field.dataType):
+        # Maps cannot be compared.
+        given, computed = F.to_json(F.struct(given.alias("v"))), F.to_json(F.struct(computed.alias("v")))
+    return given.eqNullSafe(computed)
+
+
+def _holds_map(data_type: DataType) -> bool:
+    if isinstance(data_type, StructType):
+        return any(_holds_map(f.dataType) for f in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return _holds_map(data_type.elementType)
+    return isinstance(data_type, MapType)
+
+
 def _of_check(check: Check, schema: StructType) -> tuple[Column, Column]:
-    names = [f.name for f in schema.fields if re.search(re.escape(f.name), check.expression, re.IGNORECASE)]
-    values = F.to_json(F.struct(*(_path((name,)) for name in names))) if names else F.lit("{}")
-    holds = F.coalesce(F.expr(check.expression), F.lit(False))
-    return ~holds, _raise("check", check.name, check.expression, values)
+    columns = [
+        _path(path).alias(shown) for shown, path in sorted(columns_in(check.expression, schema).items())
+    ]
+    values = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
+    holds = F.expr(check.expression) if check.holds is None else check.holds
+    return ~F.coalesce(holds, F.lit(False)), _raise("check", check.name, check.expression, values)
+
+
+def columns_in(expression: str, schema: StructType) -> dict[str, tuple[str, ...]]:
+    """Finds the columns and fields that an expression over a table's columns names.
+
+    Args:
+        expression: Its SQL.
+        schema: The table's schema.
+
+    Returns:
+        Paths by their spelling in the expression; below arrays and maps a path ends at the array or map.
+    """
+    try:
+        tokens = tokenize(expression)
+    except DeltaParseException:
+        return {}
+    found = opaque_names(expression, tokens)
+    written = [name.parts for name in found.names] + [w.parts for w in found.words if len(w.parts) == 1]
+    columns = {}
+    for parts in written:
+        path = _existing(parts, schema)
+        if path:
+            columns[_shown(parts[: len(path)])] = path
+    return columns
+
+
+def _existing(parts: tuple[str, ...], data_type: DataType) -> tuple[str, ...]:
+    if not parts or not isinstance(data_type, StructType):
+        return ()
+    same = [f for f in data_type.fields if f.name.lower() == parts[0].lower()]
+    field = next((f for f in same if f.name == parts[0]), same[0] if same else None)
+    return () if field is None else (field.name, *_existing(parts[1:], field.dataType))
+
+
+def _shown(parts: tuple[str, ...]) -> str:
+    return ".".join(p if p.isidentifier() and p.isascii() else quote(p) for p in parts)
 
 
 def _of_null(constraint: NotNull) -> tuple[Column, Column]:
@@ -150,7 +216,7 @@ def _raise(kind: str, name: str, expression: str, values: Column) -> Column:
 
 
 def _path(parts: tuple[str, ...]) -> Column:
-    return F.col(".".join("`" + part.replace("`", "``") + "`" for part in parts))
+    return F.col(quote_name(parts))
 
 
 def violation_in(message: str, table: str) -> InvariantViolationException | None:

@@ -129,6 +129,8 @@ def _by_type(data_type: DataType) -> Iterator[str]:
                 yield "allowColumnDefaults"
             if "delta.generationExpression" in (field.metadata or {}):
                 yield "generatedColumns"
+            if any(key.startswith("delta.identity.") for key in field.metadata or {}):
+                yield "identityColumns"
             yield from _by_type(field.dataType)
     elif isinstance(data_type, ArrayType):
         yield from _by_type(data_type.elementType)

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
@@ -27,6 +27,8 @@ from deltamerge.write.char_varchar import as_strings, excess_in
 from deltamerge.write.constraints import checked, violation_in
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
 from deltamerge.write.defaults import column_defaults
+from deltamerge.write.generated import GENERATION_EXPRESSION, check_generation_expressions, with_generated
+from deltamerge.write.identity import IDENTITY
 from deltamerge.write.table_features import protocol_for, upgraded
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
         )
     definition = replace(definition, schema=as_strings(definition.schema))
     _check_definition(definition)
+    check_generation_expressions(table.spark, definition.schema)
     _commit_definition(table, definition, exists=exists, files=WrittenFiles((), (), ()), folder=None)
 
 
@@ -134,8 +137,14 @@ def write_table(
 
 
 def _plain(schema: StructType) -> StructType:
-    """A new table's columns are nullable, as delta-spark makes them of a frame."""
-    return StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields])
+    """A new table's columns are nullable and never generated, as delta-spark makes them of a frame."""
+    return StructType([StructField(f.name, f.dataType, True, _plain_metadata(f)) for f in schema.fields])
+
+
+def _plain_metadata(field: StructField) -> dict[str, Any]:
+    """A frame may have been read from a table with columns of this kind."""
+    metadata = field.metadata or {}
+    return {k: v for k, v in metadata.items() if k != GENERATION_EXPRESSION and not k.startswith(IDENTITY)}
 
 
 def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] | None) -> int:
@@ -173,12 +182,15 @@ def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -
             f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out.",
             sqlstate="42KDG",
         )
-    columns, default = [], column_defaults(schema)
+    columns, given, default = [], set[str](), column_defaults(schema)
     for index, f in enumerate(schema.fields):
         name = spelled.get(f.name if conf.case_sensitive else f.name.lower())
-        given = None if name is None else F.col("`" + name.replace("`", "``") + "`").cast(f.dataType)
-        columns.append((default(index) if given is None else given).alias(f.name))
-    return frame.select(*columns)
+        if name is None:
+            columns.append(default(index).alias(f.name))
+            continue
+        columns.append(F.col("`" + name.replace("`", "``") + "`").cast(f.dataType).alias(f.name))
+        given.add(f.name)
+    return with_generated(frame.select(*columns), schema, given)
 
 
 def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: str) -> WrittenFiles:
