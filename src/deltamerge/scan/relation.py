@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltamerge.errors import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, target_frame
@@ -23,8 +24,20 @@ def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
 
     Returns:
         The table's columns; the frame stays at this version.
+
+    Raises:
+        DeltaAnalysisException: The table has no columns (DELTA_READ_TABLE_WITHOUT_COLUMNS).
+        DeltaTableException: A data file is missing.
     """
     schema = spark_schema(snapshot)
+    if not schema.fields:
+        raise DeltaAnalysisException(
+            "DELTA_READ_TABLE_WITHOUT_COLUMNS",
+            f"You are trying to read a Delta table {table.name} that does not have any columns. Merge into it with "
+            "schema evolution, or write it anew with some.",
+            sqlstate="428GU",
+            parameters={"tableName": table.name},
+        )
     prefix = free_prefix(schema.names)
     with session_settings(table.spark, READING_MANY_FILES):
         frame = target_frame(

@@ -26,10 +26,11 @@ from pyspark.sql.types import (
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
+from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -84,15 +85,12 @@ def target_frame(
         [StructField(f.name, f.dataType, True) for f in schema.fields if f.name not in set(partition_columns)]
     )
     if not partition_fields:
-        frame = _read(spark, data_schema, [_spark_path(table, file) for file in files], None)
+        frame = _read(table, data_schema, files, None)
         return _select(frame, schema, extra)
     by_root = _files_by_folder_root(table, partition_fields, files)
     if by_root is not None:
         full = StructType(data_schema.fields + [StructField(f.name, f.dataType) for f in partition_fields])
-        frames = [
-            _select(_read(spark, full, [_spark_path(table, file) for file in group], root), schema, extra)
-            for root, group in by_root.items()
-        ]
+        frames = [_select(_read(table, full, group, root), schema, extra) for root, group in by_root.items()]
         return reduce(lambda left, right: left.union(right), frames)
     return _with_values_by_path(table, schema, data_schema, partition_fields, files, extra)
 
@@ -123,11 +121,12 @@ def _spark_path(table: Table, file: AddFile) -> str:
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", table.store.absolute(decode_path(file.path)))
 
 
-def _read(spark: SparkSession, schema: StructType, paths: list[str], base_path: str | None) -> DataFrame:
-    reader = spark.read.schema(schema)
+def _read(table: Table, schema: StructType, files: Sequence[AddFile], base_path: str | None) -> DataFrame:
+    reader = table.spark.read.schema(schema)
     if base_path is not None:
         reader = reader.option("basePath", base_path)
-    return reader.parquet(*paths)
+    with naming_missing_files(table.name):
+        return reader.parquet(*(_spark_path(table, file) for file in files))
 
 
 def _select(frame: DataFrame, schema: StructType, extra: ScanColumns) -> DataFrame:
@@ -195,7 +194,7 @@ def _with_values_by_path(
     extra: ScanColumns,
 ) -> DataFrame:
     spark = table.spark
-    frame = _read(spark, data_schema, [_spark_path(table, file) for file in files], None)
+    frame = _read(table, data_schema, files, None)
     metadata = frame.metadataColumn("_metadata")
     key, prefix = extra.file_name, extra.file_name + "p"
     data_names = [f"{prefix}d{i}" for i in range(len(data_schema.fields))]

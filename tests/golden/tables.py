@@ -1,0 +1,219 @@
+"""Golden tables as Spark sees them: their rows in canonical form, and a merge that changes any of them."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    AtomicType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+from tests.log.golden import FOLDER, manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+MANIFEST = manifest()
+READ_MISSING = {
+    "deletionVectors": "deletion vectors",
+    "columnMapping": "column mapping",
+    "typeWidening-preview": "type widening",
+    "variantType": "variant",
+}
+"""Reader features that are not there yet, by the name of what is missing: take out what is implemented."""
+
+WRITE_MISSING = {
+    "generatedColumns": "generated columns",
+    "identityColumns": "identity columns",
+    "inCommitTimestamp": "in-commit timestamps",
+}
+"""The same for features that only writing needs."""
+
+REFUSED = {"collations": "collations", "iceberg-compat": "icebergCompatV2"}
+"""What is refused for writing by its feature's name, by the manifest's name of it."""
+
+_OPTIONS = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def needs_to_read(name: str) -> list[str]:
+    """Names what is missing to read a table."""
+    protocol = MANIFEST[name].get("protocol", {})
+    features = set(protocol.get("readerFeatures", ()))
+    mode = MANIFEST[name].get("configuration", {}).get("delta.columnMapping.mode", "none")
+    if protocol.get("minReaderVersion") == 2 and mode != "none":
+        features.add("columnMapping")
+    return sorted(READ_MISSING[feature] for feature in features & READ_MISSING.keys())
+
+
+def needs_to_write(name: str) -> list[str]:
+    """Names what is missing to merge into a table."""
+    protocol = MANIFEST[name].get("protocol", {})
+    features = set(protocol.get("writerFeatures", ()))
+    # Older versions imply these; what tells is whether the table uses them.
+    if protocol.get("minWriterVersion") in (4, 5, 6) and "generated-columns" in MANIFEST[name]["features"]:
+        features.add("generatedColumns")
+    return needs_to_read(name) + sorted(WRITE_MISSING[f] for f in features & WRITE_MISSING.keys())
+
+
+def parameter(name: str, missing: list[str], *, quick: bool) -> Any:
+    """Makes a test's parameter: strictly expected to fail while something is missing, slow unless it is quick."""
+    marks = [pytest.mark.xfail(reason=", ".join(missing), strict=True)] if missing else []
+    return pytest.param(name, marks=marks if quick else [*marks, pytest.mark.slow])
+
+
+def copied(name: str, folder: Path) -> str:
+    """Copies a table to where it can be written; gives its path."""
+    path = folder / "table"
+    shutil.copytree(FOLDER / name, path)
+    for item in (path, *path.rglob("*")):
+        item.chmod(0o755 if item.is_dir() else 0o644)
+    return str(path)
+
+
+def quoted(name: str) -> str:
+    """Quotes a column's name."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def column(name: str) -> Column:
+    """Gives a column by its whole name."""
+    return F.col(quoted(name))
+
+
+def line_of(schema: StructType, columns: list[Column] | None = None) -> Column:
+    """Gives a row's canonical JSON."""
+    given = columns or [column(field.name) for field in schema]
+    named = [
+        _with_entries(value, field.dataType).alias(field.name)
+        for value, field in zip(given, schema, strict=True)
+    ]
+    return F.to_json(F.struct(*named), _OPTIONS)
+
+
+def canonical_lines(frame: DataFrame) -> list[str]:
+    """Gives all rows as canonical JSON, sorted."""
+    return sorted(row[0] for row in frame.select(line_of(frame.schema)).collect())
+
+
+def checksum(lines: list[str]) -> str:
+    """Gives the manifest's checksum of canonical rows."""
+    return hashlib.sha256("".join(line + "\n" for line in lines).encode()).hexdigest()
+
+
+def _with_entries(value: Column, data_type: DataType) -> Column:
+    if isinstance(data_type, MapType) and not isinstance(
+        data_type.keyType, (StringType, NumericType, BooleanType)
+    ):
+        return F.map_entries(value)
+    return value
+
+
+@dataclass(frozen=True)
+class GoldenMerge:
+    """A merge that deletes one row, updates another and inserts one, and what the table holds then.
+
+    Args:
+        source: The source's rows, with what to do with each in its last but one column.
+        condition: ON.
+        changed: The column that the update sets; its new value is the source's last column.
+        lines: The table's rows afterwards, canonical and sorted.
+        counts: Rows updated, deleted and inserted.
+    """
+
+    source: DataFrame
+    condition: Column
+    changed: str | None
+    lines: list[str]
+    counts: tuple[int, int, int]
+
+
+def golden_merge(spark: SparkSession, frame: DataFrame) -> GoldenMerge:
+    """Makes a merge for a table of any columns."""
+    schema = frame.schema
+    lines = canonical_lines(frame)
+    comparable = [f for f in schema if not _holds_map(f.dataType)]
+    changed = next(((f, v) for f in comparable if (v := _new_value(f.dataType)) is not None), None)
+    distinct = list(dict.fromkeys(lines))
+    wanted = [
+        (line, op)
+        for line, op in zip(distinct, ("delete", "update"), strict=False)
+        if changed or op == "delete"
+    ]
+    line = line_of(schema)
+    rows = [frame.where(line == F.lit(text)).limit(1).withColumn("__op", F.lit(op)) for text, op in wanted]
+    rows.append(_row_to_insert(spark, frame, distinct).withColumn("__op", F.lit("insert")))
+    source = rows[0]
+    for part in rows[1:]:
+        source = source.unionAll(part)
+    value = F.lit(None) if changed is None else changed[1].cast(changed[0].dataType)
+    source = source.withColumn("__new", value)
+    on = F.col("s.__op") != F.lit("insert")
+    for field in comparable:
+        name = quoted(field.name)
+        on = on & F.col(f"t.{name}").eqNullSafe(F.col(f"s.{name}"))
+    after = [text for text in lines if text not in {text for text, _ in wanted}]
+    updated = 0
+    for text, op in wanted:
+        if op == "update" and changed is not None:
+            values = [F.col("__new") if f.name == changed[0].name else column(f.name) for f in schema]
+            new = source.where(F.col("__op") == F.lit("update")).select(line_of(schema, values)).collect()
+            updated = lines.count(text)
+            after += [new[0][0]] * updated
+    inserted = source.where(F.col("__op") == F.lit("insert")).select(line).collect()
+    after.append(inserted[0][0])
+    deleted = lines.count(wanted[0][0]) if wanted else 0
+    setting = None if changed is None or len(wanted) < 2 else changed[0].name
+    return GoldenMerge(source, on, setting, sorted(after), (updated, deleted, 1))
+
+
+def _row_to_insert(spark: SparkSession, frame: DataFrame, distinct: list[str]) -> DataFrame:
+    if distinct:
+        # The last row once more: whatever its types, it fits the table.
+        return frame.where(line_of(frame.schema) == F.lit(distinct[-1])).limit(1)
+    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in frame.schema]
+    return spark.range(1).select(*nulls)
+
+
+def _holds_map(data_type: DataType) -> bool:
+    return "map<" in data_type.simpleString() or "variant" in data_type.simpleString()
+
+
+def _new_value(data_type: DataType) -> Column | None:
+    if not isinstance(data_type, AtomicType):
+        return None
+    if isinstance(data_type, (DoubleType, FloatType)):
+        return F.lit(0.5)
+    if isinstance(data_type, NumericType):
+        return F.lit(0)
+    if isinstance(data_type, StringType):
+        return F.lit("a new value")
+    if isinstance(data_type, BooleanType):
+        return F.lit(True)
+    if isinstance(data_type, BinaryType):
+        return F.lit("a new value").cast("binary")
+    if isinstance(data_type, DateType):
+        return F.lit("2024-02-29")
+    if isinstance(data_type, (TimestampType, TimestampNTZType)):
+        return F.lit("2024-02-29 12:34:56.789012")
+    return None
