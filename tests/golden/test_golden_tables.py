@@ -51,14 +51,6 @@ REFUSED_TABLES = {
 }
 UNREADABLE = [name for name, told in MANIFEST.items() if "error" in told]
 READABLE = [name for name, told in MANIFEST.items() if "rows" in told]
-UNREFUSED_TABLES = {
-    name: REFUSED[feature]
-    for name, told in MANIFEST.items()
-    for feature in told["features"]
-    if feature in REFUSED
-}
-UNREADABLE = [name for name, told in MANIFEST.items() if "error" in told]
-READABLE = [name for name, told in MANIFEST.items() if "error" in told]
 
 
 def test_golden_tables_are_there() -> None:
