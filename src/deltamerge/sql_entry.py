@@ -10,6 +10,7 @@ from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.resolve import TARGET_ALIAS
 from deltamerge.report import MergeReport
+from deltamerge.scan.moments import expression_ms
 from deltamerge.sql import parsed as p
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.merge_parser import parse_merge
@@ -141,7 +142,9 @@ def _alias(reference: TableReference) -> str:
 def _frame(spark: SparkSession, reference: TableReference, named: Mapping[str, DeltaTable]) -> DataFrame:
     of_path = reference.kind == "path"
     table = DeltaTable.forPath(spark, reference.path_or_name) if of_path else named[reference.path_or_name]
-    return table.at(version=reference.version, timestamp=reference.timestamp_text)
+    if reference.timestamp_text is not None:
+        return table.at_moment(expression_ms(spark, reference.timestamp_text))
+    return table.toDF() if reference.version is None else table.at(version=reference.version)
 
 
 def _clauses(parsed: p.ParsedMerge) -> tuple[MergeClause, ...]:

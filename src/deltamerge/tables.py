@@ -11,10 +11,15 @@ from pyspark.sql import SparkSession
 from deltamerge.builder import DeltaMergeBuilder, merge_builder
 from deltamerge.catalog import table_location
 from deltamerge.create import DeltaColumnBuilder, DeltaTableBuilder, IdentityGenerator
-from deltamerge.errors import DeltaTableException
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.log.change_feed import read_change_feed
+from deltamerge.log.change_range import ChangeBoundary, change_range
+from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.history import read_history
 from deltamerge.log.snapshot import table_exists
 from deltamerge.log.store import open_store
+from deltamerge.scan.changes import changes_frame
+from deltamerge.scan.moments import moment_ms
 from deltamerge.scan.relation import table_frame
 from deltamerge.table import Table, open_table
 
@@ -139,22 +144,70 @@ class DeltaTable:
         frame = table_frame(self.table, self.table.snapshot())
         return frame if self._alias is None else frame.alias(self._alias)
 
-    def at(self, version: int | None = None, timestamp: str | dt.datetime | None = None) -> DataFrame:
+    def at(
+        self, version: int | None = None, timestamp: str | dt.datetime | dt.date | None = None
+    ) -> DataFrame:
         """Reads the table at an earlier version.
 
         Args:
             version: The version, or None.
-            timestamp: The last version not after this time is read: a datetime, or SQL text that gives a timestamp.
+            timestamp: The last version not after this moment is read: a datetime, or text such as
+                ``2024-05-01 12:30:00`` in the session's time zone.
 
         Returns:
             A frame that stays at that version.
 
         Raises:
             DeltaTableException: There is no such version.
+            DeltaAnalysisException: Both or neither are given, or no version can be read for the timestamp.
         """
+        if (version is None) == (timestamp is None):
+            raise DeltaAnalysisException(
+                "DELTA_ONEOF_IN_TIMETRAVEL",
+                "Please either provide a timestamp or a version for time travel.",
+                sqlstate="42601",
+            )
         if timestamp is not None:
-            version = _version_at(self.table, timestamp)
+            return self.at_moment(moment_ms(self.table.spark, timestamp))
         return table_frame(self.table, self.table.snapshot(version))
+
+    def at_moment(self, milliseconds: int) -> DataFrame:
+        """Reads the version that the table had at a moment, in milliseconds since the epoch; see `at`."""
+        times = CommitTimes.of(self.table.snapshot())
+        return table_frame(self.table, self.table.snapshot(version_at(times, milliseconds)))
+
+    def changes(
+        self,
+        startingVersion: int | None = None,  # noqa: N803
+        endingVersion: int | None = None,  # noqa: N803
+        startingTimestamp: str | dt.datetime | dt.date | None = None,  # noqa: N803
+        endingTimestamp: str | dt.datetime | dt.date | None = None,  # noqa: N803
+    ) -> DataFrame:
+        """Reads the table's change data feed, as delta-spark's option ``readChangeFeed`` does.
+
+        Args:
+            startingVersion: The first version whose changes are read.
+            endingVersion: The last one; the latest by default.
+            startingTimestamp: In place of the first: changes made at this moment or later.
+            endingTimestamp: In place of the last: changes made up to this moment.
+
+        Returns:
+            The table's columns, ``_change_type`` (insert, update_preimage, update_postimage, delete),
+            ``_commit_version`` (BIGINT) and ``_commit_timestamp`` (TIMESTAMP).
+
+        Raises:
+            DeltaAnalysisException: The range is wrong, changes were not recorded in it, or the schema changed so that
+                they cannot be read with the latest one.
+            DeltaTableException: A version is no longer in the log.
+        """
+        snapshot = self.table.snapshot()
+        start = ChangeBoundary(startingVersion, self._moment(startingTimestamp))
+        versions = change_range(snapshot, start, ChangeBoundary(endingVersion, self._moment(endingTimestamp)))
+        files = () if versions is None else read_change_feed(snapshot, *versions)
+        return changes_frame(self.table, snapshot, files)
+
+    def _moment(self, timestamp: str | dt.datetime | dt.date | None) -> int | None:
+        return None if timestamp is None else moment_ms(self.table.spark, timestamp)
 
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
         """Begins a merge into the table.
@@ -247,25 +300,6 @@ def _timestamp(milliseconds: int | None) -> dt.datetime | None:
 
 def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
-
-
-def _version_at(table: Table, timestamp: str | dt.datetime) -> int:
-    """Finds the last version that is not after a time."""
-    if isinstance(timestamp, str):
-        row = table.spark.sql(f"SELECT unix_micros(CAST(({timestamp}) AS TIMESTAMP)) AS t").collect()[0]
-        wanted = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=row["t"])
-    else:
-        wanted = timestamp.astimezone(dt.timezone.utc)
-    history = read_history(table.store)
-    for entry in history:
-        if entry["timestamp"] <= wanted:
-            return int(entry["version"])
-    raise DeltaTableException(
-        "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
-        f"Table {table.name} has no version at {wanted.isoformat()}: the oldest one its log still has is version "
-        f"{history[-1]['version']} of {history[-1]['timestamp'].isoformat()}.",
-        sqlstate="42816",
-    )
 
 
 def _session(spark: SparkSession | None) -> SparkSession:

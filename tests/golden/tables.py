@@ -42,7 +42,6 @@ READ_MISSING = {
 WRITE_MISSING = {
     "generatedColumns": "generated columns",
     "identityColumns": "identity columns",
-    "inCommitTimestamp": "in-commit timestamps",
 }
 """The same for features that only writing needs."""
 

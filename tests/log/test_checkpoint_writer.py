@@ -191,3 +191,51 @@ def test_many_files_make_several_row_groups(tmp_path):
     found = read_checkpoint_actions(log.store, segment.checkpoint)
     files = FileTable(read_checkpoint_adds(log.store, segment.checkpoint, found))
     assert files.paths() == snapshot.files.paths()
+
+
+V2 = {
+    "protocol": {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["v2Checkpoint"],
+        "writerFeatures": ["v2Checkpoint"],
+    }
+}
+
+
+@pytest.mark.parametrize(("protocol", "kind"), [(V2, "v2"), (PROTOCOL, "classic")])
+def test_v2_checkpoint_where_table_and_protocol_ask_for_it(tmp_path, monkeypatch, protocol, kind):
+    monkeypatch.setattr("deltamerge.log.checkpoint_writer._ROWS_IN_SIDECAR", 2)
+    log = Log(tmp_path)
+    log.commit(protocol, metadata(configuration={"delta.checkpointPolicy": "v2"}))
+    log.commit(*(add(f"f{number}") for number in range(5)), {"txn": {"appId": "app", "version": 3}})
+    log.commit(
+        remove("f4", deletionTimestamp=9_000),
+        {"domainMetadata": {"domain": "d", "configuration": "{}", "removed": False}},
+    )
+    before = load_snapshot(log.store)
+    path = write_checkpoint(before, now_ms=10_000)
+    pointer = json.loads(log.store.get("_delta_log/_last_checkpoint"))
+    assert pointer["version"] == 2
+    assert pointer["numOfAddFiles"] == 4
+    sidecars = log.store.list_folder("_delta_log/_sidecars")
+    if kind == "classic":
+        assert path.endswith("2.checkpoint.parquet")
+        assert not sidecars
+        assert "v2Checkpoint" not in pointer
+    else:
+        assert pointer["v2Checkpoint"]["path"] == path.rpartition("/")[2]
+        assert pointer["v2Checkpoint"]["sizeInBytes"] == len(log.store.get(path))
+        assert len(sidecars) == 3
+        top = pq.read_table(log.store.absolute(path))
+        assert top.column("add").null_count == top.num_rows
+        assert [row for row in top.column("checkpointMetadata").to_pylist() if row] == [
+            {"version": 2, "tags": None}
+        ]
+    drop_commits(log.store, 3)
+    after = load_snapshot(log.store)
+    assert after.files.paths() == ["f0", "f1", "f2", "f3"]
+    assert after.tombstones().column("path").to_pylist() == ["f4"]
+    assert after.set_transactions == before.set_transactions
+    assert after.domain_metadata == before.domain_metadata
+    assert (after.protocol, after.metadata) == (before.protocol, before.metadata)

@@ -27,6 +27,7 @@ SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
         "vacuumProtocolCheck",
         "v2Checkpoint",
         "domainMetadata",
+        "inCommitTimestamp",
     }
 )
 
@@ -87,7 +88,6 @@ IN_USE: dict[str, Callable[[TableFacts], bool]] = {
     "identityColumns": lambda facts: facts.any_field_has("delta.identity."),
     "allowColumnDefaults": lambda facts: facts.any_field_has("CURRENT_DEFAULT"),
     "deletionVectors": _uses_deletion_vectors,
-    "inCommitTimestamp": lambda facts: facts.property_is("delta.enableInCommitTimestamps", "true"),
     "icebergCompatV1": lambda facts: facts.property_is("delta.enableIcebergCompatV1", "true"),
     "icebergCompatV2": lambda facts: facts.property_is("delta.enableIcebergCompatV2", "true"),
 }

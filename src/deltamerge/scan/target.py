@@ -209,7 +209,7 @@ def _with_values_by_path(
         [
             (spelling, *(file.partition_values.get(f.name) for f in partition_fields))
             for file in files
-            for spelling in _spark_spellings(table, file)
+            for spelling in spark_spellings(table, file)
         ],
         values_schema,
     )
@@ -241,7 +241,8 @@ def partition_value(text: Column, data_type: DataType) -> Column:
     return F.when(text != F.lit(""), text).cast(data_type)
 
 
-def _spark_spellings(table: Table, file: AddFile) -> list[str]:
+def spark_spellings(table: Table, file: AddFile) -> list[str]:
+    """Gives the URIs that Spark may name a file by."""
     path = table.store.absolute(decode_path(file.path))
     if "://" in path and not path.startswith("file:"):
         scheme, rest = path.split("://", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 from obstore.exceptions import (
@@ -14,8 +15,8 @@ from obstore.exceptions import (
 )
 
 from deltamerge.errors import CommitStateUnknownException
-from deltamerge.log.actions import CommitInfo, to_json_lines
-from deltamerge.log.properties import is_enabled
+from deltamerge.log.actions import Action, CommitInfo, Metadata, to_json_lines
+from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, has_in_commit_timestamps
 from deltamerge.log.segment import commit_path
 from deltamerge.log.store import Store
 from deltamerge.txn.prepared import PreparedCommit
@@ -33,28 +34,40 @@ _REFUSED = (
 )
 
 
-def commit_content(prepared: PreparedCommit, timestamp_ms: int) -> bytes:
+def commit_content(prepared: PreparedCommit, version: int, timestamp_ms: int) -> bytes:
     """Gives a commit file's bytes.
 
     Args:
         prepared: The transaction.
+        version: The version that the commit makes.
         timestamp_ms: The commit's timestamp.
 
     Returns:
         One action per line, commitInfo first (Protocol: In-Commit Timestamps wants it so).
     """
-    return to_json_lines((CommitInfo(_commit_info(prepared, timestamp_ms)), *prepared.actions))
+    info = CommitInfo(_commit_info(prepared, timestamp_ms))
+    return to_json_lines((info, *(_enabling(a, prepared, version, timestamp_ms) for a in prepared.actions)))
 
 
-def has_in_commit_timestamps(prepared: PreparedCommit) -> bool:
+def commits_say_when(prepared: PreparedCommit) -> bool:
     """Tells whether the table, as this commit leaves it, has in-commit timestamps."""
-    metadata = prepared.metadata
-    return metadata is not None and is_enabled(metadata, "delta.enableInCommitTimestamps", False)
+    return prepared.metadata is not None and has_in_commit_timestamps(prepared.metadata)
+
+
+def _enabling(action: Action, prepared: PreparedCommit, version: int, timestamp_ms: int) -> Action:
+    """Notes in the metadata from which version on a table that was there before has in-commit timestamps."""
+    read = prepared.read_snapshot
+    if not isinstance(action, Metadata) or read is None:
+        return action
+    if not has_in_commit_timestamps(action) or has_in_commit_timestamps(read.metadata):
+        return action
+    since = {ENABLEMENT_VERSION: str(version), ENABLEMENT_TIMESTAMP: str(timestamp_ms)}
+    return replace(action, configuration={**action.configuration, **since})
 
 
 def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:
     values: dict[str, Any] = {
-        "inCommitTimestamp": timestamp_ms if has_in_commit_timestamps(prepared) else None,
+        "inCommitTimestamp": timestamp_ms if commits_say_when(prepared) else None,
         "timestamp": timestamp_ms,
         "operation": prepared.operation,
         "operationParameters": dict(prepared.operation_parameters),

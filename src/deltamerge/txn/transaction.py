@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from deltamerge.errors import ConcurrentWriteException
 from deltamerge.log.commits import read_commit
 from deltamerge.txn.after_commit import maintain_log
-from deltamerge.txn.commit_file import commit_content, has_in_commit_timestamps, write_commit
+from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
 from deltamerge.txn.conflicts import SQLSTATE, WinningCommit, check_conflicts
 from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
 
@@ -39,8 +39,8 @@ def commit(prepared: PreparedCommit, clock: Callable[[], int], max_attempts: int
     seen = prepared.read_version
     last_timestamp = _read_timestamp(prepared)
     for attempt in range(1, max_attempts + 1):
-        timestamp = max(clock(), last_timestamp + 1) if has_in_commit_timestamps(prepared) else clock()
-        content = commit_content(prepared, timestamp)
+        timestamp = max(clock(), last_timestamp + 1) if commits_say_when(prepared) else clock()
+        content = commit_content(prepared, seen + 1, timestamp)
         if write_commit(prepared.store, seen + 1, content, prepared.txn_id):
             return _landed(prepared, seen + 1, timestamp, attempt, clock)
         for winner in _winning_commits(prepared, seen + 1):

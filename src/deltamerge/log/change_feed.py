@@ -1,0 +1,191 @@
+"""The change data feed: which files say what changed from one version to another.
+
+Source: Delta protocol, "Add CDC File", "Change Data Files". A commit with change files says its changes with those
+alone; of one without, each file added is inserts and each file removed is deletes, unless the data stayed the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from deltamerge.errors import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
+from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile
+from deltamerge.log.commit_times import CommitTimes
+from deltamerge.log.commits import Commit, read_commit
+from deltamerge.log.paths import canonical_path
+from deltamerge.log.properties import is_enabled
+from deltamerge.log.schema import StructType, parse_schema, simple_string
+from deltamerge.log.segment import list_log
+from deltamerge.log.snapshot import Snapshot, load_snapshot
+from deltamerge.log.store import Store
+
+ENABLED = "delta.enableChangeDataFeed"
+_SCHEMA_SQLSTATE = "0AKDC"
+_ROWS_CHANGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """A file whose rows tell of changes.
+
+    Args:
+        version: The version that made the changes.
+        timestamp_ms: When that was, milliseconds since the epoch.
+        change_type: ``insert`` or ``delete``; None for a change file, whose rows say it themselves.
+        file: The file.
+    """
+
+    version: int
+    timestamp_ms: int
+    change_type: str | None
+    file: AddFile
+
+
+def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[ChangedFile, ...]:
+    """Finds the files with the changes of some versions.
+
+    Args:
+        snapshot: The latest version, whose schema the changes are read with.
+        first: The first version whose changes are wanted.
+        last: The last one, at most the snapshot's.
+
+    Returns:
+        The files, by version.
+
+    Raises:
+        DeltaAnalysisException: Changes were not recorded for a version, or its schema does not fit.
+        DeltaTableException: A version is no longer in the log.
+    """
+    store = snapshot.store
+    begin = load_snapshot(store, first).metadata
+    if not is_enabled(begin, ENABLED, False):
+        raise _not_recorded(first, first, last)
+    _check_schema(snapshot, begin, first, (first, last))
+    times = CommitTimes.of(snapshot, recreatable=False)
+    found: list[ChangedFile] = []
+    for commit in _commits(store, first, last):
+        metadata = next((action for action in commit.actions if isinstance(action, Metadata)), None)
+        if metadata is not None:
+            if not is_enabled(metadata, ENABLED, False):
+                raise _not_recorded(commit.version, first, last)
+            _check_schema(snapshot, metadata, commit.version, (first, last))
+        found += _changed_files(commit, times.of_version(commit.version), store.root)
+    return tuple(found)
+
+
+def _commits(store: Store, first: int, last: int) -> Iterator[Commit]:
+    for version in range(first, last + 1):
+        try:
+            yield read_commit(store, version)
+        except FileNotFoundError as error:
+            kept = [commit.start for commit in list_log(store).commits]
+            raise DeltaTableException(
+                "DELTA_VERSION_NOT_FOUND",
+                f"The changes of version {version} of the table {store.root} cannot be read: its commit was cleaned "
+                f"up. Available versions: [{min(kept, default=last)}, {max(kept, default=last)}].",
+                sqlstate="22003",
+                parameters={"userVersion": str(version)},
+            ) from error
+
+
+def _changed_files(commit: Commit, timestamp_ms: int, root: str) -> Iterable[ChangedFile]:
+    change_files = [action for action in commit.actions if isinstance(action, AddCDCFile)]
+    if change_files:
+        return [ChangedFile(commit.version, timestamp_ms, None, _as_data_file(file)) for file in change_files]
+    if _only_copied(commit.info):
+        return []
+    adds = [a for a in commit.actions if isinstance(a, AddFile) and a.data_change]
+    removes = [a for a in commit.actions if isinstance(a, RemoveFile) and a.data_change]
+    _check_same_rows(adds, removes, commit.version, root)
+    inserted = [ChangedFile(commit.version, timestamp_ms, "insert", file) for file in adds]
+    deleted = [ChangedFile(commit.version, timestamp_ms, "delete", _as_data_file(file)) for file in removes]
+    return inserted + deleted
+
+
+def _only_copied(info: CommitInfo | None) -> bool:
+    """Tells whether a commit is a merge that wrote files again without changing a row."""
+    values = {} if info is None else info.values
+    metrics = values.get("operationMetrics") or {}
+    return values.get("operation") == "MERGE" and all(metrics.get(name) == "0" for name in _ROWS_CHANGED)
+
+
+def _as_data_file(file: AddCDCFile | RemoveFile) -> AddFile:
+    return AddFile(
+        path=file.path,
+        partition_values=file.partition_values or {},
+        size=file.size or 0,
+        modification_time=0,
+        tags=file.tags,
+        deletion_vector=file.deletion_vector if isinstance(file, RemoveFile) else None,
+    )
+
+
+def _check_same_rows(adds: list[AddFile], removes: list[RemoveFile], version: int, root: str) -> None:
+    """Refuses a file that stays and only gets another deletion vector, and a tombstone that says too little."""
+    added = {canonical_path(file.path, root) for file in adds}
+    for file in removes:
+        if canonical_path(file.path, root) in added:
+            raise DeltaTableException(
+                "DELTA_UNSUPPORTED_FEATURES_FOR_READ",
+                f"Version {version} changes the deletion vector of {file.path} without change files; such changes "
+                "cannot be read yet.",
+                sqlstate="56038",
+                parameters={"unsupported": "deletionVectors"},
+            )
+        if file.partition_values is None:
+            raise DeltaLogCorruptException(
+                "DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA",
+                f"RemoveFile created without extended metadata is ineligible for CDC: {file.path}, version {version}.",
+                parameters={"file": file.path},
+            )
+
+
+def _check_schema(snapshot: Snapshot, metadata: Metadata, version: int, asked: tuple[int, int]) -> None:
+    read, written = snapshot.schema, parse_schema(metadata.schema_string)
+    if metadata.partition_columns == snapshot.metadata.partition_columns and _fits(written, read):
+        return
+    raise DeltaAnalysisException(
+        "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE",
+        f"Retrieving table changes between version {asked[0]} and {asked[1]} failed because of an incompatible schema "
+        f"change. The read schema is {simple_string(read)} at version {snapshot.version}, version {version} has "
+        f"{simple_string(written)}. Ask for the changes before and after that change separately.",
+        sqlstate=_SCHEMA_SQLSTATE,
+        parameters={
+            "start": str(asked[0]),
+            "end": str(asked[1]),
+            "readVersion": str(snapshot.version),
+            "incompatibleVersion": str(version),
+        },
+    )
+
+
+def _fits(written: StructType, read: StructType) -> bool:
+    """Tells whether rows of one schema can be read with another: columns may have been added, nothing else."""
+    known = {field.name.lower(): field for field in read.fields}
+    for field in written.fields:
+        other = known.get(field.name.lower())
+        if other is None:
+            return False
+        if isinstance(field.data_type, StructType) and isinstance(other.data_type, StructType):
+            if not _fits(field.data_type, other.data_type):
+                return False
+        elif simple_string(field.data_type) != simple_string(other.data_type):
+            return False
+    return True
+
+
+def _not_recorded(version: int, first: int, last: int) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_MISSING_CHANGE_DATA",
+        f"Error getting change data for range [{first} , {last}] as change data was not recorded for version "
+        f"[{version}]. If you've enabled change data feed on this table, look at history() for when it was first "
+        f"enabled; otherwise set the table property {ENABLED}=true to start recording.",
+        sqlstate="KD002",
+        parameters={
+            "startVersion": str(first),
+            "endVersion": str(last),
+            "version": str(version),
+            "key": ENABLED,
+        },
+    )

@@ -1,0 +1,211 @@
+"""The rows of a checkpoint: a version's whole state under the protocol's names.
+
+Source: Delta protocol, "Checkpoint Schema".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamerge.log.actions import Metadata, Protocol, Sidecar
+from deltamerge.log.file_actions import ADD_SCHEMA, DELETION_VECTOR, REMOVE_SCHEMA, STRING_MAP, camel_case
+from deltamerge.log.snapshot import Snapshot
+
+_ROW_GROUP = 1 << 16
+_STRINGS = pa.list_(pa.field("element", pa.string()))
+
+
+def _camel(schema: Iterable[pa.Field]) -> list[pa.Field]:
+    return [
+        pa.field(
+            camel_case(item.name),
+            pa.struct(_camel(DELETION_VECTOR)) if item.type == DELETION_VECTOR else item.type,
+        )
+        for item in schema
+    ]
+
+
+CHECKPOINT_SCHEMA = pa.schema(
+    [
+        ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
+        ("add", pa.struct(_camel(ADD_SCHEMA))),
+        ("remove", pa.struct(_camel(item for item in REMOVE_SCHEMA if item.name != "stats"))),
+        (
+            "metaData",
+            pa.struct(
+                [
+                    ("id", pa.string()),
+                    ("name", pa.string()),
+                    ("description", pa.string()),
+                    ("format", pa.struct([("provider", pa.string()), ("options", STRING_MAP)])),
+                    ("schemaString", pa.string()),
+                    ("partitionColumns", _STRINGS),
+                    ("configuration", STRING_MAP),
+                    ("createdTime", pa.int64()),
+                ]
+            ),
+        ),
+        (
+            "protocol",
+            pa.struct(
+                [
+                    ("minReaderVersion", pa.int32()),
+                    ("minWriterVersion", pa.int32()),
+                    ("readerFeatures", _STRINGS),
+                    ("writerFeatures", _STRINGS),
+                ]
+            ),
+        ),
+        (
+            "domainMetadata",
+            pa.struct([("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]),
+        ),
+    ]
+)
+"""The columns of a classic checkpoint, as delta-spark names and orders them."""
+
+SIDECAR_SCHEMA = pa.schema([CHECKPOINT_SCHEMA.field("add"), CHECKPOINT_SCHEMA.field("remove")])
+"""The columns of a V2 checkpoint's sidecar."""
+
+V2_SCHEMA = pa.schema(
+    [
+        *CHECKPOINT_SCHEMA,
+        pa.field("checkpointMetadata", pa.struct([("version", pa.int64()), ("tags", STRING_MAP)])),
+        pa.field(
+            "sidecar",
+            pa.struct(
+                [
+                    ("path", pa.string()),
+                    ("sizeInBytes", pa.int64()),
+                    ("modificationTime", pa.int64()),
+                    ("tags", STRING_MAP),
+                ]
+            ),
+        ),
+    ]
+)
+"""The columns of a V2 checkpoint's top-level file."""
+
+Rows: TypeAlias = "list[tuple[str, dict[str, Any]]]"
+
+
+def kept_tombstones(removes: pa.Table, expired_ms: int) -> pa.Table:
+    """Leaves out tombstones that are too old for a checkpoint.
+
+    Args:
+        removes: Rows of `REMOVE_SCHEMA`.
+        expired_ms: The last time at which a tombstone is too old, milliseconds since the epoch.
+
+    Returns:
+        The others, without statistics.
+    """
+    times = pc.fill_null(removes.column("deletion_timestamp"), 0)
+    return removes.filter(pc.greater(times, expired_ms)).drop_columns(["stats"])
+
+
+def state_rows(snapshot: Snapshot) -> Rows:
+    """Gives all actions of a version but its files, each by its name in the log."""
+    rows: Rows = [
+        ("protocol", _protocol(snapshot.protocol)),
+        ("metaData", _metadata(snapshot.metadata)),
+    ]
+    rows.extend(
+        ("txn", {"appId": item.app_id, "version": item.version, "lastUpdated": item.last_updated})
+        for item in snapshot.set_transactions.values()
+    )
+    rows.extend(
+        (
+            "domainMetadata",
+            {"domain": item.domain, "configuration": item.configuration, "removed": False},
+        )
+        for item in snapshot.domain_metadata.values()
+    )
+    return rows
+
+
+def v2_rows(snapshot: Snapshot, sidecars: Iterable[Sidecar]) -> Rows:
+    """Gives the actions of a V2 checkpoint's top-level file."""
+    rows: Rows = [("checkpointMetadata", {"version": snapshot.version, "tags": None}), *state_rows(snapshot)]
+    rows.extend(
+        (
+            "sidecar",
+            {
+                "path": item.path,
+                "sizeInBytes": item.size_in_bytes,
+                "modificationTime": item.modification_time,
+                "tags": None,
+            },
+        )
+        for item in sidecars
+    )
+    return rows
+
+
+def as_table(rows: Rows, schema: pa.Schema) -> pa.Table:
+    """Puts actions into the columns of a checkpoint, one a row."""
+    columns = [
+        pa.array([values if name == field.name else None for name, values in rows], field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _protocol(protocol: Protocol) -> dict[str, Any]:
+    reader, writer = protocol.reader_features, protocol.writer_features
+    return {
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+        "readerFeatures": None if reader is None else sorted(reader),
+        "writerFeatures": None if writer is None else sorted(writer),
+    }
+
+
+def _metadata(metadata: Metadata) -> dict[str, Any]:
+    return {
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "format": {
+            "provider": metadata.format_provider,
+            "options": list(metadata.format_options.items()),
+        },
+        "schemaString": metadata.schema_string,
+        "partitionColumns": list(metadata.partition_columns),
+        "configuration": list(metadata.configuration.items()),
+        "createdTime": metadata.created_time,
+    }
+
+
+def file_batches(action: str, table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Puts file actions into the columns of a checkpoint.
+
+    Args:
+        action: ``add`` or ``remove``.
+        table: Rows of `ADD_SCHEMA`, or of `REMOVE_SCHEMA` without statistics.
+        schema: The checkpoint's columns.
+    """
+    wanted = schema.field(action).type
+    for batch in table.to_batches(max_chunksize=_ROW_GROUP):
+        arrays = []
+        for field in batch.schema:
+            array = batch.column(field.name)
+            if field.name == "data_change":
+                # A checkpoint changes no data (Protocol: Checkpoint Schema).
+                array = pa.array([False] * len(array), pa.bool_())
+            elif field.name == "deletion_vector":
+                array = _camel_structs(array)
+            arrays.append(array)
+        structs = pa.StructArray.from_arrays(arrays, fields=list(wanted))
+        columns = [
+            structs if field.name == action else pa.nulls(len(structs), field.type) for field in schema
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _camel_structs(vectors: pa.StructArray) -> pa.StructArray:
+    children = [pc.struct_field(vectors, [index]) for index in range(vectors.type.num_fields)]
+    return pa.StructArray.from_arrays(children, fields=_camel(DELETION_VECTOR), mask=vectors.is_null())

@@ -1,0 +1,190 @@
+"""When versions were committed, and which version a moment means.
+
+Source: Delta protocol, "In-Commit Timestamps". A table that has them counts by them from the version that enabled
+them; all other versions count by their files' modification times, made to grow with the versions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+from deltamerge.errors import DeltaAnalysisException, DeltaLogCorruptException
+from deltamerge.log.actions import Metadata
+from deltamerge.log.cleanup import adjusted_timestamps
+from deltamerge.log.commits import read_commit
+from deltamerge.log.properties import is_enabled
+from deltamerge.log.segment import commit_path, list_log
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.log.store import Store
+
+ENABLED = "delta.enableInCommitTimestamps"
+ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
+ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_SQLSTATE = "42816"
+
+
+def has_in_commit_timestamps(metadata: Metadata) -> bool:
+    """Tells whether a table's commits say themselves when they were made."""
+    return is_enabled(metadata, ENABLED, False)
+
+
+@dataclass(frozen=True, eq=False)
+class CommitTimes:
+    """The commits that the log still has, and when each was made.
+
+    Args:
+        store: The table.
+        versions: Their versions, rising by 1.
+        modified: For each its file's modification time, made to grow; milliseconds since the epoch.
+        first_by_itself: The place of the first commit that counts by its in-commit timestamp.
+    """
+
+    store: Store
+    versions: tuple[int, ...]
+    modified: tuple[int, ...]
+    first_by_itself: int
+    _read: dict[int, int] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(snapshot: Snapshot, *, recreatable: bool = True) -> CommitTimes:
+        """Finds the commits up to a snapshot.
+
+        Args:
+            snapshot: The latest version; its metadata says by what the commits count.
+            recreatable: Whether to leave out versions whose state can no longer be read.
+        """
+        listing = list_log(snapshot.store)
+        commits = [commit for commit in listing.commits if commit.start <= snapshot.version]
+        times = adjusted_timestamps(tuple(commits))
+        begin = len(commits)
+        while begin and (begin == len(commits) or commits[begin - 1].end + 1 == commits[begin].start):
+            begin -= 1
+        readable = {0, *(checkpoint.version for checkpoint in listing.checkpoints)}
+        while recreatable and begin < len(commits) and commits[begin].start not in readable:
+            begin += 1
+        versions = tuple(commit.start for commit in commits[begin:])
+        return CommitTimes(
+            snapshot.store, versions, tuple(times[begin:]), _first_by_itself(snapshot.metadata, versions)
+        )
+
+    def at(self, place: int) -> int:
+        """Gives when the commit at a place was made, milliseconds since the epoch.
+
+        Raises:
+            DeltaLogCorruptException: The commit lacks the in-commit timestamp that the table asks of it.
+        """
+        if place < self.first_by_itself:
+            return self.modified[place]
+        version = self.versions[place]
+        if version not in self._read:
+            self._read[version] = _in_commit_timestamp(self.store, version)
+        return self._read[version]
+
+    def of_version(self, version: int) -> int:
+        """Gives when a version was made."""
+        return self.at(version - self.versions[0])
+
+    def last_not_after(self, moment_ms: int) -> int | None:
+        """Finds the place of the last commit that is not after a moment; None where all are after it."""
+        split, end = self.first_by_itself, len(self.versions)
+        place = bisect_right(range(split, end), moment_ms, key=self.at) + split
+        if place == split:
+            place = bisect_right(self.modified[:split], moment_ms)
+        return place - 1 if place else None
+
+
+def version_at(times: CommitTimes, moment_ms: int) -> int:
+    """Finds the version that a table had at a moment, as ``TIMESTAMP AS OF`` means it.
+
+    Args:
+        times: The table's commits.
+        moment_ms: Milliseconds since the epoch.
+
+    Returns:
+        The last version not after the moment.
+
+    Raises:
+        DeltaAnalysisException: The moment is before the first version that can be read, or after the last one.
+    """
+    place = times.last_not_after(moment_ms)
+    if place is None:
+        raise _too_early(times, moment_ms)
+    if place == len(times.versions) - 1 and times.at(place) < moment_ms:
+        raise _too_late(times, moment_ms)
+    return times.versions[place]
+
+
+def first_version_from(times: CommitTimes, moment_ms: int) -> int:
+    """Finds the first version made at a moment or after it, as ``startingTimestamp`` means it.
+
+    Raises:
+        DeltaAnalysisException: All versions were made before it.
+    """
+    place = times.last_not_after(moment_ms)
+    if place is None:
+        return times.versions[0]
+    if times.at(place) == moment_ms:
+        return times.versions[place]
+    if place == len(times.versions) - 1:
+        raise _too_late(times, moment_ms)
+    return times.versions[place + 1]
+
+
+def _first_by_itself(metadata: Metadata, versions: tuple[int, ...]) -> int:
+    if not has_in_commit_timestamps(metadata):
+        return len(versions)
+    enabled = metadata.configuration.get(ENABLEMENT_VERSION, "0")
+    first = int(enabled) if enabled.isdigit() else 0
+    return sum(1 for version in versions if version < first)
+
+
+def _in_commit_timestamp(store: Store, version: int) -> int:
+    info = read_commit(store, version).info
+    values: Mapping[str, object] = {} if info is None else info.values
+    timestamp = values.get("inCommitTimestamp")
+    if isinstance(timestamp, int):
+        return timestamp
+    path = store.absolute(commit_path(version))
+    raise DeltaLogCorruptException(
+        "DELTA_MISSING_COMMIT_INFO" if info is None else "DELTA_MISSING_COMMIT_TIMESTAMP",
+        "This table has the feature inCommitTimestamp enabled, which requires a commitInfo action with a timestamp of "
+        f"its own in every commit, and version {version} ({path}) has none. Its writer does not know the feature; "
+        "restore or remove what it wrote.",
+        sqlstate="KD004",
+        parameters={"featureName": "inCommitTimestamp", "version": str(version)},
+    )
+
+
+def _too_early(times: CommitTimes, moment_ms: int) -> DeltaAnalysisException:
+    first = _text(times.at(0))
+    return DeltaAnalysisException(
+        "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
+        f"The provided timestamp ({_text(moment_ms)}) is before the earliest version available to the table "
+        f"{times.store.root}: version {times.versions[0]} of {first}. Please use a timestamp from {first} on.",
+        sqlstate=_SQLSTATE,
+        parameters={"userTimestamp": _text(moment_ms), "commitTs": first, "timestampString": first},
+    )
+
+
+def _too_late(times: CommitTimes, moment_ms: int) -> DeltaAnalysisException:
+    last = _text(times.at(len(times.versions) - 1))
+    return DeltaAnalysisException(
+        "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
+        f"Timestamp {_text(moment_ms)} is after the latest version of the table {times.store.root}: version "
+        f"{times.versions[-1]} of {last}. Use a timestamp at or before {last}, or leave it out for the latest version.",
+        sqlstate=_SQLSTATE,
+        parameters={
+            "providedTimestamp": _text(moment_ms),
+            "lastCommitTimestamp": last,
+            "maximumTimestamp": last,
+        },
+    )
+
+
+def _text(milliseconds: int) -> str:
+    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(sep=" ", timespec="milliseconds")

@@ -1,0 +1,89 @@
+"""The change data feed as a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from deltamerge.log.change_feed import ChangedFile
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.names import free_prefix
+from deltamerge.scan.target import ScanColumns, spark_spellings, target_frame
+from deltamerge.session import READING_MANY_FILES, session_settings
+from deltamerge.table import Table, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CHANGE_TYPE = "_change_type"
+COMMIT_VERSION = "_commit_version"
+COMMIT_TIMESTAMP = "_commit_timestamp"
+
+
+def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]) -> DataFrame:
+    """Reads changes.
+
+    Args:
+        table: The table.
+        snapshot: Its latest version, whose schema the rows get.
+        files: The files with the changes.
+
+    Returns:
+        The table's columns, then ``_change_type``, ``_commit_version`` and ``_commit_timestamp``.
+    """
+    schema = spark_schema(snapshot)
+    columns = StructType(
+        [
+            *(StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields),
+            StructField(CHANGE_TYPE, StringType()),
+            StructField(COMMIT_VERSION, LongType()),
+            StructField(COMMIT_TIMESTAMP, TimestampType()),
+        ]
+    )
+    # Files of a kind are read in one scan, unless a path stands for several states of its file.
+    groups: dict[tuple[str | None, int], list[ChangedFile]] = {}
+    seen: dict[tuple[str | None, str], int] = {}
+    for changed in files:
+        key = (changed.change_type, changed.file.path)
+        seen[key] = seen.get(key, -1) + 1
+        groups.setdefault((changed.change_type, seen[key]), []).append(changed)
+    if not groups:
+        return table.spark.createDataFrame([], columns)
+    with session_settings(table.spark, READING_MANY_FILES):
+        frames = [_rows_of(table, snapshot, schema, group) for group in groups.values()]
+        return reduce(lambda left, right: left.union(right), frames)
+
+
+def _rows_of(table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[ChangedFile]) -> DataFrame:
+    """Reads files that all have the same change type, or that all say it row by row."""
+    change_type = files[0].change_type
+    stored = schema if change_type else StructType([*schema.fields, StructField(CHANGE_TYPE, StringType())])
+    prefix = free_prefix(stored.names)
+    file, key, version, time = (prefix + name for name in ("file", "key", "version", "time"))
+    rows = target_frame(
+        table,
+        stored,
+        snapshot.metadata.partition_columns,
+        [changed.file for changed in files],
+        ScanColumns(file, prefix + "row"),
+    )
+    commits = table.spark.createDataFrame(
+        [
+            (spelling, changed.version, changed.timestamp_ms * 1000)
+            for changed in files
+            for spelling in spark_spellings(table, changed.file)
+        ],
+        f"`{key}` STRING, `{version}` BIGINT, `{time}` BIGINT",
+    )
+    joined = rows.join(F.broadcast(commits), F.col(file) == F.col(key), "inner")
+    kind = F.lit(change_type) if change_type else F.col(CHANGE_TYPE)
+    return joined.select(
+        *(F.col("`" + name.replace("`", "``") + "`") for name in schema.names),
+        kind.alias(CHANGE_TYPE),
+        F.col(version).alias(COMMIT_VERSION),
+        F.timestamp_micros(F.col(time)).alias(COMMIT_TIMESTAMP),
+    )

@@ -1,0 +1,115 @@
+"""The change data feed and time travel, read back from real tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import Row
+
+from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge.errors import DeltaAnalysisException
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+
+
+def rows(frame: DataFrame, *columns: str) -> list[tuple[object, ...]]:
+    chosen = frame.select(*columns) if columns else frame
+    return sorted((tuple(row) for row in chosen.collect()), key=str)
+
+
+def upsert(spark: SparkSession, path: str, values: str) -> None:
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT * FROM VALUES {values} AS v(id, p, v)) s ON t.id = s.id "
+        "WHEN MATCHED AND s.v IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+    )
+
+
+@pytest.fixture
+def changed(spark: SparkSession, tmp_path: Path) -> DeltaTable:
+    """Inserts by a plain append, changes by a merge, and an overwrite: the table's three kinds of commits."""
+    path = str(tmp_path / "a table [1]")
+    first = spark.sql("SELECT * FROM VALUES (1, 'a b', 10), (2, 'ø', 20), (3, NULL, 30) AS v(id, p, v)")
+    write_delta(first, path, partition_by="p", properties=FEED)
+    upsert(spark, path, "(1, 'a b', NULL), (2, 'ø', 21), (9, 'x', 90)")
+    write_delta(spark.sql("SELECT 7 AS id, 'a b' AS p, 70 AS v"), path, mode="append")
+    write_delta(spark.sql("SELECT 8 AS id, 'y' AS p, 80 AS v"), path, mode="overwrite")
+    return DeltaTable.forPath(spark, path)
+
+
+def test_changes_of_every_kind_of_commit(changed: DeltaTable) -> None:
+    feed = changed.changes(startingVersion=0)
+    assert feed.columns == ["id", "p", "v", "_change_type", "_commit_version", "_commit_timestamp"]
+    assert rows(feed, "_commit_version", "_change_type", "id", "p", "v") == [
+        (0, "insert", 1, "a b", 10),
+        (0, "insert", 2, "ø", 20),
+        (0, "insert", 3, None, 30),
+        (1, "delete", 1, "a b", 10),
+        (1, "insert", 9, "x", 90),
+        (1, "update_postimage", 2, "ø", 21),
+        (1, "update_preimage", 2, "ø", 20),
+        (2, "insert", 7, "a b", 70),
+        (3, "delete", 2, "ø", 21),
+        (3, "delete", 3, None, 30),
+        (3, "delete", 7, "a b", 70),
+        (3, "delete", 9, "x", 90),
+        (3, "insert", 8, "y", 80),
+    ]
+    history = {(row.version, row.timestamp) for row in changed.history().collect()}
+    assert set(rows(feed, "_commit_version", "_commit_timestamp")) == history
+    assert rows(changed.changes(2, 2), "id", "_change_type") == [(7, "insert")]
+
+
+def test_ranges_by_timestamp(changed: DeltaTable) -> None:
+    at = {row.version: row.timestamp for row in changed.history().collect()}
+    between = changed.changes(startingTimestamp=at[1], endingTimestamp=str(at[2]))
+    assert {row[0] for row in rows(between, "_commit_version")} == {1, 2}
+    with pytest.raises(DeltaAnalysisException) as raised:
+        changed.changes(startingTimestamp=at[3] + dt.timedelta(seconds=1))
+    assert raised.value.getErrorClass() == "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"
+    with pytest.raises(DeltaAnalysisException) as raised:
+        changed.changes(startingTimestamp="the day before yesterday")
+    assert raised.value.getErrorClass() == "DELTA_TIMESTAMP_INVALID"
+
+
+def test_changes_that_were_not_recorded(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(3), path)
+    write_delta(spark.range(3, 5), path, mode="overwrite", properties=FEED)
+    table = DeltaTable.forPath(spark, path)
+    for first in (0, 1):
+        if first == 1:
+            assert len(rows(table.changes(1))) == 5
+            continue
+        with pytest.raises(DeltaAnalysisException, match=r"version\s+\[0\]") as raised:
+            table.changes(first)
+        assert raised.value.getErrorClass() == "DELTA_MISSING_CHANGE_DATA"
+    with pytest.raises(DeltaAnalysisException) as raised:
+        table.changes(startingVersion=1, endingVersion=0)
+    assert raised.value.getErrorClass() == "DELTA_INVALID_CDC_RANGE"
+
+
+def test_older_versions_as_frames_and_as_sources_in_sql(changed: DeltaTable, spark: SparkSession) -> None:
+    path = changed.table.name
+    at = {row.version: row.timestamp for row in changed.history().collect()}
+    assert rows(changed.at(version=0), "id") == [(1,), (2,), (3,)]
+    assert rows(changed.at(timestamp=at[1]), "id") == [(2,), (3,), (9,)]
+    assert rows(changed.at(timestamp=str(at[2])), "id") == [(2,), (3,), (7,), (9,)]
+    assert changed.toDF().collect() == [Row(id=8, p="y", v=80)]
+    for number, clause in enumerate((f"TIMESTAMP AS OF '{at[0]}'", "VERSION AS OF 0")):
+        merge_sql(
+            spark,
+            f"MERGE INTO delta.`{path}` t USING delta.`{path}` {clause} s ON t.id = s.id "
+            f"WHEN MATCHED THEN UPDATE SET v = s.v + {number} WHEN NOT MATCHED THEN INSERT *",
+        )
+        expected = [(1, 10 + number), (2, 20 + number), (3, 30 + number), (8, 80)]
+        assert rows(DeltaTable.forPath(spark, path).toDF(), "id", "v") == expected
+    with pytest.raises(DeltaAnalysisException) as raised:
+        changed.at()
+    assert raised.value.getErrorClass() == "DELTA_ONEOF_IN_TIMETRAVEL"

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pytest
+from tests.log.logs import PROTOCOL, Log, info, metadata, simple_log
+
+from deltamerge.errors import DeltaAnalysisException, DeltaLogCorruptException
+from deltamerge.log.change_range import ChangeBoundary, change_range
+from deltamerge.log.checkpoint_writer import write_checkpoint
+from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
+from deltamerge.log.snapshot import load_snapshot
+
+IN_COMMIT = {
+    "protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["inCommitTimestamp"]}
+}
+
+
+def by_modification_time(tmp_path):
+    log = Log(tmp_path)
+    for number, time in enumerate((1_000, 3_000, 2_000, 9_000)):
+        actions = (PROTOCOL, metadata()) if number == 0 else (info(),)
+        log.commit(*actions, time_ms=time)
+    return load_snapshot(log.store)
+
+
+def enabled_at_two(tmp_path):
+    """Two versions by modification time, which a copy has moved, then two by themselves."""
+    log = Log(tmp_path)
+    enabling = metadata(
+        configuration={
+            "delta.enableInCommitTimestamps": "true",
+            "delta.inCommitTimestampEnablementVersion": "2",
+            "delta.inCommitTimestampEnablementTimestamp": "500",
+        }
+    )
+    log.commit(PROTOCOL, metadata(), time_ms=100)
+    log.commit(info(), time_ms=90_000)
+    log.commit(info(inCommitTimestamp=500), IN_COMMIT, enabling, time_ms=91_000)
+    log.commit(info(inCommitTimestamp=700), time_ms=92_000)
+    return log
+
+
+def test_versions_by_modification_time(tmp_path):
+    times = CommitTimes.of(by_modification_time(tmp_path))
+    assert [times.at(place) for place in range(4)] == [1_000, 3_000, 3_001, 9_000]
+    assert [version_at(times, moment) for moment in (1_000, 2_999, 3_000, 3_001, 8_999, 9_000)] == [
+        0,
+        0,
+        1,
+        2,
+        2,
+        3,
+    ]
+    assert [first_version_from(times, moment) for moment in (0, 1_000, 1_001, 3_001, 3_002)] == [
+        0,
+        0,
+        1,
+        2,
+        3,
+    ]
+
+
+def test_moments_outside_the_log_are_refused(tmp_path):
+    times = CommitTimes.of(by_modification_time(tmp_path))
+    with pytest.raises(DeltaAnalysisException, match="version 0 of 1970-01-01 00:00:01") as early:
+        version_at(times, 999)
+    assert early.value.getErrorClass() == "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION"
+    for late in (version_at, first_version_from):
+        with pytest.raises(DeltaAnalysisException, match="version 3 of 1970-01-01 00:00:09") as raised:
+            late(times, 9_001)
+        assert raised.value.getErrorClass() == "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"
+
+
+def test_in_commit_timestamps_count_from_their_enablement_on(tmp_path):
+    times = CommitTimes.of(load_snapshot(enabled_at_two(tmp_path).store))
+    assert [times.of_version(version) for version in range(4)] == [100, 90_000, 500, 700]
+    assert [version_at(times, moment) for moment in (100, 499, 500, 600, 700)] == [0, 0, 2, 2, 3]
+    with pytest.raises(DeltaAnalysisException):
+        version_at(times, 701)
+
+
+def test_a_commit_without_its_timestamp_is_named(tmp_path):
+    log = enabled_at_two(tmp_path)
+    log.commit(info(), time_ms=93_000)
+    times = CommitTimes.of(load_snapshot(log.store))
+    with pytest.raises(DeltaLogCorruptException, match=r"version 4 \(.*0004\.json\) has none") as raised:
+        version_at(times, 800)
+    assert raised.value.getErrorClass() == "DELTA_MISSING_COMMIT_TIMESTAMP"
+
+
+def test_versions_that_cannot_be_read_any_more_are_left_out(tmp_path):
+    log = simple_log(tmp_path, 6)
+    write_checkpoint(load_snapshot(log.store, 3), now_ms=0)
+    log.store.delete(["_delta_log/00000000000000000000.json"])
+    snapshot = load_snapshot(log.store)
+    assert CommitTimes.of(snapshot).versions == (3, 4, 5)
+    assert CommitTimes.of(snapshot, recreatable=False).versions == (1, 2, 3, 4, 5)
+
+
+def test_ranges_of_changes(tmp_path):
+    snapshot = by_modification_time(tmp_path)
+
+    def between(start, end):
+        return change_range(snapshot, ChangeBoundary(*start), ChangeBoundary(*end))
+
+    assert between((1,), ()) == (1, 3)
+    assert between((1,), (2,)) == (1, 2)
+    assert between((1,), (99,)) == (1, 3)
+    assert between((None, 2_000), (None, 8_000)) == (1, 2)
+    assert between((None, 4_000), (None, 5_000)) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "error"),
+    [
+        ((), (2,), "DELTA_NO_START_FOR_CDC_READ"),
+        ((1, 1_000), (), "DELTA_MULTIPLE_CDC_BOUNDARY"),
+        ((1,), (1, 1_000), "DELTA_MULTIPLE_CDC_BOUNDARY"),
+        ((4,), (), "DELTA_CDC_START_VERSION_AFTER_LATEST"),
+        ((2,), (1,), "DELTA_INVALID_CDC_RANGE"),
+        ((-1,), (), "DELTA_VERSION_INVALID"),
+        ((None, 9_001), (), "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"),
+        ((1,), (None, 9_001), "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"),
+        ((1,), (None, 999), "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION"),
+    ],
+)
+def test_wrong_ranges_of_changes(tmp_path, start, end, error):
+    snapshot = by_modification_time(tmp_path)
+    with pytest.raises(DeltaAnalysisException) as raised:
+        change_range(snapshot, ChangeBoundary(*start), ChangeBoundary(*end))
+    assert raised.value.getErrorClass() == error

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from tests.txn.tables import create, metadata, prepare
+
+from deltamerge.log.actions import Protocol
+from deltamerge.log.snapshot import load_snapshot
+from deltamerge.txn.transaction import commit
+
+FEATURE = Protocol(1, 7, None, frozenset({"inCommitTimestamp", "appendOnly", "invariants"}))
+
+
+def first_action(snapshot, version):
+    text = snapshot.store.get(f"_delta_log/{version:020d}.json").split(b"\n")[0]
+    return json.loads(text)["commitInfo"]
+
+
+def test_commits_of_a_new_table_say_when_they_were_made_and_grow(tmp_path):
+    snapshot = create(tmp_path, protocol=FEATURE, enableInCommitTimestamps="true")
+    begin = first_action(snapshot, 0)["inCommitTimestamp"]
+    stopped = commit(prepare(snapshot), lambda: begin - 5_000)
+    assert first_action(snapshot, 1)["inCommitTimestamp"] == begin + 1 == stopped.timestamp_ms
+    # Another writer's clock is ahead: the next commit is later all the same.
+    commit(prepare(load_snapshot(snapshot.store)), lambda: begin + 90_000)
+    behind = commit(prepare(snapshot), lambda: begin)
+    assert behind.version == 3
+    assert first_action(snapshot, 3)["inCommitTimestamp"] == begin + 90_001
+    latest = load_snapshot(snapshot.store)
+    assert latest.timestamp_ms == begin + 90_001
+    assert "delta.inCommitTimestampEnablementVersion" not in latest.metadata.configuration
+
+
+def test_enabling_them_later_is_noted_in_the_metadata(tmp_path):
+    snapshot = create(tmp_path)
+    commit(prepare(snapshot), lambda: 5_000)
+    asked = replace(metadata(enableInCommitTimestamps="true"), id=snapshot.metadata.id)
+    # The version that was read is not the one before: the note holds the version that is made.
+    done = commit(prepare(snapshot, FEATURE, asked), lambda: snapshot.timestamp_ms + 7_000)
+    latest = load_snapshot(snapshot.store)
+    assert latest.version == done.version == 2
+    assert first_action(snapshot, 2)["inCommitTimestamp"] == snapshot.timestamp_ms + 7_000
+    assert latest.metadata.configuration["delta.inCommitTimestampEnablementVersion"] == "2"
+    assert latest.metadata.configuration["delta.inCommitTimestampEnablementTimestamp"] == str(
+        snapshot.timestamp_ms + 7_000
+    )
+    commit(prepare(latest, replace(latest.metadata, description="still on")), lambda: 1)
+    after = load_snapshot(snapshot.store)
+    assert after.metadata.configuration == latest.metadata.configuration
+    assert after.timestamp_ms == latest.timestamp_ms + 1
