@@ -13,11 +13,14 @@ from deltamerge.errors import DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Metadata, Protocol
 from deltamerge.log.schema import StructType, parse_schema
 
-SUPPORTED_READER_FEATURES: frozenset[str] = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
+SUPPORTED_READER_FEATURES: frozenset[str] = frozenset(
+    {"columnMapping", "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"}
+)
 
 SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
     {
         "allowColumnDefaults",
+        "columnMapping",
         "appendOnly",
         "invariants",
         "checkConstraints",

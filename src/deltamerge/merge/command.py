@@ -29,6 +29,7 @@ from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.source import Source, materialize_source, narrowed, read_source
 from deltamerge.merge.steps import Steps
+from deltamerge.merge.table_after import table_after
 from deltamerge.names import MergeNames, free_prefix
 from deltamerge.session import READING_MANY_FILES, errors_said_once, merge_conf, session_settings
 from deltamerge.statement import MergeStatement
@@ -96,10 +97,12 @@ def run_merge(
             merge = narrowed(resolve(spark, statement, spark_schema(snapshot), conf))
             if merge.evolves_schema:
                 check_evolution(snapshot, merge.output_schema)
+            merge, metadata = table_after(snapshot, merge, new_id)
             executor, reason = choose_executor(merge, conf)
         execution = Execution(
             table=command.table,
             snapshot=snapshot,
+            metadata=metadata,
             merge=merge,
             conf=conf,
             names=MergeNames(free_prefix((*merge.output_schema.names, *merge.source_schema.names))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from deltamerge.log.column_mapping import physical_name
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
 from deltamerge.skipping.predicates import (
     And,
@@ -15,7 +16,6 @@ from deltamerge.skipping.predicates import (
     Unknown,
 )
 
-PHYSICAL_NAME = "delta.columnMapping.physicalName"
 CHAR_VARCHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 COLLATIONS = "__COLLATIONS"
 
@@ -128,12 +128,6 @@ def find_column(
         counts_nulls=isinstance(field.data_type, PrimitiveType),
         partition=len(path) == 1 and path[0] in partition_columns,
     )
-
-
-def physical_name(field: StructField) -> str:
-    """Gives the name that files, statistics and partition values use (Protocol: Column Mapping)."""
-    name = field.metadata.get(PHYSICAL_NAME)
-    return name if isinstance(name, str) else field.name
 
 
 def _comparable_type(field: StructField) -> ColumnType | None:

@@ -9,6 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, Timestam
 from deltamerge.errors import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
 from deltamerge.log.protocol import (
+    LEGACY_READER_FEATURES,
     SUPPORTED_READER_FEATURES,
     SUPPORTED_WRITER_FEATURES,
     reader_features,
@@ -64,8 +65,15 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
         )
     if wanted <= _BASE:
         return Protocol(1, 2, None, None)
-    readers = frozenset(wanted & _READER_WRITER)
-    return Protocol(3 if readers else 1, 7, readers or None, frozenset(wanted | _BASE))
+    return _with_features(frozenset(wanted & _READER_WRITER), frozenset(wanted | _BASE))
+
+
+def _with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
+    """Gives a protocol with features by name; readers need them by name only where no version implies them."""
+    for version, implied in sorted(LEGACY_READER_FEATURES.items()):
+        if readers == implied:
+            return Protocol(version, 7, None, writers)
+    return Protocol(3, 7, readers, writers)
 
 
 def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
@@ -105,7 +113,7 @@ def upgraded(present: Protocol, needed: Protocol) -> Protocol:
     writers = writer_features(present) | writer_features(needed)
     if readers == reader_features(present) and writers == writer_features(present):
         return present
-    return Protocol(3 if readers else 1, 7, readers or None, writers)
+    return _with_features(readers, writers)
 
 
 def _by_property(properties: Mapping[str, str]) -> Iterator[str]:
