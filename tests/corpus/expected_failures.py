@@ -15,8 +15,6 @@ EXPECTED_FAILURES: dict[str, tuple[str, ...]] = {
     ),
     "identity columns": ("generated_identity_default/identity-*",),
     "row tracking": ("row_tracking/*",),
-    "type widening": ("type_widening/*",),
-    "variant": ("timestamps_and_types/variant",),
 }
 
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 MANIFEST = manifest()
 READ_MISSING = {
     "deletionVectors": "deletion vectors",
-    "typeWidening-preview": "type widening",
-    "variantType": "variant",
 }
 """Reader features that are not there yet, by the name of what is missing: take out what is implemented."""
 

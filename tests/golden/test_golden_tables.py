@@ -38,7 +38,9 @@ QUICK = frozenset(
         "connectors/multi-part-checkpoint",
         "connectors/parquet-all-types-legacy-format",
         "connectors/table-with-columnmapping-mode-name",
+        "connectors/type-widening-nested",
         "connectors/v2-checkpoint-json",
+        "kernel/spark-shredded-variant-preview-delta",
         "rs/partition-type-primitives",
         "spark/transaction_log_schema_evolvability",
     }

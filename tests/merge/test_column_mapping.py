@@ -165,6 +165,58 @@ def test_files_are_skipped_by_physical_names(spark: SparkSession, tmp_path: Path
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0,), (1,), (2,)]
 
 
+def test_id_mode_finds_columns_of_other_writers_by_their_ids(spark: SparkSession, tmp_path: Path) -> None:
+    """Files that came with a table of another format keep the names that their columns had then."""
+    path = mapped_table(spark, tmp_path / "t", "id")
+    schema, _ = log_schema(path)
+    fields_by_name = {field["name"]: field["metadata"] for _, field in fields(schema)}
+    ids = {name: metadata["delta.columnMapping.id"] for name, metadata in fields_by_name.items()}
+    # A conversion takes the names of its day for physical names: here that of a column which was `id` once.
+    schema["fields"].append(
+        {
+            "name": "late",
+            "type": "integer",
+            "nullable": True,
+            "metadata": {"delta.columnMapping.id": 99, "delta.columnMapping.physicalName": "was"},
+        }
+    )
+    metadata = actions(path, 0, "metaData")[0]
+    metadata["schemaString"] = json.dumps(schema)
+    metadata["configuration"]["delta.columnMapping.maxColumnId"] = "99"
+    inner = pa.struct([field_with_id("odd", pa.int32(), ids["a"])])
+    numbered = [field_with_id("Struct", inner, ids["s"]), field_with_id("was", pa.int32(), ids["id"])]
+    values = [pa.array([{"odd": 9}], inner), pa.array([8], pa.int32())]
+    file = Path(path, "foreign.parquet")
+    pq.write_table(pa.Table.from_arrays(values, schema=pa.schema(numbered)), file)
+    added = {
+        "path": "foreign.parquet",
+        "partitionValues": {fields_by_name["my part"]["delta.columnMapping.physicalName"]: "z"},
+        "size": file.stat().st_size,
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    commit = Path(path, "_delta_log", f"{latest_version(path) + 1:020d}.json")
+    commit.write_text(json.dumps({"metaData": metadata}) + "\n" + json.dumps({"add": added}) + "\n")
+
+    shown = ("id", "`my part`", "s.a", "s.`b,c`", "late")
+    frame = DeltaTable.forPath(spark, path).toDF()
+    assert rows(frame.where("id <> 1").selectExpr(*shown)) == [
+        (2, None, None, None, None),
+        (8, "z", 9, None, None),
+    ]
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT 8 AS k) s ON t.id = s.k WHEN MATCHED THEN UPDATE SET late = t.s.a",
+    )
+    frame = DeltaTable.forPath(spark, path).toDF()
+    assert rows(frame.where("late IS NOT NULL").selectExpr(*shown)) == [(8, "z", 9, None, 9)]
+
+
+def field_with_id(name: str, kind: pa.DataType, number: int) -> pa.Field:
+    """Gives an Arrow field with a Parquet field id."""
+    return pa.field(name, kind, metadata={b"PARQUET:field_id": str(number).encode()})
+
+
 def test_odd_names_need_mapping(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a b", "a,b", "a;b", "a=b", "a{b"):
         with pytest.raises(DeltaAnalysisException) as caught:

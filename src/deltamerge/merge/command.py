@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import CommitStateUnknownException
+from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.commit import commit_merge, is_already_committed
 from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.execute import (
@@ -94,7 +96,9 @@ def run_merge(
         if is_already_committed(snapshot, conf):
             return _already_committed(command, snapshot)
         with steps.step("resolve", "resolving the statement"):
-            merge = narrowed(resolve(spark, statement, spark_schema(snapshot), conf))
+            merge = narrowed(
+                resolve(spark, statement, spark_schema(snapshot), conf, _widening(snapshot, conf))
+            )
             if merge.evolves_schema:
                 check_evolution(snapshot, merge.output_schema)
             merge, metadata = table_after(snapshot, merge, new_id)
@@ -120,6 +124,12 @@ def run_merge(
             with steps.step("refresh", "refreshing what Spark has cached of the table"):
                 _refresh(command.table)
         return _outcome(command, changes, executor, reason, version, metrics)
+
+
+def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
+    """How far the table's types may be widened."""
+    features = writer_features(snapshot.protocol)
+    return widening_mode(snapshot.metadata.configuration, features, conf.allow_automatic_widening)
 
 
 def _refresh(table: Table) -> None:

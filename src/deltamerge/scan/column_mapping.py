@@ -24,10 +24,10 @@ def physical_field(field: StructField, mode: str, *, with_ids: bool = False) -> 
         with_ids: Whether the fields carry their Parquet field ids.
 
     Returns:
-        The column; without mapping it is the same one.
+        The column, nullable at every depth and without metadata; without mapping its names are the table's.
     """
     if mode == NONE:
-        return field
+        return StructField(field.name, logical_type(field.dataType), True)
     metadata = field.metadata or {}
     own = {PARQUET_FIELD_ID: metadata[COLUMN_ID]} if with_ids and COLUMN_ID in metadata else {}
     name = metadata.get(PHYSICAL_NAME, field.name)

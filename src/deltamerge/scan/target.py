@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.column_mapping import as_logical, physical_field
+from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.table import Table
 
@@ -83,49 +84,59 @@ def target_frame(
             + [StructField(extra.file_name, StringType()), StructField(extra.row_index, LongType())]
         )
         return spark.createDataFrame([], empty)
-    columns = _FileColumns(schema, tuple(partition_columns), mode)
-    if not partition_columns:
-        return _select(_read(table, columns.data, files, None), columns, extra)
-    by_root = _files_by_folder_root(table, columns.partition, files)
-    if by_root is not None:
-        full = [*columns.data, *columns.partition]
-        frames = [_select(_read(table, full, group, root), columns, extra) for root, group in by_root.items()]
-        return reduce(lambda left, right: left.union(right), frames)
-    return _with_values_by_path(table, columns, files, extra)
+    data = [f for f in schema.fields if f.name not in set(partition_columns)]
+    frames = [
+        _frame_of(table, _FileColumns(schema, tuple(partition_columns), mode, found), group, extra)
+        for found, group in fields_of_files(table, data, files, mode)
+    ]
+    return reduce(lambda left, right: left.union(right), frames)
 
 
 @dataclass(frozen=True)
 class _FileColumns:
-    """A table's columns as its files and its log know them.
+    """A table's columns as some of its files and its log know them.
 
     Args:
         schema: The table's schema.
         partition_columns: The partition columns' names, in the log's order.
         mode: The table's column mapping mode.
+        data: The columns that data files hold, as they name them, in the schema's order.
     """
 
     schema: StructType
     partition_columns: tuple[str, ...]
     mode: str
+    data: tuple[StructField, ...]
 
     @property
-    def data(self) -> list[StructField]:
-        """The columns that data files hold."""
-        return [
-            StructField(f.name, f.dataType, True)
-            for f in (self.physical(f) for f in self.schema.fields if f.name not in self.partition_columns)
-        ]
+    def data_fields(self) -> list[StructField]:
+        """The columns that data files hold, as the table names them."""
+        return [f for f in self.schema.fields if f.name not in self.partition_columns]
 
     @property
     def partition(self) -> list[StructField]:
-        """The columns whose values the log holds, in its order."""
+        """The columns whose values the log holds, in its order, as it names them."""
         by_name = {f.name: f for f in self.schema.fields}
-        physical = (physical_field(by_name[n], self.mode) for n in self.partition_columns)
-        return [StructField(f.name, f.dataType) for f in physical]
+        return [physical_field(by_name[name], self.mode) for name in self.partition_columns]
 
-    def physical(self, field: StructField) -> StructField:
-        """A column's name and type in data files."""
-        return physical_field(field, self.mode)
+    def logical(self) -> dict[str, Column]:
+        """Each column's value by its name in the table."""
+        in_files = [*zip(self.data_fields, self.data, strict=True)]
+        by_name = {f.name: f for f in self.schema.fields}
+        in_files += [(by_name[n], f) for n, f in zip(self.partition_columns, self.partition, strict=True)]
+        return {f.name: as_logical(_column(found.name), f, self.mode) for f, found in in_files}
+
+
+def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:
+    """Reads files that all name their columns alike."""
+    if not columns.partition_columns:
+        return _select(_read(table, columns.data, files, None), columns, extra)
+    by_root = _files_by_folder_root(table, columns.partition, files)
+    if by_root is None:
+        return _with_values_by_path(table, columns, files, extra)
+    full = [*columns.data, *columns.partition]
+    frames = [_select(_read(table, full, group, root), columns, extra) for root, group in by_root.items()]
+    return reduce(lambda left, right: left.union(right), frames)
 
 
 def file_key(uri: str) -> str:
@@ -165,9 +176,9 @@ def _read(
 
 
 def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> DataFrame:
-    metadata = frame.metadataColumn("_metadata")
+    metadata, logical = frame.metadataColumn("_metadata"), columns.logical()
     return frame.select(
-        *(_logical(f, columns).alias(f.name) for f in columns.schema.fields),
+        *(logical[f.name].alias(f.name) for f in columns.schema.fields),
         metadata.getField("file_path").alias(extra.file_name),
         metadata.getField("row_index").alias(extra.row_index),
     )
@@ -175,10 +186,6 @@ def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> Data
 
 def _column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
-
-
-def _logical(field: StructField, columns: _FileColumns) -> Column:
-    return as_logical(_column(columns.physical(field).name), field, columns.mode)
 
 
 def _files_by_folder_root(
@@ -230,10 +237,10 @@ def _with_values_by_path(
     frame = _read(table, columns.data, files, None)
     metadata = frame.metadataColumn("_metadata")
     key, prefix = extra.file_name, extra.file_name + "p"
-    data_fields = [f for f in schema.fields if f.name not in columns.partition_columns]
+    data_fields, logical = columns.data_fields, columns.logical()
     data_names = [f"{prefix}d{i}" for i in range(len(data_fields))]
     rows = frame.select(
-        *(_logical(f, columns).alias(name) for f, name in zip(data_fields, data_names, strict=True)),
+        *(logical[f.name].alias(name) for f, name in zip(data_fields, data_names, strict=True)),
         metadata.getField("file_path").alias(extra.file_name),
         metadata.getField("row_index").alias(extra.row_index),
     )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CHANGE_DATA_FOLDER = "_change_data"
 CHANGE_TYPE = "_change_type"
 IS_CDC = "__is_cdc"
+SHRED_VARIANTS = "spark.sql.variant.inferShreddingSchema"
 
 _FOOTER_THREADS = 16
 
@@ -159,9 +160,18 @@ def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[st
     writer = frame.write.mode("append").option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     if partition_columns:
         writer = writer.partitionBy(*partition_columns)
-    needed = {} if target.mode == NONE else {WRITE_IDS: "true"}
-    with session_settings(frame.sparkSession, needed):
+    with session_settings(frame.sparkSession, _write_settings(target)):
         writer.parquet(target.store.absolute(target.folder))
+
+
+def _write_settings(target: WriteTarget) -> dict[str, str]:
+    settings = {}
+    if target.mode != NONE:
+        settings[WRITE_IDS] = "true"
+    if '"variant"' in target.schema.json():
+        # Newer Sparks shred variants by themselves, which not every reader of the table may know.
+        settings[SHRED_VARIANTS] = "false"
+    return settings
 
 
 def _physical(target: WriteTarget) -> list[Column]:
