@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
+    ArrayType,
     AtomicType,
     BinaryType,
     BooleanType,
@@ -115,11 +116,25 @@ def checksum(lines: list[str]) -> str:
 
 
 def _with_entries(value: Column, data_type: DataType) -> Column:
-    if isinstance(data_type, MapType) and not isinstance(
+    """Turns maps whose keys are no names in JSON into lists of entries, at any depth."""
+    if not _holds_map_without_names(data_type):
+        return value
+    if isinstance(data_type, StructType):
+        fields = [_with_entries(value.getField(f.name), f.dataType).alias(f.name) for f in data_type.fields]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if isinstance(data_type, ArrayType):
+        return F.transform(value, lambda element: _with_entries(element, data_type.elementType))
+    return F.map_entries(value)
+
+
+def _holds_map_without_names(data_type: DataType) -> bool:
+    if isinstance(data_type, StructType):
+        return any(_holds_map_without_names(f.dataType) for f in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return _holds_map_without_names(data_type.elementType)
+    return isinstance(data_type, MapType) and not isinstance(
         data_type.keyType, (StringType, NumericType, BooleanType)
-    ):
-        return F.map_entries(value)
-    return value
+    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.errors import DeltaAnalysisException
+from deltamerge.log.actions import Protocol
+from deltamerge.log.protocol import writer_features
 
 from .tables import actions, latest_version, rows
 
@@ -215,6 +217,33 @@ def test_id_mode_finds_columns_of_other_writers_by_their_ids(spark: SparkSession
 def field_with_id(name: str, kind: pa.DataType, number: int) -> pa.Field:
     """Gives an Arrow field with a Parquet field id."""
     return pa.field(name, kind, metadata={b"PARQUET:field_id": str(number).encode()})
+
+
+def test_the_versions_that_are_asked_for_are_enough(spark: SparkSession, tmp_path: Path) -> None:
+    properties = {
+        "delta.columnMapping.mode": "name",
+        "delta.minReaderVersion": "2",
+        "delta.minWriterVersion": "5",
+    }
+    for name, more, expected in (
+        ("plain", {}, (2, 5, None, None)),
+        (
+            "more",
+            {"delta.enableTypeWidening": "true"},
+            (3, 7, {"columnMapping", "typeWidening"}, writer_features(Protocol(2, 5)) | {"typeWidening"}),
+        ),
+    ):
+        path = tmp_path / name
+        builder = DeltaTable.create(spark).location(str(path)).addColumn("a b", "INT")
+        for key, value in {**properties, **more}.items():
+            builder = builder.property(key, value)
+        builder.execute()
+        protocol = actions(path, 0, "protocol")[0]
+        lists = (protocol.get(key) for key in ("readerFeatures", "writerFeatures"))
+        found = tuple(None if features is None else set(features) for features in lists)
+        assert (protocol["minReaderVersion"], protocol["minWriterVersion"], *found) == expected
+        _, configuration = log_schema(str(path))
+        assert set(configuration) == {"delta.columnMapping.mode", "delta.columnMapping.maxColumnId", *more}
 
 
 def test_odd_names_need_mapping(spark: SparkSession, tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ MERGED_TWICE = (
     "source_kinds/self-merge",
     "structs/by-name-star",
     "timestamps_and_types/timestamps-as-keys",
+    "timestamps_and_types/variant",
+    "column_mapping/id-mode-upsert",
+    "column_mapping/field-comments",
+    "type_widening/struct-field",
+    "type_widening/int-to-double",
+    "type_widening/decimal-grows",
 )
 # These tables need statements that deltamerge does not have.
 MADE_BY_DELTA_SPARK = tuple(case.name for case in CASES.values() if case.target.get("setup_sql"))

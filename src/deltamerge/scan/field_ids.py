@@ -52,8 +52,9 @@ def fields_of_files(
 
 
 def _may_be_foreign(field: StructField) -> bool:
-    name = (field.metadata or {}).get(PHYSICAL_NAME, field.name)
-    return not _MADE_BY_DELTA.fullmatch(name) or any(map(_may_be_foreign, _inner_fields(field.dataType)))
+    metadata = field.metadata or {}
+    named = COLUMN_ID not in metadata or _MADE_BY_DELTA.fullmatch(metadata.get(PHYSICAL_NAME, field.name))
+    return not named or any(map(_may_be_foreign, _inner_fields(field.dataType)))
 
 
 def _inner_fields(data_type: DataType) -> list[StructField]:
@@ -80,8 +81,10 @@ def _id(field: pa.Field) -> int | None:
 
 
 def _in_file(field: StructField, found: Sequence[pa.Field]) -> StructField:
-    """Gives a column as a file has it; one that the file lacks gets a name that the file lacks."""
+    """Gives a column as a file has it, one without an id by its name; what the file lacks gets a name that it lacks."""
     wanted = (field.metadata or {}).get(COLUMN_ID)
+    if wanted is None:
+        return physical_field(field, ID)
     same = next((one for one in found if _id(one) == wanted), None)
     if same is not None:
         return StructField(same.name, _type_in_file(field.dataType, same.type), True)

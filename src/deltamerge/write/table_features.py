@@ -12,12 +12,14 @@ from deltamerge.log.protocol import (
     LEGACY_READER_FEATURES,
     SUPPORTED_READER_FEATURES,
     SUPPORTED_WRITER_FEATURES,
+    check_readable,
     reader_features,
     writer_features,
 )
 from deltamerge.log.snapshot import Snapshot
 
 _FEATURE_PREFIX = "delta.feature."
+MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 _BASE = frozenset({"appendOnly", "invariants"})
 _READER_WRITER = frozenset(
     {
@@ -52,13 +54,16 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
 
     Args:
         schema: The table's schema.
-        properties: Its properties; ``delta.feature.NAME`` asks for a feature by name.
+        properties: Its properties; ``delta.feature.NAME`` asks for a feature by name, ``delta.minReaderVersion`` and
+            ``delta.minWriterVersion`` ask for versions.
 
     Returns:
-        Reader 1 and writer 2 where that is enough, else feature lists. Protocol: Table Features.
+        Reader 1 and writer 2, or the versions asked for, where these are enough; else feature lists.
+        Protocol: Table Features.
 
     Raises:
-        DeltaUnsupportedFeatureException: It asks for a feature that is not implemented.
+        DeltaAnalysisException: A version is no number.
+        DeltaUnsupportedFeatureException: It asks for a feature that is not implemented, or an unknown version.
     """
     wanted = {*_by_property(properties), *_by_type(schema)}
     named = {key[len(_FEATURE_PREFIX) :] for key in properties if key.startswith(_FEATURE_PREFIX)}
@@ -78,9 +83,42 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
             sqlstate="56038",
             parameters={"unsupported": ", ".join(unknown)},
         )
-    if wanted <= _BASE:
-        return Protocol(1, 2, None, None)
-    return _with_features(frozenset(wanted & _READER_WRITER), frozenset(wanted | _BASE))
+    asked = Protocol(_version(properties, MIN_READER_VERSION, 1), _version(properties, MIN_WRITER_VERSION, 2))
+    check_readable(asked)
+    readers, writers = frozenset(wanted & _READER_WRITER), frozenset(wanted | _BASE)
+    if (
+        asked.min_writer_version < 7
+        and readers <= reader_features(asked)
+        and wanted <= writer_features(asked)
+    ):
+        return asked
+    readers, writers = readers | reader_features(asked), writers | writer_features(asked)
+    return (
+        Protocol(3, 7, readers, writers)
+        if asked.min_reader_version == 3
+        else _with_features(readers, writers)
+    )
+
+
+def _version(properties: Mapping[str, str], key: str, default: int) -> int:
+    text = properties.get(key, str(default))
+    if text.isdigit():
+        return max(int(text), default)
+    raise DeltaAnalysisException(
+        "DELTA_PROTOCOL_PROPERTY_NOT_INT",
+        f"Protocol property {key} needs to be an integer. Found {text}.",
+        sqlstate="42K06",
+        parameters={"key": key, "value": text},
+    )
+
+
+def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Gives the properties that a table keeps: those that ask for a protocol are answered by it."""
+    return {
+        key: value
+        for key, value in properties.items()
+        if not key.startswith(_FEATURE_PREFIX) and key not in (MIN_READER_VERSION, MIN_WRITER_VERSION)
+    }
 
 
 def _with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:

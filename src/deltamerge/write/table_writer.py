@@ -30,7 +30,7 @@ from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftov
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.generated import GENERATION_EXPRESSION, check_generation_expressions, with_generated
 from deltamerge.write.identity import IDENTITY
-from deltamerge.write.table_features import protocol_for, upgraded
+from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -226,7 +226,7 @@ def _commit_definition(
         format_provider="parquet",
         schema_string=json.dumps(definition.schema.jsonValue()),
         partition_columns=definition.partition_columns,
-        configuration={k: v for k, v in definition.properties.items() if not k.startswith("delta.feature.")},
+        configuration=stored_properties(definition.properties),
         created_time=snapshot.metadata.created_time if snapshot is not None else now,
     )
     protocol = _protocol(snapshot, definition)
