@@ -307,7 +307,11 @@ def _has_rows_to_write(execution: Execution, touched: TouchedFiles) -> bool:
 
 def _writing(execution: Execution, touched: TouchedFiles) -> str:
     files = f"{len(touched.rewrite)} file{'' if len(touched.rewrite) == 1 else 's'}"
-    return f"writing new and changed rows of {files}" if execution.writes_deletion_vectors else f"rewriting {files}"
+    return (
+        f"writing new and changed rows of {files}"
+        if execution.writes_deletion_vectors
+        else f"rewriting {files}"
+    )
 
 
 def _target_rows(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
