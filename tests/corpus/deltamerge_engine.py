@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,7 +48,10 @@ class Deltamerge:
     def _make(self, spark: SparkSession, target: Mapping[str, Any], path: str) -> None:
         from deltamerge import DeltaTable, write_delta
 
-        check_alterations(target.get("setup_sql", ()))
+        statements = target.get("setup_sql", ())
+        deletes = [condition for text in statements if (condition := _deleted(text)) is not None]
+        alterations = [text for text in statements if _deleted(text) is None]
+        check_alterations(alterations)
         builder = DeltaTable.create(spark).location(path)
         for column in split_columns(target["ddl"]):
             builder = _add_column(builder, column)
@@ -61,8 +65,11 @@ class Deltamerge:
         columns = written_columns(target)
         for rows in target["writes"]:
             write_delta(spark.sql(rows_query(columns, rows)).coalesce(1), path, mode="append")
-        for statement in target.get("setup_sql", ()):
+        for statement in alterations:
             alter_table(path, statement)
+        for condition in deletes:
+            one = spark.sql("SELECT 1")
+            DeltaTable.forPath(spark, path).merge(one, condition).whenMatchedDelete().execute()
 
     def write(self, spark: SparkSession, rows: DataFrame, path: str) -> None:
         """Makes a Delta table of rows."""
@@ -83,6 +90,12 @@ class Deltamerge:
         from deltamerge import DeltaTable
 
         return DeltaTable.forPath(spark, path).toDF()
+
+
+def _deleted(statement: str) -> str | None:
+    """Gives the condition of a DELETE, None of another statement."""
+    found = re.fullmatch(r"DELETE FROM \{target\} WHERE (.*)", statement)
+    return None if found is None else found.group(1)
 
 
 def _add_column(builder: Any, column: ColumnDefinition) -> Any:

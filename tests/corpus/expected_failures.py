@@ -8,11 +8,6 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 EXPECTED_FAILURES: dict[str, tuple[str, ...]] = {
-    "deletion vectors": (
-        "deletion_vectors/*",
-        "column_mapping/vectors-and-mapping",
-        "names/path-with-odd-characters-partitioned",
-    ),
     "identity columns": ("generated_identity_default/identity-*",),
     "row tracking": ("row_tracking/*",),
 }

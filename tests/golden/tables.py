@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 MANIFEST = manifest()
-READ_MISSING = {
-    "deletionVectors": "deletion vectors",
-}
+READ_MISSING: dict[str, str] = {}
 """Reader features that are not there yet, by the name of what is missing: take out what is implemented."""
 
 WRITE_MISSING = {

@@ -41,6 +41,7 @@ QUICK = frozenset(
         "connectors/type-widening-nested",
         "connectors/v2-checkpoint-json",
         "kernel/spark-shredded-variant-preview-delta",
+        "rs/cdf-table-with-cdc-and-dvs",
         "rs/partition-type-primitives",
         "spark/transaction_log_schema_evolvability",
     }
@@ -50,6 +51,7 @@ MERGED_QUICK = frozenset(
         "connectors/data-reader-escaped-chars",
         "connectors/data-reader-timestamp_ntz-id-mode",
         "connectors/v2-checkpoint-json",
+        "rs/cdf-table-with-cdc-and-dvs",
     }
 )
 REFUSED_TABLES = {

@@ -41,7 +41,7 @@ def refused(check, *arguments):
 def test_legacy_versions_that_use_no_unknown_feature_pass(reader, writer):
     protocol = Protocol(reader, writer)
     check_readable(protocol, PLAIN)
-    check_writable(protocol, PLAIN, False)
+    check_writable(protocol, PLAIN)
 
 
 def test_legacy_versions_imply_all_that_came_before():
@@ -71,7 +71,7 @@ def test_supported_reader_features(feature):
     assert feature in SUPPORTED_WRITER_FEATURES
 
 
-@pytest.mark.parametrize("feature", ["deletionVectors", "somethingNew"])
+@pytest.mark.parametrize("feature", ["somethingNew", "somethingElse"])
 def test_unknown_reader_features_are_named(feature):
     error = refused(check_readable, named(feature, "appendOnly", reader=[feature, "v2Checkpoint"]), PLAIN)
     assert (error.getErrorClass(), error.getSqlState()) == ("DELTA_UNSUPPORTED_FEATURES_FOR_READ", "56038")
@@ -90,7 +90,7 @@ def test_catalog_managed_tables_are_refused_wherever_it_stands(feature):
 )
 def test_unknown_writer_feature_allows_reading_only(feature):
     check_readable(named(feature), PLAIN)
-    error = refused(check_writable, named(feature, "appendOnly"), PLAIN, False)
+    error = refused(check_writable, named(feature, "appendOnly"), PLAIN)
     assert (error.getErrorClass(), error.getSqlState()) == ("DELTA_UNSUPPORTED_FEATURES_FOR_WRITE", "56038")
     assert error.getMessageParameters() == {"unsupported": feature}
 
@@ -100,7 +100,6 @@ IN_USE_BY = {
     "generatedColumns": ({}, {"delta.generationExpression": "1"}),
     "identityColumns": ({}, {"delta.identity.start": 1}),
     "allowColumnDefaults": ({}, {"CURRENT_DEFAULT": "1"}),
-    "deletionVectors": ({"delta.enableDeletionVectors": "true"}, {}),
     "inCommitTimestamp": ({"delta.enableInCommitTimestamps": "true"}, {}),
     "icebergCompatV1": ({"delta.enableIcebergCompatV1": "true"}, {}),
     "icebergCompatV2": ({"delta.enableIcebergCompatV2": "true"}, {}),
@@ -111,17 +110,9 @@ IN_USE_BY = {
 def test_feature_blocks_writing_only_where_it_is_used(feature):
     configuration, field_metadata = IN_USE_BY[feature]
     used = Metadata("id", schema_string=schema_with(**field_metadata), configuration=configuration)
-    check_writable(Protocol(1, 7, None, frozenset({feature})), PLAIN, False)
-    error = refused(check_writable, Protocol(1, 7, None, frozenset({feature})), used, False)
+    check_writable(Protocol(1, 7, None, frozenset({feature})), PLAIN)
+    error = refused(check_writable, Protocol(1, 7, None, frozenset({feature})), used)
     assert error.getMessageParameters() == {"unsupported": feature}
-
-
-@pytest.mark.skipif("deletionVectors" in SUPPORTED_WRITER_FEATURES, reason="it is implemented")
-def test_files_with_deletion_vectors_are_use():
-    protocol = Protocol(1, 7, None, frozenset({"deletionVectors"}))
-    check_writable(protocol, PLAIN, False)
-    refused(check_writable, protocol, PLAIN, True)
-    refused(check_writable, protocol, PLAIN)
 
 
 @pytest.mark.skipif("columnMapping" in SUPPORTED_READER_FEATURES, reason="it is implemented")

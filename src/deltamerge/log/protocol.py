@@ -17,6 +17,7 @@ from deltamerge.log.type_widening import PREVIEW, STABLE, check_type_changes
 SUPPORTED_READER_FEATURES: frozenset[str] = frozenset(
     {
         "columnMapping",
+        "deletionVectors",
         "timestampNtz",
         "typeWidening",
         "typeWidening-preview",
@@ -43,6 +44,7 @@ SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
         "invariants",
         "checkConstraints",
         "changeDataFeed",
+        "deletionVectors",
         "generatedColumns",
         "timestampNtz",
         "vacuumProtocolCheck",
@@ -79,12 +81,10 @@ class TableFacts:
     Args:
         metadata: The table's metadata.
         schema: Its schema, parsed.
-        has_deletion_vectors: Whether a file has a deletion vector; None where nobody looked.
     """
 
     metadata: Metadata
     schema: StructType
-    has_deletion_vectors: bool | None = None
 
     def property_is(self, key: str, value: str) -> bool:
         """Tells whether a table property has a value, whatever its case."""
@@ -99,16 +99,11 @@ def _uses_column_mapping(facts: TableFacts) -> bool:
     return facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none"
 
 
-def _uses_deletion_vectors(facts: TableFacts) -> bool:
-    return facts.has_deletion_vectors is not False or facts.property_is("delta.enableDeletionVectors", "true")
-
-
 IN_USE: dict[str, Callable[[TableFacts], bool]] = {
     "columnMapping": _uses_column_mapping,
     "generatedColumns": lambda facts: facts.any_field_has("delta.generationExpression"),
     "identityColumns": lambda facts: facts.any_field_has("delta.identity."),
     "allowColumnDefaults": lambda facts: facts.any_field_has("CURRENT_DEFAULT"),
-    "deletionVectors": _uses_deletion_vectors,
     "icebergCompatV1": lambda facts: facts.property_is("delta.enableIcebergCompatV1", "true"),
     "icebergCompatV2": lambda facts: facts.property_is("delta.enableIcebergCompatV2", "true"),
 }
@@ -162,13 +157,12 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None
         check_type_changes(parse_schema(metadata.schema_string))
 
 
-def check_writable(protocol: Protocol, metadata: Metadata, has_deletion_vectors: bool | None = None) -> None:
+def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     """Refuses a table that this library cannot write rightly.
 
     Args:
         protocol: The table's protocol.
         metadata: Its metadata.
-        has_deletion_vectors: Whether any of its files has a deletion vector; None counts as yes.
 
     Raises:
         DeltaUnsupportedFeatureException: The table cannot be read, or its protocol names or implies a writer
@@ -177,7 +171,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, has_deletion_vectors:
     check_readable(protocol, metadata)
     unknown = writer_features(protocol) - SUPPORTED_WRITER_FEATURES
     if unknown:
-        facts = TableFacts(metadata, parse_schema(metadata.schema_string), has_deletion_vectors)
+        facts = TableFacts(metadata, parse_schema(metadata.schema_string))
         unknown = frozenset(name for name in unknown if name not in IN_USE or IN_USE[name](facts))
     if unknown:
         raise _unsupported("WRITE", unknown)

@@ -60,7 +60,7 @@ class Snapshot:
 
     def check_writable(self) -> None:
         """Refuses a table that this library cannot write rightly; see `protocol.check_writable`."""
-        check_protocol_writable(self.protocol, self.metadata, self.files.has_deletion_vectors)
+        check_protocol_writable(self.protocol, self.metadata)
 
     def tombstones(self) -> pa.Table:
         """Reads the table's tombstones from the log, whatever their age: they are not kept in memory.

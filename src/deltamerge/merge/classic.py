@@ -29,16 +29,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
-def join_type(merge: ResolvedMerge, conf: MergeConf) -> str:
+def join_type(merge: ResolvedMerge, conf: MergeConf, *, copies_rows: bool) -> str:
     """Chooses the join of `write_all_changes`.
 
     Args:
         merge: The merge.
         conf: The session's settings.
+        copies_rows: Whether rows that no clause changes are written again.
 
     Returns:
-        ``right_outer`` (source left, target right) where no source row is inserted, else ``full_outer``.
+        ``right_outer`` (source left, target right) where no source row is inserted, else ``full_outer``; where no row
+        is copied, target rows without a match are kept for BY SOURCE clauses alone.
     """
+    if not copies_rows and not merge.not_matched_by_source:
+        return "left_outer" if merge.inserts else "inner"
     if merge.statement.is_matched_only and not conf.optimize_matched_only_merge:
         return "full_outer"
     return "full_outer" if merge.inserts else "right_outer"
@@ -51,6 +55,8 @@ def write_all_changes_rows(
     names: MergeNames,
     conf: MergeConf,
     defaults: Callable[[int], Column],
+    *,
+    copies_rows: bool,
 ) -> Rows:
     """Joins source and touched files and computes what every row becomes.
 
@@ -61,13 +67,14 @@ def write_all_changes_rows(
         names: The merge's own names.
         conf: The session's settings.
         defaults: Gives an output column's default.
+        copies_rows: Whether rows that no clause changes are written again.
 
     Returns:
         Per joined row its output columns (what the row becomes; for a deleted one what it was), the target's own
         values, what change it is (`row_change`), its file, position and source row number.
         Delta: ClassicMergeExecutor.writeAllChanges.
     """
-    how = join_type(merge, conf)
+    how = join_type(merge, conf, copies_rows=copies_rows)
     logger.debug(
         "writeAllChanges using %s join:\n  source.output: %s\n  target.output: %s\n  condition: %s\n"
         "  newTarget.output: %s",

@@ -203,7 +203,7 @@ def _metrics(merge: ResolvedMerge, changes: MergeChanges, steps: Steps, snapshot
         execution=steps.elapsed,
         materialize_source=steps.milliseconds("materialize_source"),
         scan=steps.milliseconds("summarize_source", "plan", "find_touched_files"),
-        rewrite=steps.milliseconds("write_all_changes", "write_only_inserts"),
+        rewrite=steps.milliseconds("write_all_changes", "write_only_inserts", "write_deletion_vectors"),
     )
     return merge_metrics(
         merge,
@@ -213,8 +213,9 @@ def _metrics(merge: ResolvedMerge, changes: MergeChanges, steps: Steps, snapshot
         touched=changes.touched,
         inserted=changes.inserted,
         copied=changes.copied,
-        removed=changes.touched.rewrite,
+        removed=changes.removed_files,
         written=changes.written,
+        vectors=changes.vectors,
         is_partitioned=bool(snapshot.metadata.partition_columns),
         timings=timings,
     )

@@ -78,6 +78,7 @@ def _actions(changes: MergeChanges) -> list[Action]:
     if execution.conf.txn_app_id is not None and execution.conf.txn_version is not None:
         actions.append(SetTransaction(execution.conf.txn_app_id, execution.conf.txn_version, now))
     actions += [file.remove(now) for file in changes.touched.rewrite]
+    actions += changes.vectors.kept
     actions += changes.written.files
     actions += changes.written.change_files
     return actions

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
+from pyroaring import BitMap64
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.actions import AddFile, Metadata
+from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.log.column_mapping import mapping_mode
-from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
@@ -28,7 +28,7 @@ from deltamerge.merge.insert_only import (
     unmatched_source,
 )
 from deltamerge.merge.job_errors import assigning_values
-from deltamerge.merge.metrics import ScanSizes, record_count
+from deltamerge.merge.metrics import ScanSizes
 from deltamerge.merge.plan import (
     bytes_that_may_match,
     condition_shape,
@@ -40,7 +40,12 @@ from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows, source_rows, target_rows
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast, summarize_source
 from deltamerge.merge.steps import Steps
-from deltamerge.merge.touched_files import TouchedFiles, find_touched_files
+from deltamerge.merge.touched_files import (
+    NOTHING_TOUCHED,
+    TouchedFiles,
+    find_touched_files,
+    find_touched_rows,
+)
 from deltamerge.names import MergeNames
 from deltamerge.scan.target import ScanColumns, absolute_key, target_frame
 from deltamerge.skipping.predicates import ALWAYS, Predicate
@@ -48,6 +53,12 @@ from deltamerge.table import Table
 from deltamerge.write.constraints import checked
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, write_files, write_files_with_changes
 from deltamerge.write.defaults import column_defaults
+from deltamerge.write.deletion_vectors import (
+    NO_VECTORS,
+    VectorChanges,
+    write_deletion_vectors,
+    writes_deletion_vectors,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,7 +66,6 @@ if TYPE_CHECKING:
 NOTHING_WRITTEN = WrittenFiles((), (), ())
 _SMALL_TARGET_BYTES = 8 << 20
 _BY_KEYS_AND_CONDITIONS = "the source's key ranges and the conditions on the target"
-NOTHING_TOUCHED = TouchedFiles((), (), {}, has_multiple_matches=False)
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,11 @@ class Execution:
         return self.snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
 
     @property
+    def writes_deletion_vectors(self) -> bool:
+        """Whether changed rows are deleted by deletion vectors, so that no other row is written again."""
+        return writes_deletion_vectors(self.snapshot, self.conf)
+
+    @property
     def write_target(self) -> WriteTarget:
         """Where and how rows are written."""
         return WriteTarget(
@@ -125,6 +140,7 @@ class MergeChanges:
         inserted_by_clause: The same by clause.
         copied: Rows of replaced files that no clause changed.
         notes: Sentences for the report.
+        vectors: What became of touched files whose changed rows are deleted by deletion vectors.
     """
 
     execution: Execution
@@ -139,6 +155,13 @@ class MergeChanges:
     inserted_by_clause: Mapping[tuple[str, int], int]
     copied: int
     notes: tuple[str, ...]
+    vectors: VectorChanges = NO_VECTORS
+
+    @property
+    def removed_files(self) -> tuple[AddFile, ...]:
+        """The touched files that are no longer part of the table."""
+        kept = {file.path for file in self.vectors.kept}
+        return tuple(file for file in self.touched.rewrite if file.path not in kept)
 
 
 def reads_source_once(execution: Execution) -> bool:
@@ -217,21 +240,22 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         predicate = read_predicate(merge, shape, summary.predicate)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
     rows = source_rows(source.frame, merge.source_schema, merge.source_alias, names)
-    touched = NOTHING_TOUCHED
+    touched, deleted = NOTHING_TOUCHED, dict[str, BitMap64]()
+    by_name = {absolute_key(execution.table, file): file for file in files}
     if files:
         with steps.step("find_touched_files", "scanning files for matches"):
-            by_name = {absolute_key(execution.table, file): file for file in files}
-            touched = find_touched_files(merge, rows, _target_rows(execution, files), by_name, names)
+            target = _target_rows(execution, files)
+            if execution.writes_deletion_vectors:
+                touched, deleted = find_touched_rows(merge, rows, target, by_name, names)
+            else:
+                touched = find_touched_files(merge, rows, target, by_name, names)
     if touched.rewrite:
         _refuse_append_only(execution.snapshot)
     written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
-    if touched.rewrite:
+    if touched.rewrite and _has_rows_to_write(execution, touched):
         second_scan = summary.row_count
         with (
-            steps.step(
-                "write_all_changes",
-                f"rewriting {len(touched.rewrite)} file{'' if len(touched.rewrite) == 1 else 's'}",
-            ),
+            steps.step("write_all_changes", _writing(execution, touched)),
             assigning_values(merge),
         ):
             written, by_clause = _write_all_changes(execution, rows, touched)
@@ -245,6 +269,10 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
                 rows = _unmatched(execution, rows, summary, touched.only_matched)
             written, by_clause = _write_inserts(execution, rows, WHEN_NO_MATCHES)
     copied, inserted = _count_rows(execution, touched, written)
+    vectors = NO_VECTORS
+    if deleted:
+        with steps.step("write_deletion_vectors", "writing deletion vectors"):
+            vectors = write_deletion_vectors(execution.table.store, execution.folder, deleted, by_name)
     return MergeChanges(
         execution=execution,
         source_rows=summary.row_count,
@@ -258,6 +286,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         inserted_by_clause=by_clause if len(by_clause) > 1 else _only_clause(merge, inserted),
         copied=copied,
         notes=_skipping_notes(sizes, _BY_KEYS_AND_CONDITIONS),
+        vectors=vectors,
     )
 
 
@@ -266,6 +295,23 @@ def _unmatched(execution: Execution, rows: Rows, summary: SourceSummary, files: 
     target = _target_rows(execution, files)
     broadcast = can_broadcast(summary, execution.conf.auto_broadcast_join_threshold)
     return unmatched_by_number(execution.merge, rows, target, execution.names, broadcast=broadcast)
+
+
+def _has_rows_to_write(execution: Execution, touched: TouchedFiles) -> bool:
+    """Tells whether the changes of touched files come to more than rows that deletion vectors delete."""
+    merge = execution.merge
+    if merge.inserts or execution.writes_change_data or not execution.writes_deletion_vectors:
+        return True
+    return touched.rows((*merge.matched, *merge.not_matched_by_source), "update") > 0
+
+
+def _writing(execution: Execution, touched: TouchedFiles) -> str:
+    files = f"{len(touched.rewrite)} file{'' if len(touched.rewrite) == 1 else 's'}"
+    return (
+        f"writing new and changed rows of {files}"
+        if execution.writes_deletion_vectors
+        else f"rewriting {files}"
+    )
 
 
 def _target_rows(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
@@ -303,15 +349,19 @@ def _write_all_changes(
     execution: Execution, source: Rows, touched: TouchedFiles
 ) -> tuple[WrittenFiles, dict[tuple[str, int], int]]:
     merge, names = execution.merge, execution.names
-    # Files in which nothing changes are joined only so that an INSERT knows of their matches.
-    rewritten = F.lit(True)
+    # Files in which nothing changes are joined only so that an INSERT knows of their matches. Of files whose changed
+    # rows a vector deletes, the other rows stay where they are.
+    copies_rows = not execution.writes_deletion_vectors
+    rewritten = F.lit(copies_rows)
     scanned = _scan(execution, touched.rewrite).withColumn(names.file_rewritten, rewritten)
     if merge.inserts and touched.only_matched:
         matched = _scan(execution, touched.only_matched).withColumn(names.file_rewritten, F.lit(False))
         scanned = scanned.union(matched) if touched.rewrite else matched
     target = target_rows(scanned, merge.target_schema, merge.target_alias, names)
     target = Rows(target.frame, (*target.names[:-1], names.file_rewritten, names.target_row_present))
-    rows = write_all_changes_rows(merge, source, target, names, execution.conf, execution.defaults)
+    rows = write_all_changes_rows(
+        merge, source, target, names, execution.conf, execution.defaults, copies_rows=copies_rows
+    )
     if touched.has_multiple_matches:
         rows = keep_one_match(rows, names)
     change = F.col(names.change)
@@ -391,10 +441,10 @@ def _count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFil
         DeltaRuntimeException: The written rows do not add up; committing them would lose or double rows.
     """
     merge = execution.merge
-    before = sum(_rows_in(execution, file) for file in touched.rewrite)
+    before = sum(logical_rows(execution.table.store, file) for file in touched.rewrite)
     clauses = (*merge.matched, *merge.not_matched_by_source)
     updated, deleted = touched.rows(clauses, "update"), touched.rows(clauses, "delete")
-    copied = before - updated - deleted
+    copied = 0 if execution.writes_deletion_vectors else before - updated - deleted
     inserted = written.row_count - updated - copied
     if copied < 0 or inserted < 0 or (inserted and not merge.inserts):
         raise DeltaRuntimeException(
@@ -405,13 +455,6 @@ def _count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFil
             sqlstate="XXKDS",
         )
     return copied, inserted
-
-
-def _rows_in(execution: Execution, file: AddFile) -> int:
-    counted = record_count(file)
-    if counted is not None:
-        return counted
-    return int(pq.ParquetFile(execution.table.store.open_input(decode_path(file.path))).metadata.num_rows)
 
 
 def _skipping_notes(sizes: ScanSizes, by: str) -> tuple[str, ...]:

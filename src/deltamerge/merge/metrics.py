@@ -10,6 +10,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.touched_files import TouchedFiles
 from deltamerge.write.data_files import WrittenFiles
+from deltamerge.write.deletion_vectors import VectorChanges
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def merge_metrics(
     copied: int,
     removed: Sequence[AddFile],
     written: WrittenFiles,
+    vectors: VectorChanges,
     is_partitioned: bool,
     timings: Timings,
 ) -> dict[str, int]:
@@ -72,8 +74,9 @@ def merge_metrics(
         touched: What the first scan found.
         inserted: Rows inserted.
         copied: Rows of rewritten files that no clause changed.
-        removed: The files that the commit removes.
-        written: The files that it adds.
+        removed: The files that the commit removes and does not add again with another deletion vector.
+        written: The new files.
+        vectors: What became of deletion vectors.
         is_partitioned: Whether the table has partitions.
         timings: Milliseconds.
 
@@ -110,9 +113,9 @@ def merge_metrics(
         "numTargetPartitionsRemovedFrom": partition_count(removed, is_partitioned),
         "numTargetChangeFilesAdded": len(written.change_files),
         "numTargetChangeFileBytes": sum(file.size for file in written.change_files),
-        "numTargetDeletionVectorsAdded": 0,
-        "numTargetDeletionVectorsRemoved": 0,
-        "numTargetDeletionVectorsUpdated": 0,
+        "numTargetDeletionVectorsAdded": vectors.vectors_added,
+        "numTargetDeletionVectorsRemoved": vectors.vectors_removed,
+        "numTargetDeletionVectorsUpdated": vectors.vectors_updated,
         "executionTimeMs": timings.execution,
         "materializeSourceTimeMs": timings.materialize_source,
         "scanTimeMs": timings.scan,
@@ -142,14 +145,3 @@ def operation_parameters(merge: ResolvedMerge) -> dict[str, str]:
         "notMatchedPredicates": of("not_matched"),
         "notMatchedBySourcePredicates": of("not_matched_by_source"),
     }
-
-
-def record_count(file: AddFile) -> int | None:
-    """Gives a file's number of rows from its statistics, or None where they do not say."""
-    if not file.stats:
-        return None
-    try:
-        records = json.loads(file.stats).get("numRecords")
-    except ValueError:
-        return None
-    return records if isinstance(records, int) else None

@@ -6,12 +6,15 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
+from pyroaring import BitMap64
 from pyspark.sql import functions as F
 
 from deltamerge.errors import MultipleSourceRowsException
 from deltamerge.log.actions import AddFile
+from deltamerge.merge.deleted_rows import bitmap_of, bucket_of, positions_of
 from deltamerge.merge.output import evaluate_matched, evaluate_not_matched_by_source
 from deltamerge.merge.resolved import ResolvedClause, ResolvedMerge
 from deltamerge.merge.scopes import Rows, joined
@@ -53,6 +56,9 @@ class TouchedFiles:
         )
 
 
+NOTHING_TOUCHED = TouchedFiles((), (), {}, has_multiple_matches=False)
+
+
 def find_touched_files(
     merge: ResolvedMerge, source: Rows, target: Rows, files: Mapping[str, AddFile], names: MergeNames
 ) -> TouchedFiles:
@@ -72,13 +78,62 @@ def find_touched_files(
     Raises:
         MultipleSourceRowsException: Clauses fire for several source rows on one target row.
     """
-    if not merge.matched and not merge.not_matched_by_source and not merge.inserts:
-        return TouchedFiles((), (), {}, has_multiple_matches=False)
+    if not _looks_at_target(merge):
+        return NOTHING_TOUCHED
+    rows = _clauses_of_rows(merge, source, target, names)
+    per_file = _matches_of_rows(merge, rows, names).groupBy("file").agg(*_sums(merge))
+    found = [row.asDict() for row in per_file.collect()]
+    return _touched(merge, rows, found, files, names)
+
+
+def find_touched_rows(
+    merge: ResolvedMerge, source: Rows, target: Rows, files: Mapping[str, AddFile], names: MergeNames
+) -> tuple[TouchedFiles, dict[str, BitMap64]]:
+    """Joins source and target once and finds what the merge changes, down to the rows.
+
+    Args:
+        merge: The merge.
+        source: The source's side.
+        target: The target's side, of the files that skipping left.
+        files: These files by `file_key`.
+        names: The merge's own names.
+
+    Returns:
+        As `find_touched_files`, and of the touched files the positions of the rows that a clause changes, by
+        `file_key`. Delta: ClassicMergeExecutor.findTouchedFiles and writeDVs, which joins a second time.
+
+    Raises:
+        MultipleSourceRowsException: Clauses fire for several source rows on one target row.
+    """
+    if not _looks_at_target(merge):
+        return NOTHING_TOUCHED, {}
+    rows = _clauses_of_rows(merge, source, target, names)
+    changed = reduce(lambda a, b: a | b, (F.col(_count_name(c)) for c in _changing(merge)), F.lit(False))
+    buckets = (
+        _matches_of_rows(merge, rows, names)
+        .groupBy("file", bucket_of(F.col("row")).alias("bucket"))
+        .agg(bitmap_of(F.col("row"), changed).alias("bitmap"), *_sums(merge))
+    )
+    found = [row.asDict() for row in buckets.collect()]
+    return _touched(merge, rows, found, files, names), positions_of(found)
+
+
+def _looks_at_target(merge: ResolvedMerge) -> bool:
+    return bool(merge.matched or merge.not_matched_by_source or merge.inserts)
+
+
+def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: Rows, names: MergeNames) -> Rows:
+    """Joins the sides and finds the clause that takes each row."""
     how = "right_outer" if merge.not_matched_by_source else "inner"
     rows = joined(source, target, merge.condition, how)
     rows = evaluate_matched(rows, merge, names, values=False)
     if merge.not_matched_by_source:
         rows = evaluate_not_matched_by_source(rows, merge, names, values=False)
+    return rows
+
+
+def _matches_of_rows(merge: ResolvedMerge, rows: Rows, names: MergeNames) -> DataFrame:
+    """Counts for each target row its matches, and says which clauses change it."""
     fired = _taken(merge.matched, names)
     changed_by_source = _taken(merge.not_matched_by_source, names)
     matched = F.col(names.source_row_present).isNotNull()
@@ -89,26 +144,38 @@ def find_touched_files(
         fired.alias("fired"),
         *(_takes(c, names).alias(_count_name(c)) for c in _changing(merge)),
     )
-    per_row = changes.groupBy("file", "row").agg(
+    return changes.groupBy("file", "row").agg(
         F.sum(F.col("matched").cast("int")).alias("matched"),
         F.sum(F.col("fired").cast("int")).alias("fired"),
         *(F.max(_count_name(c)).alias(_count_name(c)) for c in _changing(merge)),
     )
-    per_file = per_row.groupBy("file").agg(
+
+
+def _sums(merge: ResolvedMerge) -> list[Column]:
+    return [
         F.sum((F.col("fired") > 1).cast("int")).alias("competing"),
         F.sum((F.col("matched") > 1).cast("int")).alias("multiple"),
         *(F.sum(F.col(_count_name(c)).cast("int")).alias(_count_name(c)) for c in _changing(merge)),
-    )
-    found = [row.asDict() for row in per_file.collect()]
+    ]
+
+
+def _touched(
+    merge: ResolvedMerge,
+    rows: Rows,
+    found: Sequence[Mapping[str, Any]],
+    files: Mapping[str, AddFile],
+    names: MergeNames,
+) -> TouchedFiles:
+    """Reads the counts of files, or of parts of files."""
     competing = sum(row["competing"] or 0 for row in found)
     if competing and not merge.is_only_one_unconditional_delete:
-        raise _multiple_source_rows(merge, rows, fired, competing, names)
+        raise _multiple_source_rows(merge, rows, _taken(merge.matched, names), competing, names)
     counts: dict[tuple[str, int], int] = {
         (c.clause.kind, c.number): sum(row[_count_name(c)] or 0 for row in found) for c in _changing(merge)
     }
     touched = {row["file"] for row in found if any(row[_count_name(c)] for c in _changing(merge))}
     rewrite = tuple(files[file_key(name)] for name in sorted(touched))
-    only_matched = tuple(files[file_key(row["file"])] for row in found if row["file"] not in touched)
+    only_matched = tuple(files[file_key(name)] for name in sorted({row["file"] for row in found} - touched))
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {f.path}" for f in rewrite))
     return TouchedFiles(
         rewrite, only_matched, counts, has_multiple_matches=any(row["multiple"] for row in found)

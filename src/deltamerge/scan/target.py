@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from pyroaring import BitMap64
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
@@ -25,8 +26,10 @@ from pyspark.sql.types import (
 )
 
 from deltamerge.log.actions import AddFile
+from deltamerge.log.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.column_mapping import as_logical, physical_field
+from deltamerge.scan.deletion_vectors import without_deleted_rows
 from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.table import Table
@@ -75,15 +78,18 @@ def target_frame(
         mode: The table's column mapping mode.
 
     Returns:
-        A frame with the table's columns in the schema's order, then file name and row index.
+        A frame with the table's columns in the schema's order, then file name and row index. Rows that a file's
+        deletion vector names are left out.
+
+    Raises:
+        DeltaTableException: A deletion vector is missing or damaged.
     """
-    spark = table.spark
     if not files:
         empty = StructType(
             [StructField(f.name, f.dataType, True) for f in schema.fields]
             + [StructField(extra.file_name, StringType()), StructField(extra.row_index, LongType())]
         )
-        return spark.createDataFrame([], empty)
+        return table.spark.createDataFrame([], empty)
     data = [f for f in schema.fields if f.name not in set(partition_columns)]
     frames = [
         _frame_of(table, _FileColumns(schema, tuple(partition_columns), mode, found), group, extra)
@@ -128,7 +134,27 @@ class _FileColumns:
 
 
 def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:
-    """Reads files that all name their columns alike."""
+    """Reads files that all name their columns alike, without the rows that deletion vectors name."""
+    vectors = [file for file in files if file.deletion_vector is not None]
+    whole = [file for file in files if file.deletion_vector is None]
+    frames = [_stored_rows(table, columns, whole, extra)] if whole else []
+    if vectors:
+        stored = _stored_rows(table, columns, vectors, extra)
+        deleted = _deleted_positions(table, vectors)
+        frames.append(without_deleted_rows(stored, extra.file_name, extra.row_index, deleted))
+    return reduce(lambda left, right: left.union(right), frames)
+
+
+def _deleted_positions(table: Table, files: Sequence[AddFile]) -> Iterator[tuple[list[str], BitMap64]]:
+    given = [(file, file.deletion_vector) for file in files if file.deletion_vector is not None]
+    positions = read_deletion_vectors(table.store, (vector for _, vector in given))
+    return ((spark_spellings(table, file), positions[vector.unique_id]) for file, vector in given)
+
+
+def _stored_rows(
+    table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns
+) -> DataFrame:
+    """Reads all rows of files, those that deletion vectors name included."""
     if not columns.partition_columns:
         return _select(_read(table, columns.data, files, None), columns, extra)
     by_root = _files_by_folder_root(table, columns.partition, files)

@@ -1,0 +1,89 @@
+"""What an AddFile's statistics say of its rows, and the statistics of a file whose vector grows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pyarrow.parquet as pq
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.paths import decode_path
+from deltamerge.log.store import Store
+
+_DECODER = json.JSONDecoder()
+_BLANKS = " \t\r\n"
+
+
+def record_count(file: AddFile) -> int | None:
+    """Gives the rows in a data file, those behind its deletion vector included; None where statistics do not say."""
+    if not file.stats:
+        return None
+    try:
+        records = json.loads(file.stats).get("numRecords")
+    except ValueError:
+        return None
+    return records if isinstance(records, int) else None
+
+
+def physical_rows(store: Store, file: AddFile) -> int:
+    """Gives the rows in a data file, those behind its deletion vector included.
+
+    Args:
+        store: The table's files.
+        file: The file.
+
+    Returns:
+        What the statistics say, else what the file's footer says.
+    """
+    counted = record_count(file)
+    if counted is not None:
+        return counted
+    return int(pq.ParquetFile(store.open_input(decode_path(file.path))).metadata.num_rows)
+
+
+def logical_rows(store: Store, file: AddFile) -> int:
+    """Gives the rows of the table in a data file: all but those that its deletion vector deletes."""
+    deleted = 0 if file.deletion_vector is None else file.deletion_vector.cardinality
+    return physical_rows(store, file) - deleted
+
+
+def with_wide_bounds(stats: str | None, num_records: int) -> str:
+    """Gives the statistics of a file that gets a deletion vector.
+
+    Args:
+        stats: Its statistics so far.
+        num_records: The rows in the file, deleted ones included.
+
+    Returns:
+        The same, every number as it was spelled, with ``numRecords`` and ``tightBounds`` false: the rows that attain a
+        bound may be deleted. Protocol: Per-file Statistics; Writer Requirements for Deletion Vectors.
+    """
+    members = dict(_members(stats)) if stats else {}
+    members.setdefault("numRecords", str(num_records))
+    members["tightBounds"] = "false"
+    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in members.items()) + "}"
+
+
+def _members(text: str) -> Iterator[tuple[str, str]]:
+    """Gives the members of a JSON object with their values as they are spelled; none of what is no object."""
+    try:
+        if not isinstance(json.loads(text), dict):
+            return
+    except ValueError:
+        return
+    at = _skip(text, text.index("{") + 1)
+    while text[at] != "}":
+        name, at = _DECODER.raw_decode(text, at)
+        start = _skip(text, _skip(text, at) + 1)
+        _, at = _DECODER.raw_decode(text, start)
+        yield name, text[start:at]
+        at = _skip(text, at)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in _BLANKS:
+        at += 1
+    return at

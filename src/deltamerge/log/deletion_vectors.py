@@ -1,0 +1,286 @@
+"""Deletion vectors: descriptors and files into bitmaps of row positions, and back.
+
+Source: Delta protocol, "Deletion Vector Descriptor Schema" and "Deletion Vector Format"; the older of the two
+serializations ("native") is delta-spark's ``NativeRoaringBitmapArraySerializationFormat``.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyroaring import BitMap, BitMap64
+
+from deltamerge.errors import DeltaTableException
+from deltamerge.log.actions import DeletionVectorDescriptor
+from deltamerge.log.paths import decode_path
+from deltamerge.log.store import Store
+from deltamerge.log.z85 import UUID_LENGTH, decode_uuid, encode_uuid, z85_decode
+
+FILE_FORMAT_VERSION = 1
+PORTABLE_MAGIC = 1681511377
+NATIVE_MAGIC = 1681511376
+
+_READ_THREADS = 16
+_LITTLE_ENDIAN = struct.Struct("<I")
+_BIG_ENDIAN = struct.Struct(">I")
+
+
+@dataclass(frozen=True)
+class PackedVectors:
+    """The content of a deletion vector file.
+
+    Args:
+        content: The file's bytes.
+        places: For each bitmap its offset in the file and its size, in bytes.
+    """
+
+    content: bytes
+    places: tuple[tuple[int, int], ...]
+
+
+def vector_file_name(file_id: uuid.UUID) -> str:
+    """Names a deletion vector file."""
+    return f"deletion_vector_{file_id}.bin"
+
+
+def relative_descriptor(
+    folder: str, file_id: uuid.UUID, place: tuple[int, int], cardinality: int
+) -> DeletionVectorDescriptor:
+    """Describes a vector in a file below the table's root.
+
+    Args:
+        folder: The file's folder relative to the root, the descriptor's prefix; empty for the root itself.
+        file_id: The UUID in the file's name.
+        place: The vector's offset and size.
+        cardinality: How many rows it deletes.
+
+    Returns:
+        The descriptor, of storage type ``u``.
+    """
+    return DeletionVectorDescriptor(
+        storage_type="u",
+        path_or_inline_dv=folder + encode_uuid(file_id),
+        offset=place[0],
+        size_in_bytes=place[1],
+        cardinality=cardinality,
+    )
+
+
+def vector_path(vector: DeletionVectorDescriptor) -> str | None:
+    """Gives the file that holds a vector.
+
+    Args:
+        vector: The descriptor.
+
+    Returns:
+        The real name, relative to the table or absolute; None for an inline vector.
+
+    Raises:
+        DeltaTableException: The storage type is unknown, or the name cannot be read.
+    """
+    kind, text = vector.storage_type, vector.path_or_inline_dv
+    if kind == "i":
+        return None
+    if kind == "p":
+        return decode_path(text)
+    if kind != "u":
+        raise _unreadable(vector, f"its storage type is {kind!r}; known are u, p and i")
+    prefix, encoded = text[:-UUID_LENGTH], text[-UUID_LENGTH:]
+    try:
+        name = vector_file_name(decode_uuid(encoded))
+    except ValueError as error:
+        raise _unreadable(vector, str(error)) from error
+    return f"{prefix}/{name}" if prefix else name
+
+
+def read_deletion_vectors(store: Store, vectors: Iterable[DeletionVectorDescriptor]) -> dict[str, BitMap64]:
+    """Reads the vectors of many files; each deletion vector file is opened once.
+
+    Args:
+        store: The table's files.
+        vectors: The descriptors.
+
+    Returns:
+        The deleted positions by the descriptors' `unique_id`.
+
+    Raises:
+        DeltaTableException: A vector is missing or damaged.
+    """
+    by_path: dict[str | None, dict[str, DeletionVectorDescriptor]] = defaultdict(dict)
+    for vector in vectors:
+        by_path[vector_path(vector)][vector.unique_id] = vector
+    found = {key: parse_vector(_inline_data(vector), vector) for key, vector in by_path.pop(None, {}).items()}
+
+    def read(item: tuple[str | None, dict[str, DeletionVectorDescriptor]]) -> dict[str, BitMap64]:
+        path, wanted = item
+        assert path is not None
+        return _read_file(store, path, wanted)
+
+    with ThreadPoolExecutor(_READ_THREADS) as pool:
+        for some in pool.map(read, by_path.items()):
+            found |= some
+    return found
+
+
+def parse_vector(data: bytes, vector: DeletionVectorDescriptor) -> BitMap64:
+    """Reads a vector's bytes.
+
+    Args:
+        data: Magic number and bitmap, without length and checksum.
+        vector: The descriptor.
+
+    Returns:
+        The deleted positions.
+
+    Raises:
+        DeltaTableException: The bytes are no bitmap, or hold another number of rows than the descriptor says.
+    """
+    try:
+        positions = _deserialize(data)
+    except (ValueError, IndexError, struct.error) as error:
+        raise _unreadable(vector, str(error)) from error
+    if len(positions) != vector.cardinality:
+        raise _corrupt(
+            "DELTA_DELETION_VECTOR_CARDINALITY_MISMATCH",
+            f"Deletion vector integrity check failed: {_name(vector)} deletes {len(positions)} rows, the log says "
+            f"{vector.cardinality}.",
+        )
+    return positions
+
+
+def serialize(positions: BitMap64) -> bytes:
+    """Gives a vector's bytes: magic number and bitmap, in the portable serialization."""
+    positions.run_optimize()
+    return _LITTLE_ENDIAN.pack(PORTABLE_MAGIC) + positions.serialize()
+
+
+def pack_vectors(vectors: Sequence[bytes]) -> PackedVectors:
+    """Puts vectors into the content of one file.
+
+    Args:
+        vectors: Bytes as `serialize` gives them.
+
+    Returns:
+        Version, then for each vector its length, its bytes and their CRC-32. Protocol: Deletion Vector File Storage
+        Format.
+    """
+    content, places = bytearray([FILE_FORMAT_VERSION]), []
+    for data in vectors:
+        places.append((len(content), len(data)))
+        content += _BIG_ENDIAN.pack(len(data)) + data + _BIG_ENDIAN.pack(zlib.crc32(data))
+    return PackedVectors(bytes(content), tuple(places))
+
+
+def _deserialize(data: bytes) -> BitMap64:
+    (magic,) = _LITTLE_ENDIAN.unpack_from(data)
+    if magic == PORTABLE_MAGIC:
+        return BitMap64.deserialize(data[_LITTLE_ENDIAN.size :])
+    for number in (_LITTLE_ENDIAN, _BIG_ENDIAN):
+        if number.unpack_from(data)[0] == NATIVE_MAGIC:
+            return _deserialize_native(data, number)
+    raise ValueError(f"the magic number is {magic}")
+
+
+def _deserialize_native(data: bytes, number: struct.Struct) -> BitMap64:
+    """Reads a count and for each upper half of the positions, from 0 on, a size and a 32-bit bitmap.
+
+    Its numbers are in little-endian order; those of the protocol's own example of an inline vector are not.
+    """
+    (count,) = number.unpack_from(data, number.size)
+    at = 2 * number.size
+    positions = BitMap64()
+    for upper in range(count):
+        (size,) = number.unpack_from(data, at)
+        at += number.size
+        if at + size > len(data):
+            raise ValueError("it ends within a bitmap")
+        lower = BitMap.deserialize(data[at : at + size])
+        positions |= BitMap64(lower if not upper else (value + (upper << 32) for value in lower))
+        at += size
+    return positions
+
+
+def _inline_data(vector: DeletionVectorDescriptor) -> bytes:
+    try:
+        data = z85_decode(vector.path_or_inline_dv)
+    except ValueError as error:
+        raise _unreadable(vector, str(error)) from error
+    # The text was filled up to whole groups.
+    if len(data) - 3 > vector.size_in_bytes or len(data) < vector.size_in_bytes:
+        raise _size_mismatch(vector, len(data))
+    return data[: vector.size_in_bytes]
+
+
+def _read_file(store: Store, path: str, vectors: dict[str, DeletionVectorDescriptor]) -> dict[str, BitMap64]:
+    try:
+        with store.open_input(path) as file:
+            version = file.read(1)
+            if version != bytes([FILE_FORMAT_VERSION]):
+                first = next(iter(vectors.values()))
+                raise _unreadable(
+                    first, f"the file's format version is {version[0] if version else 'missing'}"
+                )
+            found = {}
+            for key, vector in sorted(vectors.items(), key=lambda item: item[1].offset or 1):
+                file.seek(1 if vector.offset is None else vector.offset)
+                found[key] = parse_vector(_checked_data(file.read(_stored_size(vector)), vector), vector)
+            return found
+    except FileNotFoundError as error:
+        raise DeltaTableException(
+            "FAILED_READ_FILE.FILE_NOT_EXIST",
+            f"The deletion vector file {store.absolute(path)} does not exist. It may have been removed by a vacuum "
+            "or by hand: which rows of its data files are deleted is lost with it. Restore it.",
+            sqlstate="KD001",
+            parameters={"path": store.absolute(path)},
+        ) from error
+
+
+def _stored_size(vector: DeletionVectorDescriptor) -> int:
+    return _BIG_ENDIAN.size + vector.size_in_bytes + _BIG_ENDIAN.size
+
+
+def _checked_data(stored: bytes, vector: DeletionVectorDescriptor) -> bytes:
+    size = _BIG_ENDIAN.unpack_from(stored)[0] if len(stored) >= _BIG_ENDIAN.size else 0
+    if size != vector.size_in_bytes or len(stored) < _stored_size(vector):
+        raise _size_mismatch(vector, size)
+    data = stored[_BIG_ENDIAN.size : -_BIG_ENDIAN.size]
+    if zlib.crc32(data) != _BIG_ENDIAN.unpack_from(stored, len(stored) - _BIG_ENDIAN.size)[0]:
+        raise _corrupt(
+            "DELTA_DELETION_VECTOR_CHECKSUM_MISMATCH",
+            f"Could not verify deletion vector integrity, CRC checksum verification failed: {_name(vector)}.",
+        )
+    return data
+
+
+def _size_mismatch(vector: DeletionVectorDescriptor, found: int) -> DeltaTableException:
+    return _corrupt(
+        "DELTA_DELETION_VECTOR_SIZE_MISMATCH",
+        f"Deletion vector integrity check failed: {_name(vector)} has {found} bytes, the log says "
+        f"{vector.size_in_bytes}.",
+    )
+
+
+def _unreadable(vector: DeletionVectorDescriptor, why: str) -> DeltaTableException:
+    return _corrupt("DELTA_CANNOT_RECONSTRUCT_DELETION_VECTOR", f"{_name(vector)} cannot be read: {why}.")
+
+
+def _corrupt(error_class: str, message: str) -> DeltaTableException:
+    return DeltaTableException(
+        error_class,
+        f"{message} Which rows are deleted cannot be told, so nothing was read; restore the vector's file, or the "
+        "table to a version without it.",
+        sqlstate="XXKDS",
+    )
+
+
+def _name(vector: DeletionVectorDescriptor) -> str:
+    if vector.storage_type == "i":
+        return f"the inline deletion vector {vector.path_or_inline_dv[:40]}"
+    at = "" if vector.offset is None else f" at offset {vector.offset}"
+    return f"the deletion vector{at} of {vector.storage_type}:{vector.path_or_inline_dv}"

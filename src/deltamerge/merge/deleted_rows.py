@@ -1,0 +1,72 @@
+"""The positions of rows that a merge deletes or replaces, gathered as bitmaps by Spark's own aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyroaring import BitMap64
+from pyspark.sql import functions as F
+
+from deltamerge.scan.target import file_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# What one bitmap of Spark's bitmap_construct_agg holds.
+_BUCKET_BITS = 15
+_BUCKET_ROWS = 1 << _BUCKET_BITS
+
+
+def bucket_of(row_index: Column) -> Column:
+    """Gives the number of the bucket of 32,768 rows that a position lies in."""
+    return F.shiftright(row_index, _BUCKET_BITS)
+
+
+def bitmap_of(row_index: Column, chosen: Column) -> Column:
+    """Aggregates the positions of one bucket into a bitmap (BINARY).
+
+    Args:
+        row_index: The rows' positions in their file (BIGINT).
+        chosen: TRUE for the rows whose positions are wanted.
+    """
+    position = row_index.bitwiseAND(F.lit(_BUCKET_ROWS - 1))
+    return F.bitmap_construct_agg(F.when(chosen, position))
+
+
+def positions_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, BitMap64]:
+    """Puts buckets together.
+
+    Args:
+        rows: ``file`` (as Spark spells it), ``bucket`` and ``bitmap`` of each.
+
+    Returns:
+        The chosen positions by `file_key`; files without any are left out.
+    """
+    found: dict[str, BitMap64] = {}
+    for row in rows:
+        bits = np.unpackbits(np.frombuffer(row["bitmap"], dtype=np.uint8), bitorder="little")
+        positions = BitMap64((np.flatnonzero(bits) + (row["bucket"] << _BUCKET_BITS)).astype(np.uint64))
+        if positions:
+            key = file_key(row["file"])
+            found[key] = found.get(key, BitMap64()) | positions
+    return found
+
+
+def collect_positions(rows: DataFrame, file_name: str, row_index: str) -> dict[str, BitMap64]:
+    """Gathers positions in one Spark job; the driver gets one bit for each row of the files at most.
+
+    Args:
+        rows: Rows, one position as often as may be.
+        file_name: Their column with the file's URI as Spark spells it (STRING).
+        row_index: Their column with the position in the file (BIGINT).
+
+    Returns:
+        The positions by `file_key`.
+    """
+    row = F.col(row_index)
+    buckets = rows.groupBy(F.col(file_name).alias("file"), bucket_of(row).alias("bucket")).agg(
+        bitmap_of(row, F.lit(True)).alias("bitmap")
+    )
+    return positions_of(found.asDict() for found in buckets.collect())

@@ -1,0 +1,156 @@
+"""Deleted rows into deletion vectors: each touched file's bitmap grows, all bitmaps go into few files."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pyroaring import BitMap64
+
+from deltamerge.config import MergeConf
+from deltamerge.errors import DeltaRuntimeException
+from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
+from deltamerge.log.add_file_stats import physical_rows, with_wide_bounds
+from deltamerge.log.deletion_vectors import (
+    pack_vectors,
+    read_deletion_vectors,
+    relative_descriptor,
+    serialize,
+    vector_file_name,
+)
+from deltamerge.log.protocol import writer_features
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.log.store import Store
+
+# delta-spark begins another file at this size too.
+_FILE_BYTES = 2 << 20
+
+
+@dataclass(frozen=True)
+class VectorChanges:
+    """What becomes of files some of whose rows are deleted by deletion vectors.
+
+    Args:
+        kept: The files that have rows left, each with its new vector.
+        removed: The files that have none left.
+        vectors_added: Vectors that are new, on files that had one or not.
+        vectors_removed: Vectors that are no longer used.
+        vectors_updated: Vectors of files that had one before.
+    """
+
+    kept: tuple[AddFile, ...] = ()
+    removed: tuple[AddFile, ...] = ()
+    vectors_added: int = 0
+    vectors_removed: int = 0
+    vectors_updated: int = 0
+
+
+NO_VECTORS = VectorChanges()
+
+
+def writes_deletion_vectors(snapshot: Snapshot, conf: MergeConf) -> bool:
+    """Tells whether a merge deletes rows by deletion vectors.
+
+    Args:
+        snapshot: The table; ``delta.enableDeletionVectors`` and its protocol must allow it.
+        conf: The session's settings; ``merge.deletionVectors.persistent`` must, too.
+    """
+    enabled = snapshot.metadata.configuration.get("delta.enableDeletionVectors", "").lower() == "true"
+    supported = "deletionVectors" in writer_features(snapshot.protocol)
+    return conf.deletion_vectors_persistent and enabled and supported
+
+
+def write_deletion_vectors(
+    store: Store, folder: str, deleted: Mapping[str, BitMap64], files: Mapping[str, AddFile]
+) -> VectorChanges:
+    """Writes the vectors of files some of whose rows are deleted.
+
+    Args:
+        store: The table's files.
+        folder: A folder of the table that this commit alone writes to, relative to its root.
+        deleted: The positions to delete by file, none of them deleted before.
+        files: The files by the same keys, with the vectors that they have.
+
+    Returns:
+        What to commit in the place of these files: each is removed as it was, `VectorChanges.kept` are added.
+        Protocol: Writer Requirements for Deletion Vectors.
+
+    Raises:
+        DeltaTableException: A vector that a file has is missing or damaged.
+        DeltaRuntimeException: A position is deleted already or is none of its file's.
+    """
+    touched = {key: files[key] for key in sorted(deleted, key=lambda key: files[key].path)}
+    present = [f.deletion_vector for f in touched.values() if f.deletion_vector is not None]
+    before = read_deletion_vectors(store, present)
+    kept: list[tuple[AddFile, BitMap64, int]] = []
+    removed = []
+    for key, file in touched.items():
+        num_records = physical_rows(store, file)
+        positions = _extended(before, file, deleted[key], num_records)
+        if len(positions) == num_records:
+            removed.append(file)
+        else:
+            kept.append((file, positions, num_records))
+    vectors = _write(store, folder, [positions for _, positions, _ in kept])
+    updated = sum(file.deletion_vector is not None for file, _, _ in kept)
+    return VectorChanges(
+        kept=tuple(
+            replace(
+                file,
+                deletion_vector=vector,
+                data_change=True,
+                stats=with_wide_bounds(file.stats, num_records),
+            )
+            for (file, _, num_records), vector in zip(kept, vectors, strict=True)
+        ),
+        removed=tuple(removed),
+        vectors_added=len(kept),
+        vectors_removed=len(present),
+        vectors_updated=updated,
+    )
+
+
+def _extended(
+    before: Mapping[str, BitMap64], file: AddFile, positions: BitMap64, num_records: int
+) -> BitMap64:
+    """Puts newly deleted positions to those that a file's vector has."""
+    old = BitMap64() if file.deletion_vector is None else before[file.deletion_vector.unique_id]
+    if positions.max() >= num_records or not positions.isdisjoint(old):
+        raise DeltaRuntimeException(
+            "DELTA_DELETION_VECTOR_INVALID_ROW_INDEX",
+            f"Deletion vector integrity check failed: rows to delete were found in {file.path} that are deleted "
+            f"already or lie behind its {num_records} rows. Nothing was changed; the file may have been replaced "
+            "in place.",
+            sqlstate="XXKDS",
+        )
+    return positions | old
+
+
+def _write(store: Store, folder: str, vectors: list[BitMap64]) -> list[DeletionVectorDescriptor]:
+    descriptors = []
+    for number, group in enumerate(_groups(vectors)):
+        # The folder's name was never used before, so neither was what is made of it.
+        file_id = uuid.uuid5(uuid.NAMESPACE_URL, f"{folder}/{number}")
+        packed = pack_vectors([data for _, data in group])
+        store.put_if_absent(f"{folder}/{vector_file_name(file_id)}", packed.content)
+        descriptors += [
+            relative_descriptor(folder, file_id, place, cardinality)
+            for place, (cardinality, _) in zip(packed.places, group, strict=True)
+        ]
+    return descriptors
+
+
+def _groups(vectors: list[BitMap64]) -> Iterator[list[tuple[int, bytes]]]:
+    """Gives cardinalities and bytes of the vectors that share a file."""
+    group: list[tuple[int, bytes]] = []
+    size = 0
+    for positions in vectors:
+        data = serialize(positions)
+        if group and size + len(data) > _FILE_BYTES:
+            yield group
+            group, size = [], 0
+        group.append((len(positions), data))
+        size += len(data)
+    if group:
+        yield group

@@ -1,0 +1,187 @@
+"""Deletion vectors' names, files and bitmaps; vectors of real tables and damaged ones."""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap, BitMap64
+
+from deltamerge.errors import DeltaTableException
+from deltamerge.log.actions import DeletionVectorDescriptor
+from deltamerge.log.add_file_stats import with_wide_bounds
+from deltamerge.log.deletion_vectors import (
+    NATIVE_MAGIC,
+    pack_vectors,
+    parse_vector,
+    read_deletion_vectors,
+    relative_descriptor,
+    serialize,
+    vector_file_name,
+    vector_path,
+)
+from deltamerge.log.local_store import LocalStore
+from deltamerge.log.protocol import SUPPORTED_READER_FEATURES
+from deltamerge.log.snapshot import load_snapshot
+from deltamerge.log.z85 import decode_uuid, encode_uuid, z85_decode, z85_encode
+
+from .golden import FOLDER, manifest, require_golden_tables
+
+WITH_VECTORS = sorted(
+    name for name, said in manifest().items() if said.get("files", {}).get("deletionVectors")
+)
+FILE_ID = uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61")
+
+
+def stored(folder: Path, *vectors: BitMap64) -> list[DeletionVectorDescriptor]:
+    """Writes a file of vectors."""
+    packed = pack_vectors([serialize(vector) for vector in vectors])
+    (folder / vector_file_name(FILE_ID)).write_bytes(packed.content)
+    return [
+        relative_descriptor("", FILE_ID, place, len(vector))
+        for place, vector in zip(packed.places, vectors, strict=True)
+    ]
+
+
+def read(folder: Path, vector: DeletionVectorDescriptor) -> list[int]:
+    return list(read_deletion_vectors(LocalStore(str(folder)), [vector])[vector.unique_id])
+
+
+def refused(folder: Path, vector: DeletionVectorDescriptor) -> str:
+    with pytest.raises(DeltaTableException) as caught:
+        read(folder, vector)
+    return str(caught.value.getCondition())
+
+
+def test_names_are_those_of_the_protocol() -> None:
+    # The protocol's own examples.
+    vector = DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
+    assert vector_path(vector) == f"ab/deletion_vector_{FILE_ID}.bin"
+    assert vector.unique_id == "uab^-aqEH.-t@S}K{vb[*k^@4"
+    assert encode_uuid(FILE_ID) == "^-aqEH.-t@S}K{vb[*k^"
+    absolute = DeletionVectorDescriptor("p", "s3://mytable/deletion_vector_x%20y.bin", 4, 40, 6)
+    assert vector_path(absolute) == "s3://mytable/deletion_vector_x y.bin"
+
+
+def test_inline_vector_is_that_of_the_protocol(tmp_path: Path) -> None:
+    text = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
+    assert read(tmp_path, DeletionVectorDescriptor("i", text, None, 40, 6)) == [3, 4, 7, 11, 18, 29]
+
+
+@given(st.binary(max_size=40).map(lambda data: data + b"x" * (-len(data) % 4)))
+def test_base85_there_and_back(data: bytes) -> None:
+    assert z85_decode(z85_encode(data)) == data
+
+
+@given(st.uuids())
+def test_uuids_there_and_back(value: uuid.UUID) -> None:
+    assert len(encode_uuid(value)) == 20
+    assert decode_uuid(encode_uuid(value)) == value
+
+
+@pytest.mark.parametrize("text", ["abcd", "~~~~~", "####A", "#####"])
+def test_what_is_no_base85(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Base85|four bytes"):
+        z85_decode(text)
+
+
+def test_vectors_of_one_file(tmp_path: Path) -> None:
+    vectors = [BitMap64([0]), BitMap64(range(100_000)), BitMap64([5, 2**32 + 1, 2**33])]
+    described = stored(tmp_path, *vectors)
+    found = read_deletion_vectors(LocalStore(str(tmp_path)), reversed(described))
+    assert [found[vector.unique_id] for vector in described] == vectors
+    assert described[0].offset == 1
+
+
+def test_native_serialization(tmp_path: Path) -> None:
+    parts = [BitMap([1, 70_000]), BitMap(), BitMap([3])]
+    data = struct.pack("<II", NATIVE_MAGIC, len(parts))
+    for part in parts:
+        data += struct.pack("<I", len(part.serialize())) + part.serialize()
+    vector = DeletionVectorDescriptor("u", encode_uuid(FILE_ID), 1, len(data), 3)
+    (tmp_path / vector_file_name(FILE_ID)).write_bytes(pack_vectors([data]).content)
+    assert read(tmp_path, vector) == [1, 70_000, 2 * 2**32 + 3]
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    (vector,) = stored(tmp_path, BitMap64([1, 2, 3]))
+    file = tmp_path / vector_file_name(FILE_ID)
+    content = file.read_bytes()
+    mismatch = "DELTA_DELETION_VECTOR_{}_MISMATCH"
+    assert refused(tmp_path, replace(vector, cardinality=4)) == mismatch.format("CARDINALITY")
+    assert refused(tmp_path, replace(vector, size_in_bytes=8)) == mismatch.format("SIZE")
+    file.write_bytes(content[:-6] + b"\x00" + content[-5:])
+    assert refused(tmp_path, vector) == mismatch.format("CHECKSUM")
+    file.write_bytes(content[:-5])
+    assert refused(tmp_path, vector) == mismatch.format("SIZE")
+    file.write_bytes(b"\x07" + content[1:])
+    assert refused(tmp_path, vector) == "DELTA_CANNOT_RECONSTRUCT_DELETION_VECTOR"
+    file.write_bytes(b"")
+    assert refused(tmp_path, vector) == "DELTA_CANNOT_RECONSTRUCT_DELETION_VECTOR"
+    file.unlink()
+    assert refused(tmp_path, vector) == "FAILED_READ_FILE.FILE_NOT_EXIST"
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"abc", b"abcd", struct.pack("<II", NATIVE_MAGIC, 9), b"\xd1\xd39d\xff"]
+)
+def test_bytes_that_are_no_bitmap(data: bytes) -> None:
+    with pytest.raises(DeltaTableException, match="cannot be read"):
+        parse_vector(data, DeletionVectorDescriptor("i", "", None, len(data), 1))
+
+
+@pytest.mark.parametrize(
+    ("vector", "error"),
+    [
+        (DeletionVectorDescriptor("x", "a", 1, 1, 1), "DELTA_CANNOT_RECONSTRUCT_DELETION_VECTOR"),
+        (DeletionVectorDescriptor("u", "short", 1, 1, 1), "DELTA_CANNOT_RECONSTRUCT_DELETION_VECTOR"),
+        (DeletionVectorDescriptor("i", "abc", None, 1, 1), "DELTA_CANNOT_RECONSTRUCT_DELETION_VECTOR"),
+        (DeletionVectorDescriptor("i", "00000", None, 8, 1), "DELTA_DELETION_VECTOR_SIZE_MISMATCH"),
+    ],
+)
+def test_bad_descriptors(vector: DeletionVectorDescriptor, error: str, tmp_path: Path) -> None:
+    assert refused(tmp_path, vector) == error
+
+
+@pytest.mark.parametrize("name", WITH_VECTORS)
+def test_vectors_of_golden_tables(name: str) -> None:
+    if "columnMapping" not in SUPPORTED_READER_FEATURES and "columnmapping" in name:
+        pytest.skip("column mapping is not implemented")
+    store = LocalStore(str(FOLDER / name))
+    files = load_snapshot(store).files.add_files()
+    vectors = [file.deletion_vector for file in files if file.deletion_vector is not None]
+    said = manifest()[name]["files"]
+    found = read_deletion_vectors(store, vectors)
+    assert (len(vectors), sum(map(len, found.values()))) == (said["deletionVectors"], said["deletedRows"])
+    for vector in vectors:
+        assert parse_vector(serialize(found[vector.unique_id]), vector) == found[vector.unique_id]
+
+
+def test_golden_tables_with_vectors_are_there() -> None:
+    require_golden_tables()
+    assert len(WITH_VECTORS) >= 5
+
+
+def test_wide_bounds_keep_every_number_as_it_was() -> None:
+    stats = '{"numRecords":3, "minValues":{"a":1.10,"b":1E+3,"c":"x,}\\""},"tightBounds":true ,"nullCount":{"a":0}}'
+    wide = with_wide_bounds(stats, 9)
+    assert '{"a":1.10,"b":1E+3,"c":"x,}\\""}' in wide
+    assert json.loads(wide) == {**json.loads(stats), "tightBounds": False}
+
+
+@pytest.mark.parametrize("stats", [None, "", "{}", "[1]", "garbage"])
+def test_wide_bounds_of_a_file_without_statistics(stats: str | None) -> None:
+    assert json.loads(with_wide_bounds(stats, 7)) == {"numRecords": 7, "tightBounds": False}
+
+
+def test_checksum_is_that_of_the_bitmap() -> None:
+    data = serialize(BitMap64([1]))
+    content = pack_vectors([data]).content
+    assert content == b"\x01" + struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
