@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -87,7 +88,7 @@ class Deltamerge:
 
 def _add_column(builder: Any, column: ColumnDefinition) -> Any:
     if column.identity:
-        raise NotImplementedError("deltamerge creates no identity columns")
+        return builder.addColumns([_identity(column)])
     if column.default is not None:
         from pyspark.sql.types import DataType, StructField, StructType
 
@@ -103,6 +104,19 @@ def _add_column(builder: Any, column: ColumnDefinition) -> Any:
         comment=column.comment,
         generatedAlwaysAs=column.generated,
     )
+
+
+def _identity(column: ColumnDefinition) -> Any:
+    from deltamerge import DeltaTable
+
+    builder = DeltaTable.columnBuilder(None, column.name).dataType(column.data_type).nullable(column.nullable)
+    numbers = [
+        re.search(rf"{word}\s+(-?\d+)", column.options) for word in (r"START\s+WITH", r"INCREMENT\s+BY")
+    ]
+    start, step = (int(found.group(1)) if found else 1 for found in numbers)
+    if "BY DEFAULT" in column.options:
+        return builder.generatedByDefaultAsIdentity(start, step).build()
+    return builder.generatedAlwaysAsIdentity(start, step).build()
 
 
 def is_ci() -> bool:

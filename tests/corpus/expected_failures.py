@@ -13,7 +13,6 @@ EXPECTED_FAILURES: dict[str, tuple[str, ...]] = {
         "column_mapping/vectors-and-mapping",
         "names/path-with-odd-characters-partitioned",
     ),
-    "identity columns": ("generated_identity_default/identity-*",),
     "row tracking": ("row_tracking/*",),
 }
 

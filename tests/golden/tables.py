@@ -36,10 +36,7 @@ READ_MISSING = {
 }
 """Reader features that are not there yet, by the name of what is missing: take out what is implemented."""
 
-WRITE_MISSING = {
-    "generatedColumns": "generated columns",
-    "identityColumns": "identity columns",
-}
+WRITE_MISSING: dict[str, str] = {}
 """The same for features that only writing needs."""
 
 REFUSED = {"collations": "collations", "iceberg-compat": "icebergCompatV2"}
@@ -63,9 +60,6 @@ def needs_to_write(name: str) -> list[str]:
     """Names what is missing to merge into a table."""
     protocol = MANIFEST[name].get("protocol", {})
     features = set(protocol.get("writerFeatures", ()))
-    # Older versions imply these; what tells is whether the table uses them.
-    if protocol.get("minWriterVersion") in (4, 5, 6) and "generated-columns" in MANIFEST[name]["features"]:
-        features.add("generatedColumns")
     return needs_to_read(name) + sorted(WRITE_MISSING[f] for f in features & WRITE_MISSING.keys())
 
 

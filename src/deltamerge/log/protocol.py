@@ -44,6 +44,7 @@ SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
         "checkConstraints",
         "changeDataFeed",
         "generatedColumns",
+        "identityColumns",
         "timestampNtz",
         "vacuumProtocolCheck",
         "v2Checkpoint",
