@@ -36,9 +36,10 @@ from deltamerge.merge.table_after import table_after
 from deltamerge.names import MergeNames, free_prefix
 from deltamerge.session import READING_MANY_FILES, errors_said_once, merge_conf, session_settings
 from deltamerge.statement import MergeStatement
-from deltamerge.table import Table, spark_schema
+from deltamerge.table import Table
 from deltamerge.write.data_files import remove_leftovers
 from deltamerge.write.identity import number_rows
+from deltamerge.write.inert import schema_to_write
 from deltamerge.write.table_features import check_evolution
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
@@ -100,7 +101,7 @@ def run_merge(
         if is_already_committed(snapshot, conf):
             return _already_committed(command, snapshot)
         with steps.step("resolve", "resolving the statement"):
-            schema = spark_schema(snapshot)
+            schema = schema_to_write(snapshot)
             columns = (*schema.names, *command.statement.source.schema.names)
             statement = at_one_time(command.statement, moment, columns)
             merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))

@@ -16,6 +16,7 @@ from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
 from deltamerge.write.identity import with_high_water_marks
+from deltamerge.write.inert import schema_to_commit
 
 
 def is_already_committed(snapshot: Snapshot, conf: MergeConf) -> bool:
@@ -96,4 +97,5 @@ def _metadata(changes: MergeChanges) -> Metadata | None:
     schema = with_high_water_marks(merge.output_schema, given, execution.table.store, changes.written.files)
     if schema == merge.target_schema:
         return None
-    return replace(execution.metadata, schema_string=json.dumps(schema.jsonValue()))
+    committed = schema_to_commit(schema, execution.snapshot)
+    return replace(execution.metadata, schema_string=json.dumps(committed.jsonValue()))

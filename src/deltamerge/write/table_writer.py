@@ -20,7 +20,7 @@ from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.skipping.predicates import ALWAYS
-from deltamerge.table import Table, spark_schema
+from deltamerge.table import Table
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
@@ -35,6 +35,7 @@ from deltamerge.write.identity import (
     identities_given,
     with_high_water_marks,
 )
+from deltamerge.write.inert import schema_to_commit, schema_to_write
 from deltamerge.write.table_features import protocol_for, upgraded
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
             sqlstate="42K0E",
         )
     conf = merge_conf(table.spark)
-    schema = spark_schema(snapshot)
+    schema = schema_to_write(snapshot)
     definition = TableDefinition(schema, metadata.partition_columns, metadata.configuration)
     folder = f"deltamerge-{uuid.uuid4()}"
     fitted, given = _fitted(frame, schema, conf, table.name)
@@ -179,7 +180,8 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
     )
     marked = with_high_water_marks(schema, identities, table.store, written.files)
     if marked != schema:
-        advanced = replace(metadata, schema_string=json.dumps(marked.jsonValue()))
+        committed = schema_to_commit(marked, snapshot)
+        advanced = replace(metadata, schema_string=json.dumps(committed.jsonValue()))
         prepared = replace(prepared, actions=(advanced, *prepared.actions))
     return _commit(
         table, replace(prepared, is_blind_append=True, operation_metrics=_metrics(written)), folder
