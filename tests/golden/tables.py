@@ -49,6 +49,14 @@ _OPTIONS = {
 }
 
 
+def numbers_its_rows(name: str) -> bool:
+    """Tells whether a table has an identity column whose values no merge may give."""
+    features = MANIFEST[name].get("protocol", {}).get("writerFeatures", ())
+    fields = MANIFEST[name].get("schema", {}).get("fields", ())
+    always = [f["metadata"].get("delta.identity.allowExplicitInsert") is False for f in fields]
+    return "identityColumns" in features and any(always)
+
+
 def needs_to_read(name: str) -> list[str]:
     """Names what is missing to read a table."""
     protocol = MANIFEST[name].get("protocol", {})

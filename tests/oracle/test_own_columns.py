@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.golden.tables import copied
+from tests.log.golden import require_golden_tables
 
 from corpus.deltamerge_engine import is_ci
+from corpus.runner import canonical_rows
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.tables import IdentityGenerator
 
@@ -86,3 +89,28 @@ def test_what_either_refuses(oracle: LineProcess, spark: SparkSession, tmp_path:
         oracle.ask("sql", statements=[f"{merge} (k, b) VALUES (1, 1)"])
     with pytest.raises(RequestFailed, match="Generated Column"):
         oracle.ask("sql", statements=[f"{merge} (b, g) VALUES (1, 1)"])
+
+
+@pytest.mark.parametrize(
+    ("name", "insert"),
+    [
+        ("rs/checkpoint-v2-table", "(name, created_at) VALUES ('new', current_timestamp())"),
+        ("dat/generated_columns", "(letter, int) VALUES ('new', 5)"),
+        ("spark/identity_test_written_by_version_5", "(part) VALUES (5)"),
+    ],
+)
+def test_golden_tables_go_on(
+    name: str, insert: str, oracle: LineProcess, spark: SparkSession, tmp_path: Path
+) -> None:
+    require_golden_tables()
+    path = copied(name, tmp_path)
+    statement = (
+        f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS x) s ON false WHEN NOT MATCHED THEN INSERT {insert}"
+    )
+    merge_sql(spark, statement)
+    oracle.ask("sql", statements=[statement])
+    merge_sql(spark, statement)
+    table = DeltaTable.forPath(spark, path).toDF()
+    assert tuple(oracle.ask("read", path=path)["rows"]) == canonical_rows(table)
+    if name == "rs/checkpoint-v2-table":
+        assert table.select("id").distinct().count() == table.count()
