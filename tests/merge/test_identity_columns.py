@@ -167,7 +167,10 @@ def test_append_and_new_tables_refuse(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_no_values_left(spark: SparkSession, tmp_path: Path) -> None:
-    path = table(spark, tmp_path / "t", generatedAlwaysAs=IdentityGenerator(start=2**63 - 2))
+    path = str(tmp_path / "t")
+    generator = IdentityGenerator(start=2**63 - 2)
+    builder = DeltaTable.create(spark).location(path).addColumn("k", "BIGINT", generatedAlwaysAs=generator)
+    builder.addColumn("v", "INT").execute()
     before = files_below(path)
     with pytest.raises(DeltaRuntimeException, match="has no values left for 3 rows"):
         write_delta(frame(spark, "v INT", [(1,), (2,), (3,)]), path, mode="append")

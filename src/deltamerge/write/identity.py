@@ -20,11 +20,11 @@ from pyspark.storagelevel import StorageLevel
 
 from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.actions import AddFile
+from deltamerge.log.column_mapping import PHYSICAL_NAME
 from deltamerge.log.paths import decode_path
 from deltamerge.log.store import Store
 from deltamerge.names import free_prefix
 from deltamerge.session import release_checkpoint
-from deltamerge.skipping.columns import PHYSICAL_NAME
 from deltamerge.sql.names import quote
 
 if TYPE_CHECKING:
