@@ -14,7 +14,7 @@ from deltamerge.config import MergeConf, read_conf
 from deltamerge.sql.names import parse_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 READING_MANY_FILES = {
     # Above this number of paths Spark starts a job that lists them, though the log has told all about them.
@@ -120,6 +120,18 @@ def job_description(spark: SparkSession, description: str) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
+
+
+def is_built_on_subquery(column: Column) -> bool:
+    """Tells whether a Column of classic Spark holds ``DataFrame.scalar()``, ``exists()`` or ``isin(DataFrame)``.
+
+    How such a Column prints does not tell. What `expr` was given is not looked into.
+
+    Args:
+        column: The Column; one of Connect gives False, since `deltamerge.sql.column_proto` sees what is in it.
+    """
+    java: Any = getattr(column, "_jc", None)
+    return java is not None and "SubqueryExpression(" in java.node().toString()
 
 
 def release_checkpoint(frame: DataFrame) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltamerge.merge.command import MergeIntoCommand, run_merge
-from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.resolve import TARGET_ALIAS
 from deltamerge.report import MergeReport
 from deltamerge.scan.moments import expression_ms
@@ -88,7 +87,7 @@ def merge_sql(
         schema_evolution=parsed.with_schema_evolution,
         text=parsed.text.strip(),
     )
-    command = MergeIntoCommand(target.table, at_one_time(statement, now))
+    command = MergeIntoCommand(target.table, statement, moment=now)
     return MergeReport(run_merge(command, progress))
 
 

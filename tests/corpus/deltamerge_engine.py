@@ -100,7 +100,7 @@ def _deleted(statement: str) -> str | None:
 
 def _add_column(builder: Any, column: ColumnDefinition) -> Any:
     if column.identity:
-        raise NotImplementedError("deltamerge creates no identity columns")
+        return builder.addColumns([_identity(column)])
     if column.default is not None:
         from pyspark.sql.types import DataType, StructField, StructType
 
@@ -116,6 +116,19 @@ def _add_column(builder: Any, column: ColumnDefinition) -> Any:
         comment=column.comment,
         generatedAlwaysAs=column.generated,
     )
+
+
+def _identity(column: ColumnDefinition) -> Any:
+    from deltamerge import DeltaTable
+
+    builder = DeltaTable.columnBuilder(None, column.name).dataType(column.data_type).nullable(column.nullable)
+    numbers = [
+        re.search(rf"{word}\s+(-?\d+)", column.options) for word in (r"START\s+WITH", r"INCREMENT\s+BY")
+    ]
+    start, step = (int(found.group(1)) if found else 1 for found in numbers)
+    if "BY DEFAULT" in column.options:
+        return builder.generatedByDefaultAsIdentity(start, step).build()
+    return builder.generatedAlwaysAsIdentity(start, step).build()
 
 
 def is_ci() -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 EXPECTED_FAILURES: dict[str, tuple[str, ...]] = {
-    "identity columns": ("generated_identity_default/identity-*",),
     "row tracking": ("row_tracking/*",),
 }
 

@@ -35,10 +35,7 @@ MANIFEST = manifest()
 READ_MISSING: dict[str, str] = {}
 """Reader features that are not there yet, by the name of what is missing: take out what is implemented."""
 
-WRITE_MISSING = {
-    "generatedColumns": "generated columns",
-    "identityColumns": "identity columns",
-}
+WRITE_MISSING: dict[str, str] = {}
 """The same for features that only writing needs."""
 
 REFUSED = {"collations": "collations", "iceberg-compat": "icebergCompatV2"}
@@ -49,6 +46,14 @@ _OPTIONS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+
+
+def numbers_its_rows(name: str) -> bool:
+    """Tells whether a table has an identity column whose values no merge may give."""
+    features = MANIFEST[name].get("protocol", {}).get("writerFeatures", ())
+    fields = MANIFEST[name].get("schema", {}).get("fields", ())
+    always = [f["metadata"].get("delta.identity.allowExplicitInsert") is False for f in fields]
+    return "identityColumns" in features and any(always)
 
 
 def needs_to_read(name: str) -> list[str]:
@@ -62,9 +67,6 @@ def needs_to_write(name: str) -> list[str]:
     """Names what is missing to merge into a table."""
     protocol = MANIFEST[name].get("protocol", {})
     features = set(protocol.get("writerFeatures", ()))
-    # Older versions imply these; what tells is whether the table uses them.
-    if protocol.get("minWriterVersion") in (4, 5, 6) and "generated-columns" in MANIFEST[name]["features"]:
-        features.add("generatedColumns")
     return needs_to_read(name) + sorted(WRITE_MISSING[f] for f in features & WRITE_MISSING.keys())
 
 

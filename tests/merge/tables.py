@@ -59,7 +59,7 @@ def actions(path: str | Path, version: int, kind: str) -> list[dict[str, Any]]:
 
 def latest_version(path: str | Path) -> int:
     """Gives the number of the newest commit."""
-    return max(int(name.stem) for name in Path(path, "_delta_log").glob("*.json"))
+    return max(int(name.stem) for name in Path(path, "_delta_log").glob(f"{'[0-9]' * 20}.json"))
 
 
 def frame(spark: SparkSession, schema: str, values: Iterable[tuple[Any, ...]]) -> DataFrame:

@@ -279,3 +279,18 @@ def test_clauses_that_hide_others(spark: SparkSession, tmp_path: Path) -> None:
     with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
         upsert(spark, path, [(1, "x", 1)]).execute()
     assert caught.value.getCondition() == "DELTA_MERGE_MISSING_WHEN"
+
+
+def test_subqueries_in_conditions_that_are_columns(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    most = spark.range(3).agg(F.max("id").cast("int")).scalar()
+    on_it = upsert(spark, path, [(1, "x", 1)], (F.col("t.id") == F.col("s.id")) & (F.col("t.id") < most))
+    in_clause = upsert(spark, path, [(1, "x", 1)]).whenMatchedDelete(F.col("t.id") == most)
+    as_text = upsert(spark, path, [(1, "x", 1)]).whenMatchedDelete(F.expr("t.id IN (SELECT 1)"))
+    for builder in (on_it.whenMatchedDelete(), in_clause, as_text):
+        with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+            builder.execute()
+        assert caught.value.getCondition() == "DELTA_UNSUPPORTED_SUBQUERY"
+    # A text that only looks like one is none.
+    upsert(spark, path, [(1, "SubqueryExpression", 1)]).whenMatchedDelete("s.name = '(SELECT 1)'").execute()
+    assert latest_version(path) == 1

@@ -50,6 +50,10 @@ MERGED_TWICE = (
     "type_widening/struct-field",
     "type_widening/int-to-double",
     "type_widening/decimal-grows",
+    "generated_identity_default/generated-star-evolution",
+    "generated_identity_default/generated-several-clauses",
+    "generated_identity_default/identity-by-default-explicit",
+    "generated_identity_default/default-omitted",
 )
 # These tables need statements that deltamerge does not have.
 MADE_BY_DELTA_SPARK = tuple(case.name for case in CASES.values() if case.target.get("setup_sql"))

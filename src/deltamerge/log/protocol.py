@@ -46,6 +46,7 @@ SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
         "changeDataFeed",
         "deletionVectors",
         "generatedColumns",
+        "identityColumns",
         "timestampNtz",
         "vacuumProtocolCheck",
         "v2Checkpoint",

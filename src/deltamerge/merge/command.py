@@ -23,6 +23,7 @@ from deltamerge.merge.execute import (
     execute_insert_only,
     reads_source_once,
 )
+from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
@@ -35,8 +36,10 @@ from deltamerge.merge.table_after import table_after
 from deltamerge.names import MergeNames, free_prefix
 from deltamerge.session import READING_MANY_FILES, errors_said_once, merge_conf, session_settings
 from deltamerge.statement import MergeStatement
-from deltamerge.table import Table, spark_schema
+from deltamerge.table import Table
 from deltamerge.write.data_files import remove_leftovers
+from deltamerge.write.identity import number_rows
+from deltamerge.write.inert import schema_to_write
 from deltamerge.write.table_features import check_evolution
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
@@ -49,10 +52,12 @@ class MergeIntoCommand:
     Args:
         table: The target.
         statement: What the user said.
+        moment: The time that ``current_timestamp()`` tells in it, microseconds since 1970; None for its start.
     """
 
     table: Table
     statement: MergeStatement
+    moment: int | None = None
 
 
 def now_in_milliseconds() -> int:
@@ -86,7 +91,7 @@ def run_merge(
         CommitStateUnknownException: The store did not say whether the commit landed.
     """
     spark = command.table.spark
-    statement = at_one_time(command.statement, clock() * 1000)
+    moment = clock() * 1000 if command.moment is None else command.moment
     steps = Steps(spark, progress)
     with session_settings(spark, READING_MANY_FILES), errors_said_once():
         conf = merge_conf(spark)
@@ -96,9 +101,10 @@ def run_merge(
         if is_already_committed(snapshot, conf):
             return _already_committed(command, snapshot)
         with steps.step("resolve", "resolving the statement"):
-            merge = narrowed(
-                resolve(spark, statement, spark_schema(snapshot), conf, _widening(snapshot, conf))
-            )
+            schema = schema_to_write(snapshot)
+            columns = (*schema.names, *command.statement.source.schema.names)
+            statement = at_one_time(command.statement, moment, columns)
+            merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
             if merge.evolves_schema:
                 check_evolution(snapshot, merge.output_schema)
             merge, metadata = table_after(snapshot, merge, new_id)
@@ -113,6 +119,7 @@ def run_merge(
             steps=steps,
             folder=f"deltamerge-{new_id()}",
             clock=clock,
+            moment=moment,
         )
         changes = _execute_with_retries(execution, executor, new_id)
         with steps.step("commit", "committing"):
@@ -148,7 +155,7 @@ def _execute_with_retries(execution: Execution, executor: str, new_id: Callable[
         try:
             with _source(execution, executor, _storage_level(conf, attempt)) as source:
                 run = execute_insert_only if executor == "insert_only" else execute_classic
-                return run(execution, source)
+                return run(_numbering(execution, source), source)
         except Exception as error:
             remove_leftovers(execution.table.store, execution.folder)
             if not is_lost_source(error):
@@ -177,11 +184,13 @@ def _commit_or_clean_up(changes: MergeChanges, metrics: Mapping[str, int], txn_i
 def _source(execution: Execution, executor: str, level: str) -> Iterator[Source]:
     """Materializes the source unless it is read only once or the session forbids it.
 
+    Identity columns take their values from the source's rows, which must then be the same at each read.
     Only a source that is materialized has a summary: one that may give other rows at the next read tells nothing.
     """
     merge, conf = execution.merge, execution.conf
     insert_only = executor == "insert_only" and conf.materialize_source == "auto"
-    if conf.materialize_source == "none" or (insert_only and reads_source_once(execution)):
+    once = conf.materialize_source == "none" or (insert_only and reads_source_once(execution))
+    if once and not generated_identities(merge):
         yield read_source(merge, execution.names)
         return
     with execution.steps.step("materialize_source", "materializing the source"):
@@ -191,6 +200,15 @@ def _source(execution: Execution, executor: str, level: str) -> Iterator[Source]
         yield source
     finally:
         source.release()
+
+
+def _numbering(execution: Execution, source: Source) -> Execution:
+    """Numbers the source's rows where identity columns take their values from that."""
+    if not generated_identities(execution.merge):
+        return execution
+    with execution.steps.step("number_source", "numbering the source's rows for identity columns"):
+        numbers = number_rows(source.frame, execution.names.source_row_index)
+    return replace(execution, row_numbers=numbers)
 
 
 def _storage_level(conf: MergeConf, attempt: int) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from deltamerge.config import MergeConf
-from deltamerge.log.actions import Action, SetTransaction
+from deltamerge.log.actions import Action, Metadata, SetTransaction
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.execute import MergeChanges
+from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.metrics import operation_parameters
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
+from deltamerge.write.identity import with_high_water_marks
+from deltamerge.write.inert import schema_to_commit
 
 
 def is_already_committed(snapshot: Snapshot, conf: MergeConf) -> bool:
@@ -73,8 +78,9 @@ def _actions(changes: MergeChanges) -> list[Action]:
     execution = changes.execution
     now = execution.clock()
     actions: list[Action] = []
-    if execution.merge.evolves_schema:
-        actions.append(execution.metadata)
+    metadata = _metadata(changes)
+    if metadata is not None:
+        actions.append(metadata)
     if execution.conf.txn_app_id is not None and execution.conf.txn_version is not None:
         actions.append(SetTransaction(execution.conf.txn_app_id, execution.conf.txn_version, now))
     actions += [file.remove(now) for file in changes.touched.rewrite]
@@ -82,3 +88,15 @@ def _actions(changes: MergeChanges) -> list[Action]:
     actions += changes.written.files
     actions += changes.written.change_files
     return actions
+
+
+def _metadata(changes: MergeChanges) -> Metadata | None:
+    """Gives the table's metadata where the merge changes it, by new columns or the marks of identity columns."""
+    execution = changes.execution
+    merge = execution.merge
+    given = generated_identities(merge) if changes.inserted else frozenset()
+    schema = with_high_water_marks(merge.output_schema, given, execution.table.store, changes.written.files)
+    if schema == merge.target_schema:
+        return None
+    committed = schema_to_commit(schema, execution.snapshot)
+    return replace(execution.metadata, schema_string=json.dumps(committed.jsonValue()))

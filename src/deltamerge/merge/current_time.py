@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from deltamerge.sql.current_time import fix_current_time
@@ -18,12 +19,13 @@ from deltamerge.statement import (
 )
 
 
-def at_one_time(statement: MergeStatement, microseconds: int) -> MergeStatement:
+def at_one_time(statement: MergeStatement, microseconds: int, columns: Collection[str]) -> MergeStatement:
     """Fixes the time that a statement's expressions tell, also where several Spark queries evaluate them.
 
     Args:
         statement: The statement; expressions whose time is fixed already keep it, Columns tell their own.
         microseconds: The moment, microseconds since 1970.
+        columns: The columns of both sides, by name.
 
     Returns:
         The statement with what is to be evaluated; what is shown stays as the user wrote it.
@@ -32,7 +34,7 @@ def at_one_time(statement: MergeStatement, microseconds: int) -> MergeStatement:
     def fixed(expression: Expression) -> Expression:
         if expression.column is not None or expression.evaluated is not None:
             return expression
-        text = fix_current_time(expression.text, microseconds)
+        text = fix_current_time(expression.text, microseconds, columns)
         return expression if text == expression.text else replace(expression, evaluated=text)
 
     def fixed_action(action: Action) -> Action:

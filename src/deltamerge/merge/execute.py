@@ -19,6 +19,7 @@ from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
 from deltamerge.merge.classic import keep_one_match, write_all_changes_rows
+from deltamerge.merge.identity import with_identities
 from deltamerge.merge.insert_only import (
     WHEN_NO_MATCHED_CLAUSES,
     WHEN_NO_MATCHES,
@@ -59,6 +60,7 @@ from deltamerge.write.deletion_vectors import (
     write_deletion_vectors,
     writes_deletion_vectors,
 )
+from deltamerge.write.identity import RowNumbers
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -82,6 +84,8 @@ class Execution:
         steps: Runs and times the steps.
         folder: A folder of the table in which nothing was ever written.
         clock: Gives the time in milliseconds since 1970.
+        moment: The time that the statement tells, microseconds since 1970.
+        row_numbers: The numbers of the source's rows, where identity columns need them.
     """
 
     table: Table
@@ -93,11 +97,14 @@ class Execution:
     steps: Steps
     folder: str
     clock: Callable[[], int]
+    moment: int
+    row_numbers: RowNumbers | None = None
 
     @property
     def defaults(self) -> Callable[[int], Column]:
-        """Gives an output column's default."""
-        return column_defaults(self.merge.output_schema)
+        """Gives an output column's default; of an identity column the value for a source row."""
+        default = column_defaults(self.merge.output_schema, self.moment)
+        return with_identities(default, self.merge, self.names, self.row_numbers)
 
     @property
     def writes_change_data(self) -> bool:

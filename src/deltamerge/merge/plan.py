@@ -33,14 +33,20 @@ def condition_shape(merge: ResolvedMerge) -> ConditionShape:
 def _shape(condition: Expression, scope: Scope, quoted: bool) -> ConditionShape:
     if condition.column is None:
         return shape_of(condition.evaluated or condition.text, scope, quoted)
-    return shape_of_tree(_column_tree(condition, quoted), scope)
+    return shape_of_tree(condition_tree(condition, quoted), scope)
 
 
-def _column_tree(condition: Expression, quoted: bool) -> Node:
+def condition_tree(condition: Expression, double_quoted_identifiers: bool) -> Node:
+    """Reads a condition that came as a Column.
+
+    Args:
+        condition: The condition.
+        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``, for what `expr` was given.
+    """
     column: Any = condition.column
     if type(column).__module__.startswith("pyspark.sql.connect"):
-        return read_proto(column.to_plan(None), quoted)
-    return read_classic_column(condition.text, quoted)
+        return read_proto(column.to_plan(None), double_quoted_identifiers)
+    return read_classic_column(condition.text, double_quoted_identifiers)
 
 
 def _scope(merge: ResolvedMerge, *, sees_source: bool) -> Scope:

@@ -29,6 +29,7 @@ from deltamerge.merge.analysis_errors import (
     unsettable_field,
 )
 from deltamerge.merge.evolution import evolved_schema, wants_evolution
+from deltamerge.merge.plan import condition_tree
 from deltamerge.merge.resolved import (
     Output,
     ResolvedClause,
@@ -42,7 +43,8 @@ from deltamerge.merge.resolved import (
 from deltamerge.merge.store_assignment import StoreAssignment, can_up_cast
 from deltamerge.merge.table_columns import outputs_of_table
 from deltamerge.names import free_prefix
-from deltamerge.sql.conditions import contains_subquery
+from deltamerge.session import is_built_on_subquery
+from deltamerge.sql.conditions import contains_subquery, tree_contains_subquery
 from deltamerge.sql.stars import contains_star
 from deltamerge.statement import (
     KIND_AS_SQL,
@@ -217,13 +219,20 @@ class _Resolver:
 
     def _refuse_subquery(self, condition: Expression, where: str) -> None:
         self._refuse_star(condition, where)
-        if condition.column is None and contains_subquery(condition.text):
+        if self._holds_subquery(condition):
             raise DeltaAnalysisException(
                 "DELTA_UNSUPPORTED_SUBQUERY",
                 f"Subqueries are not supported in the condition of a MERGE: {condition.text}. Join what it looks up "
                 f"to the source instead. In: {where}",
                 sqlstate="0AKDC",
             )
+
+    def _holds_subquery(self, condition: Expression) -> bool:
+        if condition.column is None:
+            return contains_subquery(condition.text)
+        if is_built_on_subquery(condition.column):
+            return True
+        return tree_contains_subquery(condition_tree(condition, self.conf.double_quoted_identifiers))
 
     def _on_join(self, conditions: list[Column]) -> Callable[[], DataFrame]:
         # A join condition must be deterministic and boolean, so Spark refuses what MERGE refuses.

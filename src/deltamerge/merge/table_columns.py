@@ -1,15 +1,16 @@
-"""Columns whose values are the table's own affair: a clause leaves generated columns to it.
+"""Columns whose values are the table's own affair: what a clause may say of generated and identity columns.
 
-The rules are those of Delta's PreprocessTableMerge.
+The rules are those of Delta's PreprocessTableMerge and IdentityColumn.
 """
 
 from __future__ import annotations
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from deltamerge.merge.resolved import Output, TakeDefault, TakeGenerated, TakeTarget
-from deltamerge.statement import MergeClause
+from deltamerge.statement import MergeClause, Update
 from deltamerge.write.generated import generation_expression
+from deltamerge.write.identity import explicit_insert, identity_column, identity_update
 
 
 def outputs_of_table(
@@ -24,10 +25,20 @@ def outputs_of_table(
 
     Returns:
         The same, but generated columns that the clause does not assign are computed anew.
+
+    Raises:
+        DeltaAnalysisException: The clause sets an identity column that it must not set.
     """
-    return tuple(
-        TakeGenerated()
-        if generation_expression(field) is not None and isinstance(output, (TakeTarget, TakeDefault))
-        else output
-        for output, field in zip(outputs, schema.fields, strict=True)
-    )
+    return tuple(_output(clause, output, field) for output, field in zip(outputs, schema.fields, strict=True))
+
+
+def _output(clause: MergeClause, output: Output, field: StructField) -> Output:
+    identity = identity_column(field)
+    if identity is not None:
+        if isinstance(clause.action, Update) and not isinstance(output, TakeTarget):
+            raise identity_update(field.name, f" in: {clause.to_sql()}")
+        if not isinstance(output, (TakeTarget, TakeDefault)) and not identity.allow_explicit_insert:
+            raise explicit_insert(field.name, f" in: {clause.to_sql()}")
+    if generation_expression(field) is not None and isinstance(output, (TakeTarget, TakeDefault)):
+        return TakeGenerated()
+    return output

@@ -2,41 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from deltamerge.errors import DeltaParseException
 from deltamerge.sql.tokens import Kind, tokenize
 
-# Only calls: a word without parentheses may be a column.
-_FORMS = {
-    "CURRENT_TIMESTAMP": "timestamp_micros({0})",
-    "NOW": "timestamp_micros({0})",
-    "CURRENT_DATE": "CAST(timestamp_micros({0}) AS DATE)",
-    "CURDATE": "CAST(timestamp_micros({0}) AS DATE)",
-    "LOCALTIMESTAMP": "CAST(timestamp_micros({0}) AS TIMESTAMP_NTZ)",
+_TIMESTAMP = "timestamp_micros({0})"
+_DATE = "CAST(timestamp_micros({0}) AS DATE)"
+_LOCAL = "CAST(timestamp_micros({0}) AS TIMESTAMP_NTZ)"
+_CALLS = {
+    "CURRENT_TIMESTAMP": _TIMESTAMP,
+    "NOW": _TIMESTAMP,
+    "CURRENT_DATE": _DATE,
+    "CURDATE": _DATE,
+    "LOCALTIMESTAMP": _LOCAL,
+    "UNIX_TIMESTAMP": "CAST({1} AS BIGINT)",
 }
+# These need no parentheses, where no column has their name.
+_WORDS = {"CURRENT_TIMESTAMP": _TIMESTAMP, "CURRENT_DATE": _DATE}
 
 
-def fix_current_time(text: str, microseconds: int) -> str:
+def fix_current_time(text: str, microseconds: int, columns: Collection[str] | None = None) -> str:
     """Puts a moment in the place of functions that tell the time.
 
     Args:
         text: SQL: an expression or a query.
         microseconds: The moment, microseconds since 1970.
+        columns: The columns that the text can see, by name; None where they are not known, so that a function without
+            parentheses may be one.
 
     Returns:
-        The text, verbatim but for these calls; unchanged where it cannot be split into tokens.
+        The text, verbatim but for these functions; unchanged where it cannot be split into tokens.
     """
     try:
         tokens = tokenize(text)
     except DeltaParseException:
         return text
+    words = set() if columns is None else _WORDS.keys() - {name.upper() for name in columns}
     pieces: list[str] = []
     done = 0
     for index, token in enumerate(tokens):
-        form = _FORMS.get(token.upper) if token.kind is Kind.WORD else None
-        if form is None or (index and tokens[index - 1].text == "."):
+        if token.kind is not Kind.WORD or (index and tokens[index - 1].text == "."):
             continue
-        if [t.text for t in tokens[index + 1 : index + 3]] != ["(", ")"]:
+        after = [t.text for t in tokens[index + 1 : index + 3]]
+        if token.upper in _CALLS and after == ["(", ")"]:
+            form, last = _CALLS[token.upper], tokens[index + 2]
+        elif token.upper in words and after[:1] not in (["("], ["."], ["->"], ["=>"]):
+            form, last = _WORDS[token.upper], token
+        else:
             continue
-        pieces += [text[done : token.span.start], form.format(microseconds)]
-        done = tokens[index + 2].span.end
+        pieces += [text[done : token.span.start], form.format(microseconds, microseconds // 1_000_000)]
+        done = last.span.end
     return "".join([*pieces, text[done:]])

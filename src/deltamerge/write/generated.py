@@ -93,7 +93,7 @@ def _check(field: StructField, others: DataFrame, everything: DataFrame) -> None
         )
     if contains_subquery(text):
         raise _unsupported(field, text, "subquery expressions are not allowed for generated columns")
-    if fix_current_time(text, 0) != text:
+    if fix_current_time(text, 0, everything.columns) != text:
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
             f"{text} cannot be used in a generated column: column {field.name} would have another value each time.",

@@ -20,7 +20,7 @@ from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.skipping.predicates import ALWAYS
-from deltamerge.table import Table, spark_schema
+from deltamerge.table import Table
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
@@ -29,7 +29,13 @@ from deltamerge.write.constraints import checked, violation_in
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.generated import GENERATION_EXPRESSION, check_generation_expressions, with_generated
-from deltamerge.write.identity import IDENTITY
+from deltamerge.write.identity import (
+    IDENTITY,
+    check_identity_columns,
+    identities_given,
+    with_high_water_marks,
+)
+from deltamerge.write.inert import schema_to_commit, schema_to_write
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 if TYPE_CHECKING:
@@ -85,6 +91,7 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
         )
     definition = replace(definition, schema=as_strings(definition.schema))
     _check_definition(definition)
+    check_identity_columns(definition.schema, definition.partition_columns)
     check_generation_expressions(table.spark, definition.schema)
     definition = _with_column_ids(definition, table.snapshot() if exists else None)
     _commit_definition(table, definition, exists=exists, files=WrittenFiles((), (), ()), folder=None)
@@ -162,20 +169,33 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
             sqlstate="42K0E",
         )
     conf = merge_conf(table.spark)
-    schema = spark_schema(snapshot)
+    schema = schema_to_write(snapshot)
     definition = TableDefinition(schema, metadata.partition_columns, metadata.configuration)
     folder = f"deltamerge-{uuid.uuid4()}"
-    written = _write(table, _fitted(frame, schema, conf, table.name), definition, folder)
+    fitted, given = _fitted(frame, schema, conf, table.name)
+    with identities_given(fitted, schema, given) as (rows, identities):
+        written = _write(table, with_generated(rows, schema, given), definition, folder)
     prepared = _prepared(
         table, snapshot, tuple(written.files), "WRITE", _write_parameters("Append", definition)
     )
+    marked = with_high_water_marks(schema, identities, table.store, written.files)
+    if marked != schema:
+        committed = schema_to_commit(marked, snapshot)
+        advanced = replace(metadata, schema_string=json.dumps(committed.jsonValue()))
+        prepared = replace(prepared, actions=(advanced, *prepared.actions))
     return _commit(
         table, replace(prepared, is_blind_append=True, operation_metrics=_metrics(written)), folder
     )
 
 
-def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -> DataFrame:
-    """Puts a frame's columns into the table's order and types; columns that it lacks get their defaults."""
+def _fitted(
+    frame: DataFrame, schema: StructType, conf: MergeConf, table: str
+) -> tuple[DataFrame, frozenset[str]]:
+    """Puts a frame's columns into the table's order and types; columns that it lacks get their defaults.
+
+    Returns:
+        The table's columns, and the names of those that the frame has.
+    """
     spelled = {name if conf.case_sensitive else name.lower(): name for name in frame.columns}
     known = {f.name if conf.case_sensitive else f.name.lower() for f in schema.fields}
     unknown = [name for key, name in spelled.items() if key not in known]
@@ -185,7 +205,7 @@ def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -
             f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out.",
             sqlstate="42KDG",
         )
-    columns, given, default = [], set[str](), column_defaults(schema)
+    columns, given, default = [], set[str](), column_defaults(schema, _now() * 1000)
     for index, f in enumerate(schema.fields):
         name = spelled.get(f.name if conf.case_sensitive else f.name.lower())
         if name is None:
@@ -193,7 +213,7 @@ def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -
             continue
         columns.append(F.col("`" + name.replace("`", "``") + "`").cast(f.dataType).alias(f.name))
         given.add(f.name)
-    return with_generated(frame.select(*columns), schema, given)
+    return frame.select(*columns), frozenset(given)
 
 
 def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: str) -> WrittenFiles:

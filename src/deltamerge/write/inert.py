@@ -1,0 +1,56 @@
+"""Marks of generated and identity columns in tables whose protocol lacks the feature: they mean nothing there."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import StructField, StructType
+
+from deltamerge.log.protocol import writer_features
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.table import spark_schema
+from deltamerge.write.generated import GENERATION_EXPRESSION
+from deltamerge.write.identity import IDENTITY
+
+_MARKS = {"generatedColumns": GENERATION_EXPRESSION, "identityColumns": IDENTITY}
+
+
+def schema_to_write(snapshot: Snapshot) -> StructType:
+    """Gives a table's schema as a writer sees it.
+
+    Args:
+        snapshot: The table.
+
+    Returns:
+        The schema without inert marks. Delta: GeneratedColumn.satisfyGeneratedColumnProtocol,
+        ColumnWithDefaultExprUtils.satisfiesIdentityColumnProtocol.
+    """
+    features = writer_features(snapshot.protocol)
+    inert = tuple(mark for feature, mark in _MARKS.items() if feature not in features)
+    schema = spark_schema(snapshot)
+    if not inert:
+        return schema
+    return StructType(
+        [
+            StructField(f.name, f.dataType, f.nullable, _without(f.metadata or {}, inert))
+            for f in schema.fields
+        ]
+    )
+
+
+def _without(metadata: dict[str, object], marks: tuple[str, ...]) -> dict[str, object]:
+    return {key: value for key, value in metadata.items() if not key.startswith(marks)}
+
+
+def schema_to_commit(schema: StructType, snapshot: Snapshot) -> StructType:
+    """Puts inert marks back, which are not a writer's to take away.
+
+    Args:
+        schema: The schema that the table is to have, as a writer sees it.
+        snapshot: The table before.
+    """
+    before = {f.name: f.metadata or {} for f in spark_schema(snapshot).fields}
+    return StructType(
+        [
+            StructField(f.name, f.dataType, f.nullable, {**before.get(f.name, {}), **(f.metadata or {})})
+            for f in schema.fields
+        ]
+    )

@@ -1,0 +1,43 @@
+"""A statement tells one time, wherever in it the time is asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructField, StructType, TimestampType
+
+from deltamerge import DeltaTable, merge_sql, write_delta
+
+from .tables import frame, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_defaults_words_and_calls_tell_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    defaults = StructType(
+        [
+            StructField("made", TimestampType(), True, {"CURRENT_DEFAULT": "current_timestamp()"}),
+            StructField("noted", TimestampType(), True, {"CURRENT_DEFAULT": "current_timestamp"}),
+        ]
+    )
+    builder = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumns(defaults)
+    builder.addColumn("given", "TIMESTAMP").addColumn("seconds", "BIGINT").execute()
+    write_delta(frame(spark, "id INT", [(1,)]), path, mode="append")
+    merge_sql(
+        spark,
+        f"""MERGE INTO delta.`{path}` t USING (SELECT id, now() AS at FROM range(1, 3)) s ON t.id = s.id
+            WHEN MATCHED AND made < current_timestamp
+              THEN UPDATE SET made = DEFAULT, noted = s.at, given = current_timestamp, seconds = unix_timestamp()
+            WHEN NOT MATCHED AND at = current_timestamp()
+              THEN INSERT (id, given, seconds) VALUES (id, CURRENT_TIMESTAMP, unix_timestamp(s.at))""",
+    )
+    found = rows(DeltaTable.forPath(spark, path).toDF())
+    assert [row[0] for row in found] == [1, 2]
+    moments = {value for row in found for value in row[1:4]}
+    assert len(moments) == 1
+    moment: dt.datetime = moments.pop()
+    assert {row[4] for row in found} == {int(moment.timestamp())}

@@ -1,0 +1,41 @@
+"""Functions that tell the time become one moment; what may be a column stays."""
+
+import pytest
+
+from deltamerge.sql.current_time import fix_current_time
+
+MOMENT = 1_700_000_000_123_456
+TIMESTAMP = f"timestamp_micros({MOMENT})"
+DATE = f"CAST({TIMESTAMP} AS DATE)"
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        ("current_timestamp()", TIMESTAMP),
+        ("NOW ( ) + INTERVAL 1 DAY", f"{TIMESTAMP} + INTERVAL 1 DAY"),
+        ("curdate() = current_date()", f"{DATE} = {DATE}"),
+        ("localtimestamp()", f"CAST({TIMESTAMP} AS TIMESTAMP_NTZ)"),
+        ("unix_timestamp() - 5", "CAST(1700000000 AS BIGINT) - 5"),
+        ("unix_timestamp(ts)", "unix_timestamp(ts)"),
+        ("date_add(current_date, 1) < CURRENT_TIMESTAMP", f"date_add({DATE}, 1) < {TIMESTAMP}"),
+        ("s.current_date", "s.current_date"),
+        ("current_date.year", "current_date.year"),
+        ("`current_date`", "`current_date`"),
+        ("'current_date' /* current_date */", "'current_date' /* current_date */"),
+        ("transform(xs, current_date -> 1)", "transform(xs, current_date -> 1)"),
+        ("current_timestamp('", "current_timestamp('"),
+    ],
+)
+def test_expressions(text: str, fixed: str) -> None:
+    assert fix_current_time(text, MOMENT, ("id", "ts")) == fixed
+
+
+def test_columns_of_the_name_stay() -> None:
+    text = "current_date < current_timestamp AND current_date() > d"
+    assert fix_current_time(text, MOMENT, ("Current_Date",)) == f"current_date < {TIMESTAMP} AND {DATE} > d"
+
+
+def test_words_in_a_query_stay_since_its_columns_are_not_known() -> None:
+    text = "SELECT current_date, now() FROM t"
+    assert fix_current_time(text, MOMENT) == f"SELECT current_date, {TIMESTAMP} FROM t"
