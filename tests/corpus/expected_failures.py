@@ -14,7 +14,6 @@ EXPECTED_FAILURES: dict[str, tuple[str, ...]] = {
         "names/path-with-odd-characters-partitioned",
     ),
     "identity columns": ("generated_identity_default/identity-*",),
-    "row tracking": ("row_tracking/*",),
 }
 
 

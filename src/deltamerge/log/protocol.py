@@ -49,6 +49,9 @@ SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
         "v2Checkpoint",
         "domainMetadata",
         "inCommitTimestamp",
+        "rowTracking",
+        "clustering",
+        "checkpointProtection",
     }
 )
 
