@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.catalog import warehouse_location
-from deltamerge.errors import DeltaAnalysisException
 from deltamerge.table import open_table
 from deltamerge.write.generated import GENERATION_EXPRESSION
 from deltamerge.write.identity import identity_metadata
@@ -81,15 +80,6 @@ class DeltaColumnBuilder:
 def parse_type(data_type: str | DataType) -> DataType:
     """Reads a type from its DDL."""
     return data_type if isinstance(data_type, DataType) else DataType.fromDDL(data_type)
-
-
-def _not_implemented(feature: str, what: str) -> DeltaAnalysisException:
-    return DeltaAnalysisException(
-        "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
-        f"The table feature {feature} is not implemented: {what}.",
-        sqlstate="56038",
-        parameters={"unsupported": feature},
-    )
 
 
 @dataclass(frozen=True)
@@ -192,8 +182,9 @@ class DeltaTableBuilder:
         return replace(self, definition=replace(self.definition, partition_columns=tuple(names)))
 
     def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:  # noqa: N802
-        """Is refused: clustering is not implemented."""
-        raise _not_implemented("clustering", "CLUSTER BY")
+        """Sets the columns by which OPTIMIZE of other engines clusters the table, one by one or in one list."""
+        names = [name for col in cols for name in ([col] if isinstance(col, str) else col)]
+        return replace(self, definition=replace(self.definition, clustered_by=tuple(names)))
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:
         """Sets a table property, such as ``delta.enableChangeDataFeed``."""

@@ -76,6 +76,16 @@ class MergeNames:
         return f"{self.prefix}target_row_index_"
 
     @property
+    def row_id(self) -> str:
+        """The target row's id (Protocol: Row Tracking)."""
+        return f"{self.prefix}row_id"
+
+    @property
+    def row_commit_version(self) -> str:
+        """The version that last changed the target row."""
+        return f"{self.prefix}row_commit_version"
+
+    @property
     def source_row_index(self) -> str:
         """The source row's number."""
         return f"{self.prefix}source_row_index"

@@ -61,11 +61,13 @@ class Table:
         spark: The session.
         store: The files below the table's root.
         name: What to call the table in messages: its path, URL or catalog name.
+        opened_schema: The schema, as JSON, that it had when a user opened it; None where nobody did.
     """
 
     spark: SparkSession
     store: Store
     name: str
+    opened_schema: str | None = None
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Loads the table's state and refuses what cannot be read.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ from deltamerge.log.store import open_store
 from deltamerge.scan.changes import changes_frame
 from deltamerge.scan.moments import moment_ms
 from deltamerge.scan.relation import table_frame
+from deltamerge.scan.row_tracking import rows_with_metadata
 from deltamerge.table import Table, open_table
 
 if TYPE_CHECKING:
@@ -64,9 +66,7 @@ class DeltaTable:
             DeltaLogCorruptException: Its log cannot be read.
             DeltaUnsupportedFeatureException: Reading it needs a feature that is not implemented.
         """
-        table = open_table(sparkSession, path, dict(hadoopConf or {}))
-        table.snapshot()
-        return cls(table)
+        return cls(_opened(open_table(sparkSession, path, dict(hadoopConf or {}))))
 
     @classmethod
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:  # noqa: N802, N803
@@ -83,9 +83,7 @@ class DeltaTable:
             DeltaTableNotFoundException: There is no such table, or it is no Delta table.
         """
         location = table_location(sparkSession, tableOrViewName)
-        table = open_table(sparkSession, location, name=tableOrViewName)
-        table.snapshot()
-        return cls(table)
+        return cls(_opened(open_table(sparkSession, location, name=tableOrViewName)))
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: N802, N803
@@ -170,6 +168,18 @@ class DeltaTable:
         if timestamp is not None:
             return self.at_moment(moment_ms(self.table.spark, timestamp))
         return table_frame(self.table, self.table.snapshot(version))
+
+    def with_row_ids(self) -> DataFrame:
+        """Reads a table that has row tracking with the id of each row.
+
+        Returns:
+            The table's columns and a struct ``_metadata`` of ``row_id`` (BIGINT), which a row keeps for as long as it
+            lives, and ``row_commit_version`` (BIGINT), the version that last changed it.
+
+        Raises:
+            DeltaAnalysisException: The table has no row tracking.
+        """
+        return rows_with_metadata(self.table, self.table.snapshot())
 
     def at_moment(self, milliseconds: int) -> DataFrame:
         """Reads the version that the table had at a moment, in milliseconds since the epoch; see `at`."""
@@ -300,6 +310,11 @@ def _timestamp(milliseconds: int | None) -> dt.datetime | None:
 
 def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
+
+
+def _opened(table: Table) -> Table:
+    """Looks at the table once: it must be there, and a merge compares its schema with what it is now."""
+    return replace(table, opened_schema=table.snapshot().metadata.schema_string)
 
 
 def _session(spark: SparkSession | None) -> SparkSession:

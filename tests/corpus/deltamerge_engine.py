@@ -91,6 +91,16 @@ class Deltamerge:
 
         return DeltaTable.forPath(spark, path).toDF()
 
+    def select(self, spark: SparkSession, path: str, columns: list[str]) -> DataFrame:
+        """Reads columns of a Delta table; row ids are in the struct ``_metadata``, which ``*`` leaves out."""
+        from deltamerge import DeltaTable
+
+        if not any(column.startswith("_metadata.") for column in columns):
+            return self.read(spark, path).selectExpr(*columns)
+        rows = DeltaTable.forPath(spark, path).with_row_ids()
+        star = [f"`{name}`" for name in rows.columns if name != "_metadata"]
+        return rows.selectExpr(*(c for column in columns for c in (star if column == "*" else [column])))
+
 
 def _deleted(statement: str) -> str | None:
     """Gives the condition of a DELETE, None of another statement."""

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-EXPECTED_FAILURES: dict[str, tuple[str, ...]] = {
-    "row tracking": ("row_tracking/*",),
-}
+EXPECTED_FAILURES: dict[str, tuple[str, ...]] = {}
 
 
 def reason(name: str) -> str | None:

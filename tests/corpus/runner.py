@@ -35,6 +35,9 @@ class Engine(Protocol):
     def read(self, spark: SparkSession, path: str) -> DataFrame:
         """Reads a Delta table."""
 
+    def select(self, spark: SparkSession, path: str, columns: list[str]) -> DataFrame:
+        """Reads columns of a Delta table, row ids among them (``_metadata.row_id``)."""
+
 
 @contextmanager
 def settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
@@ -139,7 +142,7 @@ def describe(
     """Reads what a merge has left: rows, schema, metrics, change data."""
     table = engine.read(spark, target)
     # Row ids and the like can be read only through the engine; the other cases read the table as it is.
-    result = table if case.read == ["*"] else table.selectExpr(*case.read)
+    result = table if case.read == ["*"] else engine.select(spark, target, case.read)
     made = [version for version in commits(target) if version not in before]
     info = commit_info(target, made[-1]) if made else {}
     feed = case.target.get("properties", {}).get("delta.enableChangeDataFeed") == "true"

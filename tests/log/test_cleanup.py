@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.log.logs import Log, live_at, set_time, simple_log
+from tests.log.logs import Log, live_at, metadata, set_time, simple_log
 
 from deltamerge.log.checkpoint_writer import write_checkpoint
 from deltamerge.log.cleanup import adjusted_timestamps, clean_up_expired_log
@@ -169,3 +169,14 @@ def test_log_is_not_touched_without_expired_commits(tmp_path):
     before = sorted(path.name for path in log.folder.iterdir())
     clean(log)
     assert sorted(path.name for path in log.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(("protected", "kept"), [(4, [4, 5, 6, 7]), (5, list(range(8)))])
+def test_protected_log_goes_as_a_whole_or_not_at_all(tmp_path, protected, kept):
+    log = dated_log(tmp_path, [60, 50, 45, 40, 35, 20, 10, 0], [1, 4, 6])
+    features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["checkpointProtection"]}
+    configuration = {"delta.requireCheckpointProtectionBeforeVersion": str(protected)}
+    log.commit({"protocol": features}, metadata(configuration=configuration))
+    set_time(log.path(8), NOW)
+    clean(log)
+    assert commits(log) == [*kept, 8]

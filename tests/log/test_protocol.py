@@ -86,7 +86,7 @@ def test_catalog_managed_tables_are_refused_wherever_it_stands(feature):
 
 
 @pytest.mark.parametrize(
-    "feature", ["somethingNew", "collations", "rowTracking", "clustering", "icebergCompatV3"]
+    "feature", ["somethingNew", "collations", "materializePartitionColumns", "icebergCompatV3"]
 )
 def test_unknown_writer_feature_allows_reading_only(feature):
     check_readable(named(feature), PLAIN)

@@ -92,6 +92,10 @@ class DeltaSpark:
         """Reads a Delta table."""
         return spark.sql(f"SELECT * FROM {path_relation(path)}")
 
+    def select(self, spark: SparkSession, path: str, columns: list[str]) -> DataFrame:
+        """Reads columns of a Delta table."""
+        return self.read(spark, path).selectExpr(*columns)
+
 
 class DeltaSparkError(Exception):
     """An error of delta-spark: PySpark knows only some of its classes, so it is taken from the JVM.

@@ -15,7 +15,7 @@ from deltamerge.log.commit_times import CommitTimes
 from deltamerge.log.commits import Commit, read_commit
 from deltamerge.log.paths import canonical_path
 from deltamerge.log.properties import is_enabled
-from deltamerge.log.schema import StructType, parse_schema, simple_string
+from deltamerge.log.schema import fits_into, parse_schema, simple_string
 from deltamerge.log.segment import list_log
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.log.store import Store
@@ -143,7 +143,7 @@ def _check_same_rows(adds: list[AddFile], removes: list[RemoveFile], version: in
 
 def _check_schema(snapshot: Snapshot, metadata: Metadata, version: int, asked: tuple[int, int]) -> None:
     read, written = snapshot.schema, parse_schema(metadata.schema_string)
-    if metadata.partition_columns == snapshot.metadata.partition_columns and _fits(written, read):
+    if metadata.partition_columns == snapshot.metadata.partition_columns and fits_into(written, read):
         return
     raise DeltaAnalysisException(
         "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE",
@@ -158,21 +158,6 @@ def _check_schema(snapshot: Snapshot, metadata: Metadata, version: int, asked: t
             "incompatibleVersion": str(version),
         },
     )
-
-
-def _fits(written: StructType, read: StructType) -> bool:
-    """Tells whether rows of one schema can be read with another: columns may have been added, nothing else."""
-    known = {field.name.lower(): field for field in read.fields}
-    for field in written.fields:
-        other = known.get(field.name.lower())
-        if other is None:
-            return False
-        if isinstance(field.data_type, StructType) and isinstance(other.data_type, StructType):
-            if not _fits(field.data_type, other.data_type):
-                return False
-        elif simple_string(field.data_type) != simple_string(other.data_type):
-            return False
-    return True
 
 
 def _not_recorded(version: int, first: int, last: int) -> DeltaAnalysisException:

@@ -10,6 +10,7 @@ from deltamerge.errors import DeltaLogCorruptException
 from deltamerge.log.checkpoint import read_checkpoint_actions
 from deltamerge.log.local_store import TEMP_SUFFIX
 from deltamerge.log.properties import interval_ms, is_enabled
+from deltamerge.log.protocol import writer_features
 from deltamerge.log.segment import (
     LOG_FOLDER,
     SIDECAR_FOLDER,
@@ -22,6 +23,7 @@ from deltamerge.log.segment import (
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.log.store import Store
 
+PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 _DAY = 24 * 3_600_000
 
 
@@ -50,13 +52,21 @@ def clean_up_expired_log(snapshot: Snapshot, now_ms: int) -> tuple[str, ...]:
         if file.name.endswith(TEMP_SUFFIX) and file.modification_time < min(cutoff, now_ms - _DAY)
     ]
     base = _covering_checkpoint(store, listing, cutoff)
-    if base is not None:
+    if base is not None and base.version >= _protected_before(snapshot):
         versions = {file.path: log_file_version(file.name) for file in files}
         old = [path for path, version in versions.items() if version is not None and version < base.version]
         expired.extend(sorted(old))
         expired.extend(_orphaned_sidecars(store, listing, base, cutoff))
     store.delete(expired)
     return tuple(expired)
+
+
+def _protected_before(snapshot: Snapshot) -> int:
+    """Gives the version up to which the log may go only as a whole (Protocol: Checkpoint Protection)."""
+    if "checkpointProtection" not in writer_features(snapshot.protocol):
+        return 0
+    text = snapshot.metadata.configuration.get(PROTECTED_BEFORE, "0")
+    return int(text) if text.isdigit() else snapshot.version + 1
 
 
 def adjusted_timestamps(commits: tuple[CommitFile, ...]) -> list[int]:

@@ -52,6 +52,9 @@ SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
         "v2Checkpoint",
         "domainMetadata",
         "inCommitTimestamp",
+        "rowTracking",
+        "clustering",
+        "checkpointProtection",
     }
 )
 

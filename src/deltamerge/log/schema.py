@@ -198,3 +198,23 @@ def _corrupt(schema_string: str, why: str) -> DeltaLogCorruptException:
         sqlstate="XXKDS",
         parameters={"operation": "schema"},
     )
+
+
+def fits_into(written: StructType, read: StructType) -> bool:
+    """Tells whether rows of one schema can be read with another: columns may have been added, nothing else.
+
+    Args:
+        written: The rows' schema.
+        read: The other one; the case of names is all the same.
+    """
+    known = {item.name.lower(): item for item in read.fields}
+    for item in written.fields:
+        other = known.get(item.name.lower())
+        if other is None:
+            return False
+        if isinstance(item.data_type, StructType) and isinstance(other.data_type, StructType):
+            if not fits_into(item.data_type, other.data_type):
+                return False
+        elif simple_string(item.data_type) != simple_string(other.data_type):
+            return False
+    return True

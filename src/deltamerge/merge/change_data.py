@@ -15,20 +15,23 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def generate_cdc_and_output_rows(rows: Rows, schema: StructType, names: MergeNames) -> DataFrame:
+def generate_cdc_and_output_rows(
+    rows: Rows, schema: StructType, names: MergeNames, hidden: tuple[str, ...] = ()
+) -> DataFrame:
     """Makes the table's rows and the change data of joined rows.
 
     Args:
         rows: Rows as `write_all_changes_rows` gives them.
         schema: The output schema.
         names: The merge's own names.
+        hidden: Columns of the rows that are written beside the table's.
 
     Returns:
-        The table's columns, and the change type: NULL for a row of the table. Every value was computed once, also
-        where it stands in several rows. Delta: generateCdcAndOutputRows.
+        The table's columns, the change type (NULL for a row of the table), and the hidden columns. Every value was
+        computed once, also where it stands in several rows. Delta: generateCdcAndOutputRows.
     """
-    return pack_and_explode_cdc_output(rows, _cdc_array(schema, names), names).select(
-        *_unpacked(schema, names)
+    return pack_and_explode_cdc_output(rows, _cdc_array(schema, names, hidden), names).select(
+        *_unpacked(schema, names, hidden)
     )
 
 
@@ -61,37 +64,43 @@ def pack_and_explode_cdc_output(rows: Rows, packed: Column, names: MergeNames) -
     return rows.frame.select(packed.alias(names.packed)).select(F.explode(names.packed).alias(names.packed))
 
 
-def _cdc_array(schema: StructType, names: MergeNames) -> Column:
+def _cdc_array(schema: StructType, names: MergeNames, hidden: tuple[str, ...]) -> Column:
     """For each row: what it adds to the change data, and last the row of the table where there is one."""
     change = F.col(names.change)
-    kept = _row(schema, names.output, names, None)
+    kept = _row(schema, names.output, names, None, hidden)
     return (
-        F.when(change == F.lit("insert"), F.array(_row(schema, names.output, names, "insert"), kept))
+        F.when(change == F.lit("insert"), F.array(_row(schema, names.output, names, "insert", hidden), kept))
         .when(
             change == F.lit("update"),
             F.array(
-                _row(schema, names.copy, names, "update_preimage"),
-                _row(schema, names.output, names, "update_postimage"),
+                _row(schema, names.copy, names, "update_preimage", hidden),
+                _row(schema, names.output, names, "update_postimage", hidden),
                 kept,
             ),
         )
-        .when(change == F.lit("delete"), F.array(_row(schema, names.copy, names, "delete")))
+        .when(change == F.lit("delete"), F.array(_row(schema, names.copy, names, "delete", hidden)))
         .when(change.isNull() & F.col(names.file_rewritten), F.array(kept))
     )
 
 
 def _row(
-    schema: StructType, name_of: Callable[[int], str], names: MergeNames, change_type: str | None
+    schema: StructType,
+    name_of: Callable[[int], str],
+    names: MergeNames,
+    change_type: str | None,
+    hidden: tuple[str, ...] = (),
 ) -> Column:
     return F.struct(
         *(F.col(name_of(i)).alias(names.output(i)) for i in range(len(schema.fields))),
         F.lit(change_type).cast("string").alias(names.change_type),
+        *(F.col(f"`{name}`") for name in hidden),
     )
 
 
-def _unpacked(schema: StructType, names: MergeNames) -> list[Column]:
+def _unpacked(schema: StructType, names: MergeNames, hidden: tuple[str, ...] = ()) -> list[Column]:
     row = F.col(names.packed)
     return [
         *(row.getField(names.output(i)).alias(field.name) for i, field in enumerate(schema.fields)),
         row.getField(names.change_type).alias(names.change_type),
+        *(row.getField(name).alias(name) for name in hidden),
     ]

@@ -1,9 +1,12 @@
-"""What can be wrong with a statement before any name in it is looked up."""
+"""What can be wrong before any name in a statement is looked up."""
 
 from __future__ import annotations
 
 from deltamerge.errors import DeltaAnalysisException
+from deltamerge.log.schema import fits_into, parse_schema, simple_string
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.statement import KIND_AS_SQL, ClauseKind, MergeStatement
+from deltamerge.table import Table
 
 _OMIT_CONDITION: dict[ClauseKind, str] = {
     "matched": "DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",
@@ -39,3 +42,28 @@ def check_clause_order(statement: MergeStatement) -> None:
                     f"row: {clause.to_sql()}",
                     sqlstate="42601",
                 )
+
+
+def check_schema_since_analysis(table: Table, snapshot: Snapshot) -> None:
+    """Refuses a table whose columns were dropped, renamed or given other types since it was opened.
+
+    Args:
+        table: The table; one that was not opened by a user's call has nothing to compare.
+        snapshot: Its latest version.
+
+    Raises:
+        DeltaAnalysisException: The schema has changed so (DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS).
+    """
+    if table.opened_schema is None or table.opened_schema == snapshot.metadata.schema_string:
+        return
+    opened = parse_schema(table.opened_schema)
+    if fits_into(opened, snapshot.schema):
+        return
+    raise DeltaAnalysisException(
+        "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
+        f"The schema of table {table.name} has changed in an incompatible way since your DeltaTable object was "
+        f"created: it was {simple_string(opened)}, it is {simple_string(snapshot.schema)}. Open the table again, or "
+        "set spark.databricks.delta.checkLatestSchemaOnRead to false.",
+        sqlstate="KD007",
+        parameters={"tableName": table.name},
+    )

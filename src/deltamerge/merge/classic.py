@@ -97,6 +97,7 @@ def write_all_changes_rows(
     ]
     kept = [names.file_name, names.row_index, names.source_row_index, names.file_rewritten]
     kept += [names.clause("not_matched")] if merge.not_matched else []
+    kept += [name for name in (names.row_id, names.row_commit_version) if name in target.names]
     flags = generated_flags(merge, names, ("matched", "not_matched", "not_matched_by_source"))
     columns = [*outputs, (names.change, row_change(merge, names)), *copies, *flags]
     frame = rows.frame.select(*(column.alias(name) for name, column in columns), *kept)

@@ -14,6 +14,7 @@ from deltamerge.errors import CommitStateUnknownException
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.log.type_widening import widening_mode
+from deltamerge.merge.checks import check_schema_since_analysis
 from deltamerge.merge.commit import commit_merge, is_already_committed
 from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.execute import (
@@ -40,6 +41,7 @@ from deltamerge.table import Table
 from deltamerge.write.data_files import remove_leftovers
 from deltamerge.write.identity import number_rows
 from deltamerge.write.inert import schema_to_write
+from deltamerge.write.layout import data_folder
 from deltamerge.write.table_features import check_evolution
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
@@ -98,6 +100,8 @@ def run_merge(
         with steps.step("snapshot", "loading the table's log"):
             snapshot = command.table.snapshot()
             snapshot.check_writable()
+            if conf.check_latest_schema_on_read:
+                check_schema_since_analysis(command.table, snapshot)
         if is_already_committed(snapshot, conf):
             return _already_committed(command, snapshot)
         with steps.step("resolve", "resolving the statement"):
@@ -117,7 +121,7 @@ def run_merge(
             conf=conf,
             names=MergeNames(free_prefix((*merge.output_schema.names, *merge.source_schema.names))),
             steps=steps,
-            folder=f"deltamerge-{new_id()}",
+            folder=data_folder(snapshot.metadata.configuration, new_id()),
             clock=clock,
             moment=moment,
         )
@@ -165,7 +169,8 @@ def _execute_with_retries(execution: Execution, executor: str, new_id: Callable[
             logger.warning(
                 "rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts
             )
-            execution = replace(execution, folder=f"deltamerge-{new_id()}")
+            configuration = execution.snapshot.metadata.configuration
+            execution = replace(execution, folder=data_folder(configuration, new_id()))
     raise AssertionError("every attempt returns or raises")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
@@ -15,6 +15,7 @@ from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.actions import AddFile, Metadata
 from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.log.column_mapping import mapping_mode
+from deltamerge.log.row_tracking import MaterializedColumns, materialized_columns
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
@@ -39,6 +40,7 @@ from deltamerge.merge.plan import (
 )
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows, source_rows, target_rows
+from deltamerge.merge.second_scan import check_source_unchanged, counted_again
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast, summarize_source
 from deltamerge.merge.steps import Steps
 from deltamerge.merge.touched_files import (
@@ -48,6 +50,7 @@ from deltamerge.merge.touched_files import (
     find_touched_rows,
 )
 from deltamerge.names import MergeNames
+from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, absolute_key, target_frame
 from deltamerge.skipping.predicates import ALWAYS, Predicate
 from deltamerge.table import Table
@@ -61,12 +64,14 @@ from deltamerge.write.deletion_vectors import (
     writes_deletion_vectors,
 )
 from deltamerge.write.identity import RowNumbers
+from deltamerge.write.layout import records_per_file
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NOTHING_WRITTEN = WrittenFiles((), (), ())
 _SMALL_TARGET_BYTES = 8 << 20
+_FILES_TO_LEARN_FROM = 100
 _BY_KEYS_AND_CONDITIONS = "the source's key ranges and the conditions on the target"
 
 
@@ -127,7 +132,19 @@ class Execution:
             configuration=self.metadata.configuration,
             folder=self.folder,
             clock=self.clock,
+            records_per_file=self._records_per_file(),
         )
+
+    def _records_per_file(self) -> int | None:
+        files = self.snapshot.files
+        # What a file holds on average is known after a few of them.
+        some = files.take(range(min(files.num_files, _FILES_TO_LEARN_FROM))).add_files()
+        return records_per_file(self.snapshot.metadata.configuration, some)
+
+    @property
+    def row_tracking(self) -> MaterializedColumns | None:
+        """The data files' hidden columns for row ids, where the table has them enabled."""
+        return materialized_columns(self.snapshot.metadata)
 
 
 @dataclass(frozen=True)
@@ -258,6 +275,8 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
                 touched = find_touched_files(merge, rows, target, by_name, names)
     if touched.rewrite:
         _refuse_append_only(execution.snapshot)
+    second = counted_again(source, rows, merge, names, execution.conf)
+    rows = second.rows
     written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
     if touched.rewrite and _has_rows_to_write(execution, touched):
         second_scan = summary.row_count
@@ -275,6 +294,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             if touched.only_matched:
                 rows = _unmatched(execution, rows, summary, touched.only_matched)
             written, by_clause = _write_inserts(execution, rows, WHEN_NO_MATCHES)
+    check_source_unchanged(second, summary.row_count)
     copied, inserted = _count_rows(execution, touched, written)
     vectors = NO_VECTORS
     if deleted:
@@ -360,12 +380,16 @@ def _write_all_changes(
     # rows a vector deletes, the other rows stay where they are.
     copies_rows = not execution.writes_deletion_vectors
     rewritten = F.lit(copies_rows)
-    scanned = _scan(execution, touched.rewrite).withColumn(names.file_rewritten, rewritten)
+    scanned = _scan_to_rewrite(execution, touched.rewrite).withColumn(names.file_rewritten, rewritten)
     if merge.inserts and touched.only_matched:
-        matched = _scan(execution, touched.only_matched).withColumn(names.file_rewritten, F.lit(False))
+        matched = _scan_to_rewrite(execution, touched.only_matched)
+        matched = matched.withColumn(names.file_rewritten, F.lit(False))
         scanned = scanned.union(matched) if touched.rewrite else matched
     target = target_rows(scanned, merge.target_schema, merge.target_alias, names)
-    target = Rows(target.frame, (*target.names[:-1], names.file_rewritten, names.target_row_present))
+    tracked = (names.row_id, names.row_commit_version) if execution.row_tracking is not None else ()
+    target = Rows(
+        target.frame, (*target.names[:-1], *tracked, names.file_rewritten, names.target_row_present)
+    )
     rows = write_all_changes_rows(
         merge, source, target, names, execution.conf, execution.defaults, copies_rows=copies_rows
     )
@@ -378,27 +402,59 @@ def _write_all_changes(
         frame, counts = _observing_clauses(merge, rows.frame, inserting)
         rows = Rows(frame, rows.names)
     if execution.writes_change_data:
-        changed = generate_cdc_and_output_rows(rows, merge.output_schema, names)
-        written = _write_with_changes(execution, changed)
+        rows, hidden = _with_hidden_columns(execution, rows)
+        changed = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
+        written = _write_with_changes(execution, changed, hidden)
     else:
+        rows, hidden = _with_hidden_columns(execution, rows)
         kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
-        written = _write(execution, _table_columns(Rows(rows.frame.where(kept), rows.names), execution))
+        output = _table_columns(Rows(rows.frame.where(kept), rows.names), execution, hidden)
+        written = _write(execution, output, hidden)
     return written, _observed(merge, counts, 0) if counts is not None else {}
 
 
-def _table_columns(rows: Rows, execution: Execution) -> DataFrame:
+def _scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
+    """Reads files whose rows are written again: with row tracking each row's id and version come last."""
+    if execution.row_tracking is None:
+        return _scan(execution, files)
+    return tracked_frame(
+        execution.table,
+        execution.merge.target_schema,
+        execution.snapshot.metadata.partition_columns,
+        files,
+        ScanColumns(execution.names.file_name, execution.names.row_index),
+        mapping_mode(execution.snapshot.metadata.configuration),
+        execution.row_tracking,
+    )
+
+
+def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[str, ...]]:
+    """Adds what row tracking keeps of rewritten rows: an update gets a new version, an insert also a new id."""
+    stored, names = execution.row_tracking, execution.names
+    if stored is None:
+        return rows, ()
+    kept_version = F.when(F.col(names.change).isNull(), F.col(names.row_commit_version))
+    columns = [(stored.row_id, F.col(names.row_id)), (stored.row_commit_version, kept_version)]
+    return rows.adding(columns), stored.names
+
+
+def _table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()) -> DataFrame:
     schema, names = execution.merge.output_schema, execution.names
-    return rows.frame.select(*(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)))
+    return rows.frame.select(
+        *(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)),
+        *(F.col(f"`{name}`") for name in hidden),
+    )
 
 
-def _write(execution: Execution, frame: DataFrame) -> WrittenFiles:
-    target = execution.write_target
+def _write(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> WrittenFiles:
+    target = replace(execution.write_target, hidden_columns=hidden)
     frame = _repartition_if_needed(execution, frame)
     return write_files(checked(frame, target.schema, target.configuration), target)
 
 
-def _write_with_changes(execution: Execution, frame: DataFrame) -> WrittenFiles:
-    target, change_type = execution.write_target, execution.names.change_type
+def _write_with_changes(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> WrittenFiles:
+    target = replace(execution.write_target, hidden_columns=hidden)
+    change_type = execution.names.change_type
     frame = _repartition_if_needed(execution, frame)
     is_table_row = F.col(change_type).isNull()
     guarded = checked(frame, target.schema, target.configuration, is_table_row)

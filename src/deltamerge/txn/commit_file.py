@@ -17,6 +17,7 @@ from obstore.exceptions import (
 from deltamerge.errors import CommitStateUnknownException
 from deltamerge.log.actions import Action, CommitInfo, Metadata, to_json_lines
 from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, has_in_commit_timestamps
+from deltamerge.log.row_tracking import assign_row_ids, materialized_columns
 from deltamerge.log.segment import commit_path
 from deltamerge.log.store import Store
 from deltamerge.txn.prepared import PreparedCommit
@@ -34,19 +35,28 @@ _REFUSED = (
 )
 
 
-def commit_content(prepared: PreparedCommit, version: int, timestamp_ms: int) -> bytes:
+def commit_content(
+    prepared: PreparedCommit, version: int, timestamp_ms: int, row_id_high_water_mark: int = -1
+) -> bytes:
     """Gives a commit file's bytes.
 
     Args:
         prepared: The transaction.
         version: The version that the commit makes.
         timestamp_ms: The commit's timestamp.
+        row_id_high_water_mark: The highest row id that the table has given out, -1 for none.
 
     Returns:
         One action per line, commitInfo first (Protocol: In-Commit Timestamps wants it so).
     """
     info = CommitInfo(_commit_info(prepared, timestamp_ms))
-    return to_json_lines((info, *(_enabling(a, prepared, version, timestamp_ms) for a in prepared.actions)))
+    actions = [_enabling(a, prepared, version, timestamp_ms) for a in prepared.actions]
+    if prepared.protocol is not None and prepared.metadata is not None:
+        protocol, metadata = prepared.protocol, prepared.metadata
+        return to_json_lines(
+            (info, *assign_row_ids(actions, protocol, metadata, row_id_high_water_mark, version))
+        )
+    return to_json_lines((info, *actions))
 
 
 def commits_say_when(prepared: PreparedCommit) -> bool:
@@ -77,9 +87,17 @@ def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:
         "operationMetrics": None if prepared.operation_metrics is None else dict(prepared.operation_metrics),
         "userMetadata": prepared.user_metadata,
         "engineInfo": prepared.engine_info,
+        "tags": _tags(prepared.metadata),
         "txnId": prepared.txn_id,
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _tags(metadata: Metadata | None) -> dict[str, str] | None:
+    """Says that rows kept their ids, where the table has row tracking enabled, as delta-spark does."""
+    if metadata is None or materialized_columns(metadata) is None:
+        return None
+    return {"delta.rowTracking.preserved": "true"}
 
 
 def write_commit(store: Store, version: int, content: bytes, txn_id: str) -> bool:

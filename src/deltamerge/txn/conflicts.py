@@ -33,6 +33,7 @@ from deltamerge.log.column_mapping import physical_name
 from deltamerge.log.commits import Commit
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.paths import canonical_path
+from deltamerge.log.row_tracking import high_water_mark
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.txn.prepared import PreparedCommit
@@ -54,6 +55,7 @@ class WinningCommit:
         removed: The files it removes.
         app_ids: The applications whose transactions it records.
         domains: The domains whose metadata it sets.
+        row_id_high_water_mark: The highest row id that it gave out, where it gave out any.
     """
 
     version: int
@@ -64,6 +66,7 @@ class WinningCommit:
     removed: tuple[RemoveFile, ...]
     app_ids: frozenset[str]
     domains: frozenset[str]
+    row_id_high_water_mark: int | None
 
     @staticmethod
     def of(commit: Commit) -> WinningCommit:
@@ -78,6 +81,7 @@ class WinningCommit:
             removed=tuple(action for action in actions if isinstance(action, RemoveFile)),
             app_ids=frozenset(action.app_id for action in actions if isinstance(action, SetTransaction)),
             domains=frozenset(action.domain for action in actions if isinstance(action, DomainMetadata)),
+            row_id_high_water_mark=high_water_mark(a for a in actions if isinstance(a, DomainMetadata)),
         )
 
     @property

@@ -94,6 +94,12 @@ class PreparedCommit:
         read = self.read_snapshot
         return self.new_metadata or (None if read is None else read.metadata)
 
+    @property
+    def protocol(self) -> Protocol | None:
+        """The protocol that holds after the commit."""
+        read = self.read_snapshot
+        return self.new_protocol or (None if read is None else read.protocol)
+
     @cached_property
     def read_paths(self) -> frozenset[str]:
         """The files that were read, in canonical form."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from deltamerge.errors import ConcurrentWriteException
 from deltamerge.log.commits import read_commit
+from deltamerge.log.row_tracking import high_water_mark
 from deltamerge.txn.after_commit import maintain_log
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
 from deltamerge.txn.conflicts import SQLSTATE, WinningCommit, check_conflicts
@@ -37,10 +38,10 @@ def commit(prepared: PreparedCommit, clock: Callable[[], int], max_attempts: int
         Exception: The store's own error; nothing was written.
     """
     seen = prepared.read_version
-    last_timestamp = _read_timestamp(prepared)
+    last_timestamp, last_row_id = _read_timestamp(prepared), _read_row_id(prepared)
     for attempt in range(1, max_attempts + 1):
         timestamp = max(clock(), last_timestamp + 1) if commits_say_when(prepared) else clock()
-        content = commit_content(prepared, seen + 1, timestamp)
+        content = commit_content(prepared, seen + 1, timestamp, last_row_id)
         if write_commit(prepared.store, seen + 1, content, prepared.txn_id):
             return _landed(prepared, seen + 1, timestamp, attempt, clock)
         for winner in _winning_commits(prepared, seen + 1):
@@ -49,11 +50,19 @@ def commit(prepared: PreparedCommit, clock: Callable[[], int], max_attempts: int
             check_conflicts(prepared, winner)
             seen = winner.version
             last_timestamp = max(last_timestamp, winner.in_commit_timestamp or 0)
+            # Row ids are given out anew for every version that is tried.
+            last_row_id = max(last_row_id, -1 if (mark := winner.row_id_high_water_mark) is None else mark)
     raise _too_many(prepared, seen, max_attempts)
 
 
 def _read_timestamp(prepared: PreparedCommit) -> int:
     return 0 if prepared.read_snapshot is None else prepared.read_snapshot.timestamp_ms
+
+
+def _read_row_id(prepared: PreparedCommit) -> int:
+    read = prepared.read_snapshot
+    mark = None if read is None else high_water_mark(read.domain_metadata.values())
+    return -1 if mark is None else mark
 
 
 def _winning_commits(prepared: PreparedCommit, first: int) -> Iterator[WinningCommit]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from deltamerge.log.actions import AddCDCFile, AddFile
 from deltamerge.log.column_mapping import NONE, mapping_mode, physical_schema
@@ -45,6 +45,8 @@ class WriteTarget:
         configuration: The table's properties.
         folder: A folder of the table, relative to its root, in which nothing was ever written.
         clock: Gives the time in milliseconds since 1970.
+        hidden_columns: BIGINT columns that the files have besides the table's own.
+        records_per_file: How many rows a file has at most; None for any number.
     """
 
     store: Store
@@ -54,6 +56,8 @@ class WriteTarget:
     configuration: Mapping[str, str]
     folder: str
     clock: Callable[[], int]
+    hidden_columns: tuple[str, ...] = ()
+    records_per_file: int | None = None
 
     @property
     def mode(self) -> str:
@@ -160,6 +164,8 @@ def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[st
     writer = frame.write.mode("append").option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     if partition_columns:
         writer = writer.partitionBy(*partition_columns)
+    if target.records_per_file is not None:
+        writer = writer.option("maxRecordsPerFile", target.records_per_file)
     with session_settings(frame.sparkSession, _write_settings(target)):
         writer.parquet(target.store.absolute(target.folder))
 
@@ -176,11 +182,12 @@ def _write_settings(target: WriteTarget) -> dict[str, str]:
 
 def _physical(target: WriteTarget) -> list[Column]:
     partition_columns = set(target.partition_columns)
+    fields = [*target.schema.fields, *(StructField(name, LongType()) for name in target.hidden_columns)]
     return [
         partition_text(_column(f), f).alias(physical_field(f, target.mode).name)
         if f.name in partition_columns
         else as_physical(_column(f), f, target.mode)
-        for f in target.schema.fields
+        for f in fields
     ]
 
 

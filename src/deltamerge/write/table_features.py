@@ -69,6 +69,8 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
     named = {key[len(_FEATURE_PREFIX) :] for key in properties if key.startswith(_FEATURE_PREFIX)}
     # A feature's preview that is asked for by name does instead of the feature.
     wanted = {name for name in wanted if f"{name}-preview" not in named} | named
+    if wanted & {"rowTracking", "clustering"}:
+        wanted.add("domainMetadata")
     unknown = sorted(
         name
         for name in wanted

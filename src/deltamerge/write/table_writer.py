@@ -15,10 +15,20 @@ from pyspark.sql.types import StructField, StructType
 from deltamerge.config import MergeConf
 from deltamerge.errors import CommitStateUnknownException, DeltaAnalysisException
 from deltamerge.log.actions import Action, Metadata, Protocol, RemoveFile
-from deltamerge.log.column_mapping import NONE, check_names, mapping_mode, with_column_ids, without_mapping
+from deltamerge.log.clustering import FEATURE, MOST_COLUMNS, clustering_columns, clustering_domain
+from deltamerge.log.column_mapping import (
+    NONE,
+    check_names,
+    mapping_mode,
+    physical_name,
+    with_column_ids,
+    without_mapping,
+)
+from deltamerge.log.row_tracking import with_column_names
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
+from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.table import Table
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
@@ -36,6 +46,7 @@ from deltamerge.write.identity import (
     with_high_water_marks,
 )
 from deltamerge.write.inert import schema_to_commit, schema_to_write
+from deltamerge.write.layout import data_folder
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 if TYPE_CHECKING:
@@ -51,12 +62,14 @@ class TableDefinition:
         partition_columns: Those of them that it is partitioned by.
         properties: Its properties.
         description: Its comment.
+        clustered_by: The columns it is clustered by.
     """
 
     schema: StructType
     partition_columns: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     description: str | None = None
+    clustered_by: tuple[str, ...] = ()
 
 
 def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
@@ -141,7 +154,7 @@ def write_table(
     if before is not None:
         before.check_writable()
     definition = _with_column_ids(definition, before)
-    folder = f"deltamerge-{uuid.uuid4()}"
+    folder = data_folder(definition.properties, str(uuid.uuid4()))
     written = _write(table, frame, definition, folder)
     return _commit_definition(table, definition, exists=exists, files=written, folder=folder)
 
@@ -171,7 +184,7 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
     conf = merge_conf(table.spark)
     schema = schema_to_write(snapshot)
     definition = TableDefinition(schema, metadata.partition_columns, metadata.configuration)
-    folder = f"deltamerge-{uuid.uuid4()}"
+    folder = data_folder(definition.properties, str(uuid.uuid4()))
     fitted, given = _fitted(frame, schema, conf, table.name)
     with identities_given(fitted, schema, given) as (rows, identities):
         written = _write(table, with_generated(rows, schema, given), definition, folder)
@@ -246,7 +259,7 @@ def _commit_definition(
         format_provider="parquet",
         schema_string=json.dumps(definition.schema.jsonValue()),
         partition_columns=definition.partition_columns,
-        configuration=stored_properties(definition.properties),
+        configuration=with_column_names(stored_properties(definition.properties)),
         created_time=snapshot.metadata.created_time if snapshot is not None else now,
     )
     protocol = _protocol(snapshot, definition)
@@ -257,6 +270,7 @@ def _commit_definition(
         snapshot.check_writable()
         actions += [file.remove(now) for file in snapshot.files.add_files()]
     actions += files.files
+    actions += _clustering(snapshot, definition)
     operation = "WRITE" if files.files else ("CREATE TABLE" if snapshot is None else "REPLACE TABLE")
     parameters = (
         _write_parameters("Overwrite" if snapshot is not None else "ErrorIfExists", definition)
@@ -271,7 +285,8 @@ def _commit_definition(
 
 def _protocol(snapshot: Snapshot | None, definition: TableDefinition) -> Protocol:
     """Gives the protocol of a new table; of one that is there, with what the definition needs besides."""
-    needed = protocol_for(definition.schema, definition.properties)
+    clustering = {f"delta.feature.{FEATURE}": "supported"} if definition.clustered_by else {}
+    needed = protocol_for(definition.schema, {**definition.properties, **clustering})
     return needed if snapshot is None else upgraded(snapshot.protocol, needed)
 
 
@@ -289,6 +304,21 @@ def _with_column_ids(definition: TableDefinition, before: Snapshot | None) -> Ta
 
 def _is_mapped(snapshot: Snapshot) -> bool:
     return mapping_mode(snapshot.metadata.configuration) != NONE
+
+
+def _clustering(snapshot: Snapshot | None, definition: TableDefinition) -> list[Action]:
+    """Says by which columns the table is clustered, and no longer by those that are gone."""
+    physical = _physical_names(definition.schema)
+    if definition.clustered_by:
+        return [clustering_domain([(physical[name],) for name in definition.clustered_by])]
+    before = () if snapshot is None else clustering_columns(snapshot.domain_metadata)
+    if all(parts[0] in physical.values() for parts in before):
+        return []
+    return [clustering_domain([])]
+
+
+def _physical_names(schema: StructType) -> dict[str, str]:
+    return {field.name: physical_name(field) for field in parse_schema(schema.json()).fields}
 
 
 def _prepared(
@@ -364,11 +394,40 @@ def _check_definition(definition: TableDefinition) -> None:
                 f"Partition column `{name}` is not among the table's columns: {', '.join(definition.schema.names)}.",
                 sqlstate="42703",
             )
+    _check_clustering(definition)
     if definition.schema.fields and len(definition.partition_columns) == len(definition.schema.fields):
         raise DeltaAnalysisException(
             "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION",
             "Cannot use all columns for partition columns: data files would have no column left.",
             sqlstate="428FT",
+        )
+
+
+def _check_clustering(definition: TableDefinition) -> None:
+    if definition.clustered_by and definition.partition_columns:
+        raise DeltaAnalysisException(
+            "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY",
+            "Clustering and partitioning cannot both be specified. Leave out partitionedBy or clusterBy.",
+            sqlstate="42613",
+        )
+    if len(definition.clustered_by) > MOST_COLUMNS:
+        raise DeltaAnalysisException(
+            "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS",
+            f"CLUSTER BY supports up to {MOST_COLUMNS} clustering columns, but the table has "
+            f"{len(definition.clustered_by)}. Please remove the extra clustering columns.",
+            sqlstate="54000",
+        )
+    log_schema = parse_schema(definition.schema.json())
+    indexed = IndexedColumns.of(log_schema, definition.partition_columns, definition.properties)
+    known = {parts[0] for parts in indexed.paths}
+    physical = _physical_names(definition.schema)
+    missing = [name for name in definition.clustered_by if physical.get(name) not in known]
+    if missing:
+        raise DeltaAnalysisException(
+            "DELTA_CLUSTERING_COLUMN_MISSING_STATS",
+            f"Clustering requires clustering columns to have stats. Couldn't find clustering column(s) "
+            f"'{', '.join(missing)}' among the columns with statistics.",
+            sqlstate="22000",
         )
 
 

@@ -1,0 +1,41 @@
+"""Clustered tables: which columns a table is clustered by.
+
+Source: Delta protocol, "Clustered Table". The columns stand in a domain of the log. Writers need not cluster what they
+write; files say which implementation did (`clusteringProvider`), and those of a merge say nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.log.actions import DomainMetadata
+
+FEATURE = "clustering"
+DOMAIN = "delta.clustering"
+MOST_COLUMNS = 4
+
+
+def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str, ...], ...]:
+    """Gives the columns that a table is clustered by, each by the parts of its name; none where it is not.
+
+    Raises:
+        DeltaLogCorruptException: The domain cannot be read.
+    """
+    domain = domains.get(DOMAIN)
+    if domain is None:
+        return ()
+    try:
+        return tuple(tuple(parts) for parts in json.loads(domain.configuration)["clusteringColumns"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DeltaLogCorruptException(
+            "DELTA_STATE_RECOVER_ERROR",
+            f"The domain metadata {DOMAIN} cannot be read: {domain.configuration!r}.",
+        ) from error
+
+
+def clustering_domain(columns: Sequence[Sequence[str]]) -> DomainMetadata:
+    """Gives the action that makes a table clustered by some columns."""
+    values = {"clusteringColumns": [list(parts) for parts in columns], "domainName": DOMAIN}
+    return DomainMetadata(DOMAIN, json.dumps(values, separators=(",", ":"), ensure_ascii=False))

@@ -1,0 +1,142 @@
+"""Row tracking: ids that rows keep, and the version that last changed each.
+
+Source: Delta protocol, "Row Tracking". A table that supports it gives every file a first row id and a version; one
+that has it enabled also keeps, in two hidden columns of its data files, what a row had before it was rewritten.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from deltamerge.errors import DeltaLogCorruptException, DeltaTableException
+from deltamerge.log.actions import Action, AddFile, DomainMetadata, Metadata, Protocol
+from deltamerge.log.properties import is_enabled
+from deltamerge.log.protocol import writer_features
+
+FEATURE = "rowTracking"
+DOMAIN = "delta.rowTracking"
+ENABLED = "delta.enableRowTracking"
+SUSPENDED = "delta.rowTrackingSuspended"
+ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
+ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
+
+
+@dataclass(frozen=True)
+class MaterializedColumns:
+    """The hidden columns in which data files keep what rows had before they were rewritten.
+
+    Args:
+        row_id: The name of the one with row ids.
+        row_commit_version: The name of the one with the versions that last changed the rows.
+    """
+
+    row_id: str
+    row_commit_version: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Both names."""
+        return self.row_id, self.row_commit_version
+
+
+def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
+    """Gives the hidden columns of a table that has row tracking enabled; None where it has not.
+
+    Raises:
+        DeltaTableException: The table does not say what they are called.
+    """
+    if not is_enabled(metadata, ENABLED, False):
+        return None
+    found = [metadata.configuration.get(key) for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)]
+    if None in found:
+        raise DeltaTableException(
+            "DELTA_MATERIALIZED_ROW_TRACKING_COLUMN_NAME_MISSING",
+            f"The table has {ENABLED} but lacks the property {ROW_ID_COLUMN} or {ROW_COMMIT_VERSION_COLUMN}: enable "
+            "row tracking anew with the engine that made the table.",
+            sqlstate="22000",
+        )
+    return MaterializedColumns(str(found[0]), str(found[1]))
+
+
+def with_column_names(
+    configuration: Mapping[str, str], new_id: Sequence[str] | None = None
+) -> dict[str, str]:
+    """Gives a new table's properties with the names of its hidden columns, where it enables row tracking.
+
+    Args:
+        configuration: The properties asked for.
+        new_id: Two ids that were never given before.
+    """
+    if configuration.get(ENABLED, "").lower() != "true":
+        return dict(configuration)
+    first, second = new_id or (str(uuid.uuid4()), str(uuid.uuid4()))
+    names = {
+        ROW_ID_COLUMN: f"_row-id-col-{first}",
+        ROW_COMMIT_VERSION_COLUMN: f"_row-commit-version-col-{second}",
+    }
+    return {**names, **configuration}
+
+
+def high_water_mark(domains: Iterable[DomainMetadata]) -> int | None:
+    """Gives the highest row id that was ever given out, where the domains say so."""
+    for domain in domains:
+        if domain.domain == DOMAIN and not domain.removed:
+            try:
+                return int(json.loads(domain.configuration)["rowIdHighWaterMark"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise DeltaLogCorruptException(
+                    "DELTA_STATE_RECOVER_ERROR",
+                    f"The domain metadata {DOMAIN} cannot be read: {domain.configuration!r}.",
+                ) from error
+    return None
+
+
+def assign_row_ids(
+    actions: Sequence[Action], protocol: Protocol, metadata: Metadata, mark: int, version: int
+) -> tuple[Action, ...]:
+    """Gives new files of a commit their row ids and version.
+
+    Args:
+        actions: The commit's actions.
+        protocol: The table's protocol after it.
+        metadata: The table's metadata after it.
+        mark: The highest row id given out so far, -1 for none.
+        version: The version that the commit makes.
+
+    Returns:
+        The actions; where ids were given out, with the new high-water mark. Files that had ids keep them.
+
+    Raises:
+        DeltaTableException: A new file does not say how many rows it has.
+    """
+    if FEATURE not in writer_features(protocol) or is_enabled(metadata, SUSPENDED, False):
+        return tuple(actions)
+    assigned: list[Action] = []
+    highest = mark
+    for action in actions:
+        if isinstance(action, AddFile):
+            if action.base_row_id is None:
+                action = replace(action, base_row_id=highest + 1)
+                highest += _rows(action)
+            if action.default_row_commit_version is None:
+                action = replace(action, default_row_commit_version=version)
+        assigned.append(action)
+    if highest != mark:
+        configuration = json.dumps({"rowIdHighWaterMark": highest}, separators=(",", ":"))
+        assigned.append(DomainMetadata(DOMAIN, configuration))
+    return tuple(assigned)
+
+
+def _rows(file: AddFile) -> int:
+    rows = json.loads(file.stats).get("numRecords") if file.stats else None
+    if not isinstance(rows, int):
+        raise DeltaTableException(
+            "DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS",
+            f"Cannot assign row IDs without row count statistics: the file {file.path} has none.",
+            sqlstate="22000",
+            parameters={"path": file.path},
+        )
+    return rows

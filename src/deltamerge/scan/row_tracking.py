@@ -1,0 +1,112 @@
+"""Rows with their row ids and the versions that last changed them (Protocol: Row Tracking)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
+
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.log.actions import AddFile
+from deltamerge.log.column_mapping import mapping_mode
+from deltamerge.log.row_tracking import ENABLED, MaterializedColumns, materialized_columns
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.names import free_prefix
+from deltamerge.scan.target import ScanColumns, spark_spellings, target_frame
+from deltamerge.session import READING_MANY_FILES, session_settings
+from deltamerge.table import Table, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+METADATA = "_metadata"
+
+
+def tracked_frame(
+    table: Table,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    files: Sequence[AddFile],
+    extra: ScanColumns,
+    mode: str,
+    stored: MaterializedColumns,
+) -> DataFrame:
+    """Reads files of a table that has row tracking enabled.
+
+    Args:
+        table: The table.
+        schema: Its schema.
+        partition_columns: Its partition columns.
+        files: The files.
+        extra: Names for the file and position of each row.
+        mode: The table's column mapping mode.
+        stored: The hidden columns of the data files.
+
+    Returns:
+        The table's columns, file name and row index as `target_frame` gives them, then the row's id and the version
+        that last changed it, under the names of the hidden columns.
+    """
+    hidden = [StructField(name, LongType()) for name in stored.names]
+    wide = StructType([*schema.fields, *hidden])
+    frame = target_frame(table, wide, partition_columns, files, extra, mode)
+    key, base, version = (extra.file_name + suffix for suffix in ("_key", "_base", "_version"))
+    by_file = table.spark.createDataFrame(
+        [
+            (spelling, file.base_row_id, file.default_row_commit_version)
+            for file in files
+            for spelling in spark_spellings(table, file)
+        ],
+        f"`{key}` STRING, `{base}` BIGINT, `{version}` BIGINT",
+    )
+    joined = frame.join(F.broadcast(by_file), F.col(extra.file_name) == F.col(key), "inner")
+    own = (*schema.names, extra.file_name, extra.row_index)
+    return joined.select(
+        *(F.col("`" + name.replace("`", "``") + "`") for name in own),
+        F.coalesce(F.col(f"`{stored.row_id}`"), F.col(base) + F.col(extra.row_index)).alias(stored.row_id),
+        F.coalesce(F.col(f"`{stored.row_commit_version}`"), F.col(version)).alias(stored.row_commit_version),
+    )
+
+
+def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
+    """Reads a version of a table with what row tracking knows of each row.
+
+    Args:
+        table: The table.
+        snapshot: The version.
+
+    Returns:
+        The table's columns and a struct ``_metadata`` of ``row_id`` and ``row_commit_version``.
+
+    Raises:
+        DeltaAnalysisException: The table has no row tracking.
+    """
+    stored = materialized_columns(snapshot.metadata)
+    if stored is None:
+        raise DeltaAnalysisException(
+            "DELTA_CHANGELOG_REQUIRES_ROW_TRACKING",
+            f"Row ids of table {table.name} can be read only where it has row tracking: set the property {ENABLED} "
+            "when the table is made.",
+            sqlstate="0AKDE",
+            parameters={"tableName": table.name},
+        )
+    schema = spark_schema(snapshot)
+    prefix = free_prefix((*schema.names, *stored.names))
+    with session_settings(table.spark, READING_MANY_FILES):
+        frame = tracked_frame(
+            table,
+            schema,
+            snapshot.metadata.partition_columns,
+            snapshot.files.add_files(),
+            ScanColumns(prefix + "file", prefix + "row"),
+            mapping_mode(snapshot.metadata.configuration),
+            stored,
+        )
+    return frame.select(
+        *(F.col("`" + name.replace("`", "``") + "`") for name in schema.names),
+        F.struct(
+            F.col(f"`{stored.row_id}`").alias("row_id"),
+            F.col(f"`{stored.row_commit_version}`").alias("row_commit_version"),
+        ).alias(METADATA),
+    )

@@ -1,0 +1,64 @@
+"""Where a write's files go and how large they get, by the table's properties."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.log.actions import AddFile
+
+TARGET_FILE_SIZE = "delta.targetFileSize"
+RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
+PREFIX_LENGTH = "delta.randomPrefixLength"
+
+_SIZE = re.compile(r"\s*(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib|t|tb|tib)?\s*", re.IGNORECASE)
+_POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def data_folder(configuration: Mapping[str, str], new_id: str) -> str:
+    """Names the folder of a write, below the table's root.
+
+    Args:
+        configuration: The table's properties; with ``delta.randomizeFilePrefixes`` the first characters are random.
+        new_id: A random id that was never given before.
+    """
+    name = f"deltamerge-{new_id}"
+    if configuration.get(RANDOM_PREFIXES, "").lower() != "true":
+        return name
+    length = configuration.get(PREFIX_LENGTH, "2")
+    return f"{new_id.replace('-', '')[: int(length) if length.isdigit() and int(length) else 2]}/{name}"
+
+
+def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile]) -> int | None:
+    """Estimates how many rows make a file of the size that the table asks for.
+
+    Args:
+        configuration: The table's properties; ``delta.targetFileSize`` is in bytes or such as ``100mb``.
+        files: Files of the table, whose rows are taken to be like those to be written.
+
+    Returns:
+        Rows, or None where the table does not ask or its files do not tell.
+
+    Raises:
+        DeltaAnalysisException: The property is no size.
+    """
+    text = configuration.get(TARGET_FILE_SIZE)
+    if text is None:
+        return None
+    match = _SIZE.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise DeltaAnalysisException(
+            "DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED",
+            f"The table property {TARGET_FILE_SIZE} is '{text}', which is no size. Write it in bytes, or such as "
+            "'100mb'.",
+            sqlstate="0A000",
+        )
+    wanted = int(match[1]) << 10 * _POWERS[(match[2] or "b")[0].lower()]
+    size = rows = 0
+    for file in files:
+        counted = json.loads(file.stats).get("numRecords") if file.stats else None
+        if isinstance(counted, int):
+            size, rows = size + file.size, rows + counted
+    return max(1, wanted * rows // size) if size and rows else None
