@@ -1,0 +1,61 @@
+"""What random merges beside delta-spark and the model brought to light, each as a small merge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from deltamerge import DeltaTable, merge_sql
+from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
+
+from .tables import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_constraints_beside_a_first_column_with_parts(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    made = DeltaTable.create(spark).location(path).addColumn("s", "STRUCT<a: INT>")
+    made.addColumn("m", "MAP<STRING, INT>").addColumn("v", "INT", nullable=False).execute()
+    merge = f"MERGE INTO delta.`{path}` AS t USING ({{}}) AS s ON t.v = s.v WHEN NOT MATCHED THEN INSERT *"
+    merge_sql(spark, merge.format("SELECT named_struct('a', 1) AS s, map('k', 1) AS m, 1 AS v"))
+    assert len(rows(DeltaTable.forPath(spark, path).toDF())) == 1
+    with pytest.raises(InvariantViolationException):
+        merge_sql(
+            spark, merge.format("SELECT named_struct('a', 1) AS s, map('k', 1) AS m, CAST(NULL AS INT) AS v")
+        )
+
+
+def test_char_columns_of_other_writers_are_padded_as_they_are_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    made = DeltaTable.create(spark).location(path).addColumn("c", "CHAR(3)").addColumn("a", "ARRAY<CHAR(2)>")
+    made.addColumn("v", "VARCHAR(3)").execute()
+    # delta-spark writes them so, and delta-rs as well.
+    write_deltalake(path, pa.table({"c": ["a"], "a": [["b", None]], "v": ["x"]}), mode="append")
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [("a  ", ["b ", None], "x")]
+    report = merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` AS t USING (SELECT 'a  ' AS c) AS s ON t.c = s.c "
+        "WHEN MATCHED THEN UPDATE SET v = 'y'",
+    )
+    assert report.metrics["numTargetRowsUpdated"] == 1
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [("a  ", ["b ", None], "y")]
+
+
+def test_a_missing_name_comes_before_a_type_that_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("v", "INT").execute()
+    with pytest.raises(DeltaAnalysisException) as caught:
+        merge_sql(
+            spark,
+            f"MERGE INTO delta.`{path}` AS t USING (SELECT 1 AS id) AS s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET id = current_timestamp() WHEN NOT MATCHED THEN INSERT *",
+        )
+    assert caught.value.getCondition() == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
