@@ -8,14 +8,40 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from deltamerge import DeltaTable, merge_sql
 from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
+from deltamerge.merge.evolution import evolved_schema
 
 from .tables import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+DATA_TYPES = {
+    "INT": IntegerType(),
+    "BIGINT": LongType(),
+    "DOUBLE": DoubleType(),
+    "DECIMAL(10,2)": DecimalType(10, 2),
+    "STRING": StringType(),
+    "BINARY": BinaryType(),
+    "BOOLEAN": BooleanType(),
+    "DATE": DateType(),
+    "TIMESTAMP": TimestampType(),
+}
 
 
 def test_constraints_beside_a_first_column_with_parts(spark: SparkSession, tmp_path: Path) -> None:
@@ -59,3 +85,30 @@ def test_a_missing_name_comes_before_a_type_that_does_not_fit(spark: SparkSessio
             "WHEN MATCHED THEN UPDATE SET id = current_timestamp() WHEN NOT MATCHED THEN INSERT *",
         )
     assert caught.value.getCondition() == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "merges"),
+    [
+        ("INT", "STRING", True),
+        ("STRING", "BINARY", True),
+        ("TIMESTAMP", "DATE", True),
+        ("BINARY", "STRING", True),
+        ("DECIMAL(10,2)", "DOUBLE", True),
+        ("INT", "BOOLEAN", False),
+        ("BOOLEAN", "STRING", False),
+        ("BIGINT", "BINARY", False),
+        ("TIMESTAMP", "BIGINT", False),
+        ("DATE", "INT", False),
+        ("BINARY", "INT", False),
+    ],
+)
+def test_types_of_one_column_that_evolution_merges(target: str, source: str, merges: bool) -> None:
+    # As delta-spark answers for every pair of types.
+    schemas = [StructType([StructField("v", DATA_TYPES[kind])]) for kind in (target, source)]
+    if merges:
+        assert evolved_schema(schemas[0], schemas[1], [("v",)], False) == schemas[0]
+        return
+    with pytest.raises(DeltaAnalysisException) as caught:
+        evolved_schema(schemas[0], schemas[1], [("v",)], False)
+    assert caught.value.getCondition() == "DELTA_MERGE_INCOMPATIBLE_DATATYPE"

@@ -119,7 +119,8 @@ def _action_sql(clause: Clause) -> str:
 def values(data_type: str) -> st.SearchStrategy[Any]:
     """Draws a value or NULL."""
     if data_type == STRUCT:
-        fields = st.fixed_dictionaries({"a": values("INT"), "b": values("STRING")})
+        # The order of the fields is the type's: SQL casts structs by position.
+        fields = st.builds(lambda a, b: {"a": a, "b": b}, values("INT"), values("STRING"))
         return st.one_of(fields, fields, st.none())
     return st.one_of(*[st.sampled_from(VALUES[data_type])] * 4, st.none())
 
