@@ -112,3 +112,16 @@ def test_types_of_one_column_that_evolution_merges(target: str, source: str, mer
     with pytest.raises(DeltaAnalysisException) as caught:
         evolved_schema(schemas[0], schemas[1], [("v",)], False)
     assert caught.value.getCondition() == "DELTA_MERGE_INCOMPATIBLE_DATATYPE"
+
+
+def test_evolution_adds_no_column_that_differs_in_case_alone(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("v", "INT").execute()
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    merge = f"MERGE WITH SCHEMA EVOLUTION INTO delta.`{path}` AS t USING (SELECT 1 AS id, 2 AS V) AS s ON t.id = s.id "
+    with pytest.raises(DeltaAnalysisException) as caught:
+        merge_sql(spark, merge + "WHEN MATCHED THEN UPDATE SET *")
+    assert caught.value.getCondition() == "DELTA_MISSING_SET_COLUMN"
+    merge_sql(spark, merge + "WHEN NOT MATCHED THEN INSERT *")
+    assert DeltaTable.forPath(spark, path).toDF().columns == ["id", "v"]
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, None)]

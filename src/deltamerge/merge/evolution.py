@@ -54,9 +54,9 @@ def evolved_schema(
     Raises:
         DeltaAnalysisException: A new column is VOID.
     """
-    return _Merging(case_sensitive, widening).struct(
-        target, _filtered(source, tuple(used), case_sensitive), ()
-    )
+    # A table never gets two columns whose names differ in case alone, also where the session tells them apart.
+    merging = _Merging(case_sensitive=False, widening=widening)
+    return merging.struct(target, _filtered(source, tuple(used), case_sensitive), ())
 
 
 def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensitive: bool) -> StructType:

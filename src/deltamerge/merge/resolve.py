@@ -385,6 +385,14 @@ class _Resolver:
             wanted = field.name.lower() not in excepted and not self.evolution
             if wanted and self._source_column(field.name, clause) is None:
                 raise missing_star_column(field.name, self.sides.source_schema, clause.to_sql())
+        if self.evolution and isinstance(clause.action, Update):
+            # What evolution has not added differs from a column of the table in case alone.
+            for field in self.sides.source_schema.fields:
+                is_set = field.name.lower() not in excepted
+                if is_set and find_field(schema, field.name, self.case_sensitive) is None:
+                    raise unknown_target_column(
+                        (field.name,), 0, schema, clause.to_sql(), self.statement.text
+                    )
 
     def _star_outputs(self, clause: MergeClause, star: Star, schema: StructType) -> tuple[Output, ...]:
         excepted = self._excepted(star)
