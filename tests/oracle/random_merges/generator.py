@@ -11,6 +11,7 @@ from .kinds import (
     KEYS,
     NUMBERS,
     PARTITIONS,
+    STRING,
     TEXTS,
     Array,
     Field,
@@ -26,6 +27,8 @@ from .merge import Clause, Column, Expr, RandomMerge, RandomSource, RandomTable,
 from .properties import FEATURES
 
 TABLE_SHARED_BY = 4
+# How many tables have a generated column.
+GENERATED = 0.08
 EXECUTORS = ("auto", "auto", "classic")
 NAMES = ("v", "w", "Name", "x", "größe", "select", "dot.ted")
 NEW_NAMES = ("extra", "newS", "more")
@@ -77,6 +80,8 @@ def random_table(random: Random) -> RandomTable:
         partition_by = []
     properties = [p for feature in FEATURES if random.random() < feature.share for p in feature.properties]
     columns, more = _options(random, columns, partition_by)
+    if random.random() < GENERATED:
+        columns.append(Column("g", STRING, "GENERATED ALWAYS AS (CAST(id AS STRING))"))
     table = RandomTable(
         tuple(columns),
         (),
@@ -158,6 +163,8 @@ def _source(random: Random, table: RandomTable, evolution: bool) -> RandomSource
     for column in columns:
         drawn = random.random()
         if drawn < strange * 0.2 and column.name != "id":
+            continue
+        if column.name == "g" and drawn < 0.7:
             continue
         if drawn < strange * 0.5:
             column = replace(column, kind=_similar(random, column.kind, evolution))

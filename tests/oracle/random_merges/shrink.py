@@ -113,6 +113,8 @@ def _without_column(merge: RandomMerge, name: str) -> RandomMerge | None:
     table, source = merge.table, merge.source
     if len(table.columns) == 1 or name in table.partition_by or name in table.constraint_columns:
         return None
+    if any(c.is_generated and c.name != name and name in c.options for c in table.columns):
+        return None
     clauses = tuple(
         replace(c, assignments=tuple(a for a in c.assignments if a[0][0].lower() != name.lower()))
         for c in merge.clauses
@@ -177,7 +179,8 @@ def _plainer_columns(merge: RandomMerge) -> Iterator[RandomMerge]:
 
 def _as_numbers(table: RandomTable) -> Iterator[RandomTable]:
     for index, column in enumerate(table.columns):
-        if column.kind == INT or column.options or column.name in table.constraint_columns:
+        generates = any(c.is_generated and column.name in c.options for c in table.columns)
+        if column.kind == INT or column.options or generates or column.name in table.constraint_columns:
             continue
         columns = (*table.columns[:index], replace(column, kind=INT), *table.columns[index + 1 :])
         place = table.written.index(column)
