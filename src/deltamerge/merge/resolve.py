@@ -22,7 +22,6 @@ from deltamerge.merge.analysis_errors import (
     analysis_error,
     conflicting_assignments,
     duplicate_insert_columns,
-    missing_set_column,
     missing_star_column,
     nested_field_in_insert,
     no_up_cast,
