@@ -125,3 +125,18 @@ def test_evolution_adds_no_column_that_differs_in_case_alone(spark: SparkSession
     merge_sql(spark, merge + "WHEN NOT MATCHED THEN INSERT *")
     assert DeltaTable.forPath(spark, path).toDF().columns == ["id", "v"]
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, None)]
+
+
+@pytest.mark.parametrize("clauses", [1, 2])
+def test_inserts_whose_conditions_are_never_true(spark: SparkSession, tmp_path: Path, clauses: int) -> None:
+    path = str(tmp_path / "t")
+    DeltaTable.create(spark).location(path).addColumn("id", "INT").execute()
+    insert = "WHEN NOT MATCHED AND (s.id = 1 AND false) THEN INSERT * "
+    # Not a view of literals: those Spark evaluates while it plans.
+    spark.range(3).selectExpr("CAST(id AS INT) AS id").createOrReplaceTempView("never_inserted")
+    report = merge_sql(
+        spark, f"MERGE INTO delta.`{path}` AS t USING never_inserted AS s ON t.id = s.id " + insert * clauses
+    )
+    assert report.version is None
+    assert report.metrics["numSourceRows"] == 3
+    assert [clause.rows for clause in report.clauses] == [0] * clauses

@@ -102,7 +102,8 @@ def _options(
     made = []
     for column in columns:
         drawn = random.random()
-        if drawn < 0.06:
+        if drawn < 0.06 and column.name not in partition_by:
+            # An empty string in a partition is NULL: where that may not be, delta-spark makes tables it cannot read.
             made.append(replace(column, options="NOT NULL"))
         elif drawn < 0.13 and column.is_scalar and column.name not in partition_by:
             made.append(replace(column, options=f"DEFAULT {value(random, column.kind, nulls=0)}"))
