@@ -29,6 +29,7 @@ from deltamerge.merge.insert_only import (
 )
 from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.metrics import ScanSizes, record_count
+from deltamerge.merge.observed import observed
 from deltamerge.merge.plan import (
     bytes_that_may_match,
     condition_shape,
