@@ -22,6 +22,7 @@ from deltamerge.merge.analysis_errors import (
     analysis_error,
     conflicting_assignments,
     duplicate_insert_columns,
+    missing_set_column,
     missing_star_column,
     nested_field_in_insert,
     no_up_cast,
@@ -390,9 +391,7 @@ class _Resolver:
             for field in self.sides.source_schema.fields:
                 is_set = field.name.lower() not in excepted
                 if is_set and find_field(schema, field.name, self.case_sensitive) is None:
-                    raise unknown_target_column(
-                        (field.name,), 0, schema, clause.to_sql(), self.statement.text
-                    )
+                    raise missing_set_column(field.name, schema, clause.to_sql())
 
     def _star_outputs(self, clause: MergeClause, star: Star, schema: StructType) -> tuple[Output, ...]:
         excepted = self._excepted(star)
