@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FEW = 10
-EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "200"))
+CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
+EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "40" if CONNECT else "200"))
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 
