@@ -2,7 +2,8 @@
 
     python -m oracle.random_merges --merges 1000 --seed 1
 
-runs the merges of the seeds 1 to 1000; ``--merges 1`` replays one. It ends with 1 where anything differs.
+runs the merges of the seeds 1 to 1000; ``--merges 1`` replays one. ``--feature "type widening"`` switches a feature
+on in every table. It ends with 1 where anything differs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..environment import find_or_build
 from .generator import random_merge
 from .harness import BothEngines, Comparison
 from .merge import RandomMerge
+from .properties import FEATURES
 from .settings import SMALL
 from .shrink import shrink
 
@@ -88,13 +90,14 @@ def main() -> int:
     parser.add_argument("--merges", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--feature", action="append", default=[], choices=[f.name for f in FEATURES])
     parser.add_argument("--show", action="store_true", help="print each merge")
     arguments = parser.parse_args()
     ran, differing, outcomes, explanations = 0, [], Counter[str](), Counter[str]()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, engines(Path(folder)) as both:
         for seed in range(arguments.seed, arguments.seed + arguments.merges):
-            merge = random_merge(seed)
+            merge = random_merge(seed, arguments.feature)
             if arguments.show:
                 print(merge.show())
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -46,9 +46,9 @@ _CONF: tuple[tuple[str, str, float], ...] = (
 )
 
 
-def random_merge(seed: int) -> RandomMerge:
-    """Makes the merge of a seed."""
-    table = random_table(Random(f"table {seed // TABLE_SHARED_BY}"))
+def random_merge(seed: int, forced: Collection[str] = ()) -> RandomMerge:
+    """Makes the merge of a seed; tables have the features that are named besides their own."""
+    table = random_table(Random(f"table {seed // TABLE_SHARED_BY}"), forced)
     random = Random(f"merge {seed}")
     evolution = random.random() < 0.3
     source = _source(random, table, evolution)
@@ -64,8 +64,8 @@ def random_merge(seed: int) -> RandomMerge:
 # The table
 
 
-def random_table(random: Random) -> RandomTable:
-    """Makes a table."""
+def random_table(random: Random, forced: Collection[str] = ()) -> RandomTable:
+    """Makes a table; the features that are named are on."""
     columns = [Column("id", scalar(random, KEYS))]
     columns += [Column(name, kind(random)) for name in random.sample(NAMES, random.randint(1, 4))]
     if random.random() < 0.25:
@@ -78,7 +78,10 @@ def random_table(random: Random) -> RandomTable:
     random.shuffle(columns)
     if all(c.name in partition_by for c in columns):
         partition_by = []
-    properties = [p for feature in FEATURES if random.random() < feature.share for p in feature.properties]
+    shares = {feature: 1.0 if feature.name in forced else feature.share for feature in FEATURES}
+    properties = [
+        p for feature, share in shares.items() if random.random() < share for p in feature.properties
+    ]
     columns, more = _options(random, columns, partition_by)
     if random.random() < GENERATED:
         columns.append(Column("g", STRING, "GENERATED ALWAYS AS (CAST(id AS STRING))"))
