@@ -5,12 +5,20 @@ PYTEST = $(PYTHON) -m pytest
 # Of the recorded merges, a fifth that touches every kind of clause.
 SOME_CASES = basic- or better- or by_source- or cdf- or duplicates- or insert_only- or partitions-
 
-.PHONY: help setup demo test test-all test-classic test-connect lint types check bench-small bench-log bench lock clean
+# Random merges beside delta-spark: how many, and the seed of the first.
+MERGES = 100
+SEED = 1
+# Examples for the model of MERGE in plain Python.
+EXAMPLES = 5000
+
+.PHONY: help setup demo oracle model test test-all test-classic test-connect lint types check bench-small bench-log bench lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
 	@echo "make test          the quick tests"
 	@echo "make test-all      every test, on classic Spark and over Spark Connect"
+	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
+	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
 	@echo "make check         lint, types and every test"
 	@echo "make bench-small   ten rows into ten rows, beside delta-spark (needs Maven)"
 	@echo "make bench-log     loading a large table's log"
@@ -33,6 +41,12 @@ test-classic: setup
 
 test-connect: setup
 	DELTAMERGE_TEST_MODE=connect $(PYTEST) -q -m "not oracle"
+
+oracle: setup
+	PYTHONPATH=tests $(PYTHON) -m oracle.random_merges --merges $(MERGES) --seed $(SEED)
+
+model: setup
+	DELTAMERGE_MODEL_EXAMPLES=$(EXAMPLES) $(PYTEST) -q tests/model -k many
 
 lint: setup
 	$(PYTHON) -m ruff check

@@ -200,6 +200,18 @@ def missing_star_column(name: str, source: StructType, where: str) -> DeltaAnaly
     )
 
 
+def missing_set_column(name: str, schema: StructType, where: str) -> DeltaAnalysisException:
+    """With schema evolution a star sets a source column that differs from one of the table's in case alone."""
+    names = ", ".join(f"`{f.name}`" for f in schema.fields)
+    return DeltaAnalysisException(
+        "DELTA_MISSING_SET_COLUMN",
+        f"SET column `{name}` not found given columns: [{names}]. Where names are case-sensitive, a table cannot take "
+        f"a column that differs from another in case alone; rename it in the source. In: {where}",
+        sqlstate="42703",
+        parameters={"columnName": f"`{name}`", "columnList": names},
+    )
+
+
 def no_up_cast(source: DataType, target: DataType, column: str, where: str) -> DeltaAnalysisException:
     """STRICT store assignment, and a value that may lose something."""
     return DeltaAnalysisException(

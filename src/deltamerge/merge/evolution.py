@@ -6,7 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DateType,
+    MapType,
+    NullType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.log.type_widening import NEVER, can_widen
@@ -14,6 +27,8 @@ from deltamerge.merge.align import find_field, same_name
 
 if TYPE_CHECKING:
     from deltamerge.statement import MergeStatement
+
+_TIMES = (DateType, TimestampType, TimestampNTZType)
 
 
 def evolved_schema(
@@ -39,9 +54,9 @@ def evolved_schema(
     Raises:
         DeltaAnalysisException: A new column is VOID.
     """
-    return _Merging(case_sensitive, widening).struct(
-        target, _filtered(source, tuple(used), case_sensitive), ()
-    )
+    # A table never gets two columns whose names differ in case alone, also where the session tells them apart.
+    merging = _Merging(case_sensitive=False, widening=widening)
+    return merging.struct(target, _filtered(source, tuple(used), case_sensitive), ())
 
 
 def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensitive: bool) -> StructType:
@@ -98,11 +113,29 @@ class _Merging:
             if not isinstance(source, (type(target), NullType)):
                 raise _incompatible(target, source, above)
             return target
-        return source if can_widen(_log_name(target), _log_name(source), self.widening) else target
+        if can_widen(_log_name(target), _log_name(source), self.widening):
+            return source
+        if not _is_convertible(source, target):
+            raise _incompatible(target, source, above)
+        return target
 
 
 def _log_name(data_type: DataType) -> str:
     return str(data_type.jsonValue())
+
+
+def _is_convertible(source: DataType, target: DataType) -> bool:
+    """Tells whether schemas with these types of a column can be merged: as Spark casts by itself outside ANSI mode.
+
+    Delta: SchemaMergingUtils.mergeSchemas with allowImplicitConversions.
+    """
+    if isinstance(source, NullType) or type(source) is type(target) or isinstance(target, StringType):
+        return True
+    if isinstance(target, NumericType):
+        return isinstance(source, (NumericType, StringType))
+    if isinstance(target, _TIMES):
+        return isinstance(source, (*_TIMES, StringType))
+    return isinstance(target, BinaryType) and isinstance(source, StringType)
 
 
 def _incompatible(target: DataType, source: DataType, path: tuple[str, ...]) -> DeltaAnalysisException:

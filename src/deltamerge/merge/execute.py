@@ -31,6 +31,7 @@ from deltamerge.merge.insert_only import (
 )
 from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.metrics import ScanSizes
+from deltamerge.merge.observed import observed
 from deltamerge.merge.plan import (
     bytes_that_may_match,
     condition_shape,
@@ -226,7 +227,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         elif files and summary is not None:
             unmatched = _unmatched(execution, unmatched, summary, files)
         written, by_clause = _write_inserts(execution, unmatched, WHEN_NO_MATCHED_CLAUSES)
-        source_count = int(counted.get.get("rows", 0)) if summary is None else summary.row_count
+        source_count = _source_count(source, counted) if summary is None else summary.row_count
     by = "ON's conditions on the target" if summary is None else _BY_KEYS_AND_CONDITIONS
     return MergeChanges(
         execution=execution,
@@ -242,6 +243,11 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         copied=0,
         notes=_skipping_notes(sizes, by),
     )
+
+
+def _source_count(source: Source, counted: Observation) -> int:
+    rows = observed(counted).get("rows")
+    return source.frame.count() if rows is None else int(rows)
 
 
 def execute_classic(execution: Execution, source: Source) -> MergeChanges:
@@ -485,7 +491,7 @@ def _observed(
 ) -> dict[tuple[str, int], int]:
     if observation is None:
         return _only_clause(merge, inserted)
-    found = observation.get
+    found = observed(observation)
     return {
         ("not_matched", c.number): int(found.get(f"clause_{c.number}") or 0)
         for c in merge.not_matched

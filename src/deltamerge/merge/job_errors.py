@@ -106,18 +106,24 @@ def translated(error: Exception, table: str) -> Exception:
         A constraint's violation where one is behind it; the error that Spark's words of a failed write are wrapped
         around; else the error itself.
     """
-    if isinstance(error, DeltaError) or not isinstance(error, PySparkException):
+    if isinstance(error, DeltaError) or not (isinstance(error, PySparkException) or _is_of_the_jvm(error)):
         return error
     at_fault = violation_in(str(error), table) or excess_in(str(error))
     if at_fault is not None:
         return at_fault
     found = _cause(str(error))
-    if found is None or not (error.getCondition() or "").startswith(_WRAPPERS):
+    condition = (error.getCondition() or "") if isinstance(error, PySparkException) else _WRAPPERS[0]
+    if found is None or not condition.startswith(_WRAPPERS):
         return error
     condition, message, sqlstate = found
     return DeltaRuntimeException(
         condition, f"{message} Nothing was changed in table {table}.", sqlstate=sqlstate
     )
+
+
+def _is_of_the_jvm(error: Exception) -> bool:
+    """Tells whether Spark's error came wrapped in one of Java's, of which PySpark makes none of its own."""
+    return hasattr(error, "java_exception")
 
 
 def _cause(message: str) -> tuple[str, str, str] | None:

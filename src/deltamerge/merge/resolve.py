@@ -22,6 +22,7 @@ from deltamerge.merge.analysis_errors import (
     analysis_error,
     conflicting_assignments,
     duplicate_insert_columns,
+    missing_set_column,
     missing_star_column,
     nested_field_in_insert,
     no_up_cast,
@@ -156,6 +157,8 @@ class _Resolver:
         output_schema = self._output_schema(paths)
         for clause in self.statement.clauses:
             self._check_paths(clause, paths[id(clause)], output_schema)
+        for clause in self.statement.clauses:
+            self._check_star(clause, output_schema)
         typed = {kind: self._typed_values(kind) for kind in KIND_AS_SQL}
         counters: dict[str, int] = {}
         clauses = []
@@ -378,11 +381,28 @@ class _Resolver:
     def _excepted(self, star: Star) -> set[str]:
         return {self._without_alias(name)[0].lower() for name in star.except_columns}
 
-    def _star_outputs(self, clause: MergeClause, star: Star, schema: StructType) -> tuple[Output, ...]:
+    def _check_star(self, clause: MergeClause, schema: StructType) -> None:
+        """Looks up a star's columns: a name that is missing comes before any type that does not fit."""
+        star = _assignments(clause)
+        if not isinstance(star, Star):
+            return
         for name in star.except_columns:
             path = self._without_alias(name)
             if find_field(schema, path[0], self.case_sensitive) is None:
                 raise unknown_target_column(path, 0, schema, clause.to_sql(), self.statement.text)
+        excepted = self._excepted(star)
+        for field in schema.fields:
+            wanted = field.name.lower() not in excepted and not self.evolution
+            if wanted and self._source_column(field.name, clause) is None:
+                raise missing_star_column(field.name, self.sides.source_schema, clause.to_sql())
+        if self.evolution and isinstance(clause.action, Update):
+            # What evolution has not added differs from a column of the table in case alone.
+            for field in self.sides.source_schema.fields:
+                is_set = field.name.lower() not in excepted
+                if is_set and find_field(schema, field.name, self.case_sensitive) is None:
+                    raise missing_set_column(field.name, schema, clause.to_sql())
+
+    def _star_outputs(self, clause: MergeClause, star: Star, schema: StructType) -> tuple[Output, ...]:
         excepted = self._excepted(star)
         is_update = isinstance(clause.action, Update)
         otherwise: Output = TakeTarget() if is_update else TakeDefault()
@@ -393,8 +413,6 @@ class _Resolver:
                 continue
             index = self._source_column(field.name, clause)
             if index is None:
-                if not self.evolution:
-                    raise missing_star_column(field.name, self.sides.source_schema, clause.to_sql())
                 outputs.append(otherwise)
                 continue
             given = self.sides.source_schema.fields[index].dataType

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from pyspark.storagelevel import StorageLevel
 
 from deltamerge.errors import DeltaIllegalArgumentException
+from deltamerge.merge.observed import observed
 from deltamerge.merge.resolved import ResolvedMerge, TakeSource
 from deltamerge.names import MergeNames
 from deltamerge.session import release_checkpoint
@@ -205,11 +206,11 @@ def materialize_source(
     found = Observation()
     counted = frame.observe(found, *_aggregates(ranged))
     kept = counted.localCheckpoint(eager=True, storageLevel=storage_level(level))
-    observed = found.get
-    if not observed:
+    seen = observed(found)
+    if not seen:
         # Spark Connect does not hand out what a checkpoint observes.
         return Source(kept, summarize_source(Source(kept), None, keys))
-    return Source(kept, _summary(observed, ranged, len(keys)))
+    return Source(kept, _summary(seen, ranged, len(keys)))
 
 
 def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from deltamerge.log.actions import AddFile
 from deltamerge.log.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
+from deltamerge.scan.char_padding import padded
 from deltamerge.scan.column_mapping import as_logical, physical_field
 from deltamerge.scan.deletion_vectors import without_deleted_rows
 from deltamerge.scan.field_ids import fields_of_files
@@ -204,7 +205,7 @@ def _read(
 def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> DataFrame:
     metadata, logical = frame.metadataColumn("_metadata"), columns.logical()
     return frame.select(
-        *(logical[f.name].alias(f.name) for f in columns.schema.fields),
+        *(padded(logical[f.name], f).alias(f.name) for f in columns.schema.fields),
         metadata.getField("file_path").alias(extra.file_name),
         metadata.getField("row_index").alias(extra.row_index),
     )
@@ -285,9 +286,9 @@ def _with_values_by_path(
     value_by_name = dict(zip(columns.partition_columns, value_names, strict=True))
     return joined.select(
         *(
-            F.col(data_by_name[f.name]).alias(f.name)
+            padded(F.col(data_by_name[f.name]), f).alias(f.name)
             if f.name in data_by_name
-            else partition_value(F.col(value_by_name[f.name]), f.dataType).alias(f.name)
+            else padded(partition_value(F.col(value_by_name[f.name]), f.dataType), f).alias(f.name)
             for f in schema.fields
         ),
         extra.file_name,

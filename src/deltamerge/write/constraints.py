@@ -210,9 +210,8 @@ def _of_null(constraint: NotNull) -> tuple[Column, Column]:
 
 def _raise(kind: str, name: str, expression: str, values: Column) -> Column:
     head = json.dumps({"kind": kind, "name": name, "expression": expression})
-    return F.raise_error(
-        F.concat(F.lit(_MARKER + head + "\n"), F.coalesce(values, F.lit("")), F.lit(_END))
-    ).cast("string")
+    # Of type VOID, which alone can be cast to whatever type the first column has.
+    return F.raise_error(F.concat(F.lit(_MARKER + head + "\n"), F.coalesce(values, F.lit("")), F.lit(_END)))
 
 
 def _path(parts: tuple[str, ...]) -> Column:

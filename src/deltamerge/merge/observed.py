@@ -1,0 +1,31 @@
+"""What Spark observed while it ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkAssertionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Observation
+
+
+def observed(observation: Observation) -> dict[str, Any]:
+    """Gives what was observed in a frame's first action.
+
+    Args:
+        observation: The observation.
+
+    Returns:
+        The values by name; none where Spark found out beforehand that no row can come of the frame, as from a
+        condition that is never TRUE, and took the observation away with the rest of the plan.
+    """
+    try:
+        return observation.get
+    except PySparkAssertionError:
+        return {}
+    except Exception as error:
+        # PySpark fails on the empty row that the JVM gives then.
+        if "toPyRow" in str(error) and hasattr(error, "java_exception"):
+            return {}
+        raise

@@ -1,0 +1,171 @@
+"""What deltamerge does with random merges is what the model in plain Python says."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from corpus.deltamerge_engine import is_ci
+
+from .language import Case, Compare, IsNull, Literal, Name, Plus
+from .merge_model import Clause, Merge, Merged, SeveralSourceRows, merge_rows
+from .running import all_rows, bag, make_table, run
+from .strategies import EXECUTORS, Example, examples
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FEW = 10
+CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
+EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "40" if CONNECT else "200"))
+SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+
+
+def searching(count: int) -> Any:
+    # In CI the examples are always the same. To make a failure smaller takes many merges: only where asked for many.
+    return settings(
+        max_examples=count,
+        derandomize=is_ci() or count == FEW,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink) if count > 200 else (Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
+
+
+def expected(example: Example) -> Merged | None:
+    """Gives what the model says; None where several source rows want one target row."""
+    try:
+        return merge_rows(list(example.types), all_rows(example), example.source, example.merge)
+    except SeveralSourceRows:
+        return None
+
+
+def check(spark: SparkSession, folder: Path, example: Example) -> None:
+    """Runs an example by every executor that can, and compares each with the model."""
+    for key, setting in SMALL.items():
+        spark.conf.set(key, setting)
+    wanted = expected(example)
+    made = str(folder / "made")
+    clear(folder)
+    make_table(example, made)
+    for executor, fits in EXECUTORS.items():
+        # By itself a merge with other clauses than INSERT is a classic one: once is enough.
+        if not fits(example.merge) or (executor == "classic" and not EXECUTORS["insert_only"](example.merge)):
+            continue
+        got = run(spark, example, made, str(folder / "t"), executor)
+        assert (got is None) == (wanted is None), f"{executor}: several source rows"
+        if got is None or wanted is None:
+            continue
+        assert bag(got.rows) == bag(wanted.rows), f"{executor}: rows"
+        assert {name: got.metrics[name] for name in wanted.metrics} == wanted.metrics, f"{executor}: metrics"
+        if got.changes is not None:
+            assert bag(got.changes) == bag(wanted.changes), f"{executor}: change data"
+        counted = sum(rows for key, rows in got.clause_rows.items() if not key.endswith("do_nothing"))
+        changed = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+        assert counted == sum(wanted.metrics[name] for name in changed), f"{executor}: rows of the clauses"
+
+
+def clear(folder: Path) -> None:
+    import shutil
+
+    for child in folder.iterdir():
+        shutil.rmtree(child)
+
+
+def test_random_merges(spark: SparkSession, tmp_path: Path) -> None:
+    @searching(FEW)
+    @given(example=examples())
+    def holds(example: Example) -> None:
+        check(spark, tmp_path, example)
+
+    holds()
+
+
+@pytest.mark.slow
+def test_many_random_merges(spark: SparkSession, tmp_path: Path) -> None:
+    @searching(EXAMPLES)
+    @given(example=examples())
+    def holds(example: Example) -> None:
+        check(spark, tmp_path, example)
+
+    holds()
+
+
+# The model itself, by hand.
+
+K_EQUAL = Compare("=", Name("t", ("k",)), Name("s", ("k",)))
+
+
+def merged(target: list[dict[str, Any]], source: list[dict[str, Any]], *clauses: Clause) -> Merged:
+    return merge_rows(["k", "v"], target, source, Merge(K_EQUAL, clauses))
+
+
+def test_model_upserts() -> None:
+    done = merged(
+        [{"k": 1, "v": 10}, {"k": 2, "v": 20}, {"k": None, "v": 30}],
+        [{"k": 2, "v": 21}, {"k": 3, "v": 31}, {"k": None, "v": 41}],
+        Clause("matched", "update"),
+        Clause("not_matched", "insert"),
+    )
+    assert bag(done.rows) == bag(
+        [{"k": 1, "v": 10}, {"k": 2, "v": 21}, {"k": 3, "v": 31}, {"k": None, "v": 30}, {"k": None, "v": 41}]
+    )
+    assert [kind for kind, _ in done.changes] == ["update_preimage", "update_postimage", "insert", "insert"]
+    assert done.metrics["numTargetRowsInserted"] == 2
+    assert done.metrics["numTargetRowsUpdated"] == 1
+
+
+def test_model_takes_the_first_clause_that_is_true() -> None:
+    null = Literal(None, "BOOLEAN")
+    done = merged(
+        [{"k": 1, "v": 10}, {"k": 2, "v": 20}],
+        [{"k": 1, "v": 11}],
+        Clause("matched", "delete", null),
+        Clause("matched", "update", None, ((("v",), Plus(Name("t", ("v",)), Name("s", ("v",)))),)),
+        Clause("not_matched_by_source", "delete", IsNull(Name("t", ("v",)))),
+        Clause("not_matched_by_source", "update", None, ((("v",), Literal(0, "INT")),)),
+    )
+    assert bag(done.rows) == bag([{"k": 1, "v": 21}, {"k": 2, "v": 0}])
+    assert done.metrics["numTargetRowsNotMatchedBySourceUpdated"] == 1
+
+
+def test_model_knows_several_source_rows() -> None:
+    twice = [{"k": 1, "v": 1}, {"k": 1, "v": 2}]
+    with pytest.raises(SeveralSourceRows):
+        merged([{"k": 1, "v": 0}], twice, Clause("matched", "update"))
+    assert merged([{"k": 1, "v": 0}], twice, Clause("matched", "delete")).metrics["numTargetRowsDeleted"] == 1
+    only_one = Clause("matched", "update", Compare("=", Name("s", ("v",)), Literal(2, "INT")))
+    assert merged([{"k": 1, "v": 0}], twice, only_one).rows == [{"k": 1, "v": 2}]
+    assert merged([], twice, Clause("not_matched", "insert")).rows == twice
+
+
+def test_language_says_what_spark_says(spark: SparkSession) -> None:
+    """Each form of the language has the value in Spark that it has in Python."""
+    nan, zero, minus = (Literal(v, "DOUBLE") for v in (float("nan"), 0.0, -0.0))
+    null, one, two = (Literal(v, "INT") for v in (None, 1, 2))
+    conditions = [
+        Compare(sign, left, right)
+        for sign in ("=", "<=>", "<")
+        for left, right in ((nan, nan), (zero, minus), (minus, zero), (nan, zero), (zero, nan))
+    ]
+    conditions += [
+        Compare(sign, a, b) for sign in ("=", "<=>", "<") for a in (null, one) for b in (null, one, two)
+    ]
+    expressions = [
+        *conditions,
+        Case(Literal(None, "BOOLEAN"), one, two),
+        Plus(one, null),
+        IsNull(Plus(one, null)),
+        Literal({"a": None, "b": "it's"}, "STRUCT<a: INT, b: STRING>"),
+    ]
+    row = spark.sql("SELECT " + ", ".join(f"{e.sql()} AS c{i}" for i, e in enumerate(expressions))).first()
+    assert row is not None
+    got = [value.asDict() if hasattr(value, "asDict") else value for value in row]
+    assert json.dumps(got) == json.dumps([e.value({}) for e in expressions])

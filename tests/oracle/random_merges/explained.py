@@ -1,0 +1,84 @@
+"""Differences from delta-spark that are meant: each with its reason, and none wider than that (docs/differences.md)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from corpus.outcome import Outcome
+
+from .merge import RandomMerge
+
+DUPLICATES = "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A difference.
+
+    Args:
+        merge: The merge.
+        ours: deltamerge's outcome.
+        theirs: delta-spark's.
+        what: What differs.
+    """
+
+    merge: RandomMerge
+    ours: Outcome
+    theirs: Outcome
+    what: str
+
+
+def only_competing_rows_count(seen: Seen) -> bool:
+    """delta-spark counts each pair that ON matches, deltamerge only pairs for which a clause fires."""
+    return seen.what == "error" and seen.theirs.error == DUPLICATES and seen.ours.error != DUPLICATES
+
+
+def nothing_changed(seen: Seen) -> bool:
+    """delta-spark may commit although no row changed."""
+    changed = ("num_updated_rows", "num_deleted_rows", "num_inserted_rows")
+    counts = seen.theirs.counts or {}
+    return (
+        seen.what == "version"
+        and seen.theirs.new_version
+        and not seen.ours.new_version
+        and seen.ours.rows == seen.theirs.rows
+        and not any(counts.get(name) for name in changed)
+    )
+
+
+def char_columns(seen: Seen) -> bool:
+    """delta-spark pads CHAR columns in comparisons, and then does not find its own column."""
+    return (
+        seen.what == "error"
+        and seen.theirs.error == "DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT"
+        and any("CHAR" in c.kind.sql for c in seen.merge.table.columns)
+    )
+
+
+def changes_are_padded(seen: Seen) -> bool:
+    """delta-spark leaves CHAR values in change data to the reader's padding, deltamerge writes them padded."""
+    return (
+        seen.what == "changes"
+        and any("CHAR" in c.kind.sql for c in seen.merge.table.columns)
+        and _without_padding(seen.ours.changes) == _without_padding(seen.theirs.changes)
+    )
+
+
+def _without_padding(rows: tuple[str, ...] | None) -> list[str]:
+    return sorted(re.sub(r' +"', '"', row) for row in rows or ())
+
+
+EXPLAINED: tuple[tuple[str, Callable[[Seen], bool]], ...] = (
+    ("only source rows for which a clause fires compete", only_competing_rows_count),
+    ("no row changed, no version", nothing_changed),
+    ("change data of CHAR columns is padded", changes_are_padded),
+    ("CHAR columns may be compared", char_columns),
+)
+
+
+def explain(merge: RandomMerge, ours: Outcome, theirs: Outcome, what: str) -> str | None:
+    """Gives the reason for a difference, or None where there is none."""
+    seen = Seen(merge, ours, theirs, what)
+    return next((reason for reason, holds in EXPLAINED if holds(seen)), None)
