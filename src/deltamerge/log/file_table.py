@@ -42,6 +42,12 @@ class FileTable:
         """The files' sizes together."""
         return int(pc.sum(self.arrow.column("size")).as_py() or 0)
 
+    @property
+    def has_deletion_vectors(self) -> bool:
+        """Tells whether any file has a deletion vector."""
+        column = self.arrow.column("deletion_vector")
+        return bool(column.null_count < len(column))
+
     def paths(self) -> list[str]:
         """Gives the files' paths in the log's spelling (URIs), in row order."""
         paths: list[str] = self.arrow.column("path").to_pylist()

@@ -85,6 +85,17 @@ DataType: TypeAlias = PrimitiveType | ArrayType | MapType | StructType
 _SIMPLE_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
 
+def contains_type(data_type: DataType, name: str) -> bool:
+    """Tells whether a type is, or holds at any depth, the primitive type of a name such as ``variant``."""
+    if isinstance(data_type, StructType):
+        return any(contains_type(item.data_type, name) for item in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return contains_type(data_type.element_type, name)
+    if isinstance(data_type, MapType):
+        return contains_type(data_type.key_type, name) or contains_type(data_type.value_type, name)
+    return data_type.name == name
+
+
 def parse_schema(schema_string: str | None) -> StructType:
     """Reads a schema string.
 

@@ -90,6 +90,13 @@ def write_all_changes_rows(
         rows = evaluate_not_matched(rows, merge, names)
     if merge.not_matched_by_source:
         rows = evaluate_not_matched_by_source(rows, merge, names, values=True)
+    return changes_output(merge, rows, names, defaults)
+
+
+def changes_output(
+    merge: ResolvedMerge, rows: Rows, names: MergeNames, defaults: Callable[[int], Column]
+) -> Rows:
+    """Computes what joined rows become, on which all clauses are evaluated; see `write_all_changes_rows`."""
     outputs = generate_write_all_changes_output_cols(merge, names, defaults)
     copies = [
         (names.copy(index), target_copy(merge, index, names))
@@ -97,7 +104,7 @@ def write_all_changes_rows(
     ]
     kept = [names.file_name, names.row_index, names.source_row_index, names.file_rewritten]
     kept += [names.clause("not_matched")] if merge.not_matched else []
-    kept += [name for name in (names.row_id, names.row_commit_version) if name in target.names]
+    kept += [name for name in (names.row_id, names.row_commit_version) if name in rows.names]
     flags = generated_flags(merge, names, ("matched", "not_matched", "not_matched_by_source"))
     columns = [*outputs, (names.change, row_change(merge, names)), *copies, *flags]
     frame = rows.frame.select(*(column.alias(name) for name, column in columns), *kept)

@@ -26,9 +26,10 @@ from deltamerge.merge.execute import (
 )
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
+from deltamerge.merge.low_shuffle import execute_low_shuffle
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
-from deltamerge.merge.plan import choose_executor, condition_shape, source_keys
+from deltamerge.merge.plan import choose_executor, condition_shape, source_keys, why_classic
 from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.source import Source, materialize_source, narrowed, read_source
@@ -125,7 +126,7 @@ def run_merge(
             clock=clock,
             moment=moment,
         )
-        changes = _execute_with_retries(execution, executor, new_id)
+        changes, executor, reason = _execute_with_retries(execution, executor, reason, new_id)
         with steps.step("commit", "committing"):
             metrics = _metrics(merge, changes, steps, snapshot)
             version = _commit_or_clean_up(changes, metrics, new_id())
@@ -151,15 +152,16 @@ def _refresh(table: Table) -> None:
         logger.warning("Spark's cache of %s was not refreshed", table.name, exc_info=True)
 
 
-def _execute_with_retries(execution: Execution, executor: str, new_id: Callable[[], str]) -> MergeChanges:
+def _execute_with_retries(
+    execution: Execution, executor: str, reason: str, new_id: Callable[[], str]
+) -> tuple[MergeChanges, str, str]:
     """Runs the executor, and again with a source kept more safely where executors lost its rows."""
     conf = execution.conf
     attempts = max(1, conf.materialize_source_max_attempts)
     for attempt in range(attempts):
         try:
             with _source(execution, executor, _storage_level(conf, attempt)) as source:
-                run = execute_insert_only if executor == "insert_only" else execute_classic
-                return run(_numbering(execution, source), source)
+                return _execute(_numbering(execution, source), executor, reason, source)
         except Exception as error:
             remove_leftovers(execution.table.store, execution.folder)
             if not is_lost_source(error):
@@ -172,6 +174,24 @@ def _execute_with_retries(execution: Execution, executor: str, new_id: Callable[
             configuration = execution.snapshot.metadata.configuration
             execution = replace(execution, folder=data_folder(configuration, new_id()))
     raise AssertionError("every attempt returns or raises")
+
+
+def _execute(
+    execution: Execution, executor: str, reason: str, source: Source
+) -> tuple[MergeChanges, str, str]:
+    """Runs the executor, or another where what is known of table and source speaks against it."""
+    if executor == "insert_only":
+        return execute_insert_only(execution, source), executor, reason
+    if executor == "low_shuffle":
+        summary = source.summary
+        if summary is None:
+            against: str | None = "the source is not kept, and may give other rows each time that it is read"
+        else:
+            against = why_classic(execution.snapshot, execution.merge, execution.conf, summary.predicate)
+            if against is None:
+                return execute_low_shuffle(execution, source, summary), executor, reason
+        return execute_classic(execution, source), "classic", str(against)
+    return execute_classic(execution, source), executor, reason
 
 
 def _commit_or_clean_up(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> int | None:

@@ -175,15 +175,16 @@ def file_key(uri: str) -> str:
     Returns:
         The decoded absolute path of a local file, the decoded URL of another.
     """
-    return _without_file_scheme(unquote(uri))
+    return without_file_scheme(unquote(uri))
 
 
 def absolute_key(table: Table, file: AddFile) -> str:
     """Gives a log file's name in the spelling of `file_key`."""
-    return _without_file_scheme(table.store.absolute(decode_path(file.path)))
+    return without_file_scheme(table.store.absolute(decode_path(file.path)))
 
 
-def _without_file_scheme(path: str) -> str:
+def without_file_scheme(path: str) -> str:
+    """Gives a local file's plain path, however its scheme is spelled; other URLs as they are."""
     return re.sub(r"^file:/+", "/", path)
 
 
@@ -315,7 +316,7 @@ def spark_spellings(table: Table, file: AddFile) -> list[str]:
     if "://" in path and not path.startswith("file:"):
         scheme, rest = path.split("://", 1)
         return [f"{scheme}://{_java_uri(rest)}"]
-    encoded = _java_uri(_without_file_scheme(path))
+    encoded = _java_uri(without_file_scheme(path))
     return [f"file:{encoded}", f"file://{encoded}"]
 
 

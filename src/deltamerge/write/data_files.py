@@ -101,7 +101,29 @@ def write_files(frame: DataFrame, target: WriteTarget) -> WrittenFiles:
     Returns:
         The files, none of them empty.
     """
+    write_rows(frame, target)
+    return collect_files(target)
+
+
+def write_rows(frame: DataFrame, target: WriteTarget) -> None:
+    """Writes rows of a table; `collect_files` finds the files.
+
+    Args:
+        frame: The table's columns by name.
+        target: Where and how.
+    """
     _write(frame.select(*_physical(target)), target, target.physical_partition_columns)
+
+
+def collect_files(target: WriteTarget) -> WrittenFiles:
+    """Finds all data files in the folder of a write.
+
+    Args:
+        target: Where they were written.
+
+    Returns:
+        The files, none of them empty.
+    """
     return _collect(target, _data_files(target.store, target.folder))
 
 
@@ -116,12 +138,35 @@ def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTa
     Returns:
         The files, none of them empty.
     """
+    write_rows_with_changes(frame, change_type, target)
+    return collect_files_with_changes(target)
+
+
+def write_rows_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> None:
+    """Writes rows with change data as `write_files_with_changes` does; `collect_files_with_changes` finds the files.
+
+    Args:
+        frame: The table's columns by name, and the change type.
+        change_type: The column that is NULL for a row of the table, else says what change the row tells of.
+        target: Where and how.
+    """
     typed = frame.select(
         *_physical(target),
         F.col(change_type).alias(CHANGE_TYPE),
         F.when(F.col(change_type).isNull(), F.lit("false")).otherwise(F.lit("true")).alias(IS_CDC),
     )
     _write(typed, target, (IS_CDC, *target.physical_partition_columns))
+
+
+def collect_files_with_changes(target: WriteTarget) -> WrittenFiles:
+    """Finds all data files in the folder of a write, and moves change data to its place.
+
+    Args:
+        target: Where they were written.
+
+    Returns:
+        The files, none of them empty.
+    """
     found = _data_files(target.store, target.folder)
     marker = f"{target.folder}/{IS_CDC}=true/"
     changes = [file for file in found if file.path.startswith(marker)]
