@@ -116,6 +116,21 @@ class MergeNames:
         return f"{self.prefix}match_number"
 
     @property
+    def word_file(self) -> str:
+        """The file that a word of a bitmap of rows is about."""
+        return f"{self.prefix}word_file"
+
+    @property
+    def word(self) -> str:
+        """The number of a word of 64 rows in a bitmap of rows."""
+        return f"{self.prefix}word"
+
+    @property
+    def word_bits(self) -> str:
+        """The word itself."""
+        return f"{self.prefix}word_bits"
+
+    @property
     def packed(self) -> str:
         """The rows that one joined row becomes."""
         return f"{self.prefix}packed"

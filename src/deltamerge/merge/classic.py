@@ -83,6 +83,13 @@ def write_all_changes_rows(
         rows = evaluate_not_matched(rows, merge, names)
     if merge.not_matched_by_source:
         rows = evaluate_not_matched_by_source(rows, merge, names, values=True)
+    return changes_output(merge, rows, names, defaults)
+
+
+def changes_output(
+    merge: ResolvedMerge, rows: Rows, names: MergeNames, defaults: Callable[[int], Column]
+) -> Rows:
+    """Computes what joined rows become, on which all clauses are evaluated; see `write_all_changes_rows`."""
     outputs = generate_write_all_changes_output_cols(merge, names, defaults)
     copies = [
         (names.copy(index), target_copy(merge, index, names))

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import CommitStateUnknownException
-from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.commit import commit_merge, is_already_committed
 from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.execute import (
@@ -24,14 +22,14 @@ from deltamerge.merge.execute import (
     reads_source_once,
 )
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
+from deltamerge.merge.low_shuffle import execute_low_shuffle
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
-from deltamerge.merge.plan import choose_executor, condition_shape, source_keys
+from deltamerge.merge.plan import choose_executor, condition_shape, source_keys, why_classic
 from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.source import Source, materialize_source, narrowed, read_source
 from deltamerge.merge.steps import Steps
-from deltamerge.merge.table_after import table_after
 from deltamerge.names import MergeNames, free_prefix
 from deltamerge.session import READING_MANY_FILES, errors_said_once, merge_conf, session_settings
 from deltamerge.statement import MergeStatement
@@ -96,17 +94,13 @@ def run_merge(
         if is_already_committed(snapshot, conf):
             return _already_committed(command, snapshot)
         with steps.step("resolve", "resolving the statement"):
-            merge = narrowed(
-                resolve(spark, statement, spark_schema(snapshot), conf, _widening(snapshot, conf))
-            )
+            merge = narrowed(resolve(spark, statement, spark_schema(snapshot), conf))
             if merge.evolves_schema:
                 check_evolution(snapshot, merge.output_schema)
-            merge, metadata = table_after(snapshot, merge, new_id)
             executor, reason = choose_executor(merge, conf)
         execution = Execution(
             table=command.table,
             snapshot=snapshot,
-            metadata=metadata,
             merge=merge,
             conf=conf,
             names=MergeNames(free_prefix((*merge.output_schema.names, *merge.source_schema.names))),
@@ -114,7 +108,7 @@ def run_merge(
             folder=f"deltamerge-{new_id()}",
             clock=clock,
         )
-        changes = _execute_with_retries(execution, executor, new_id)
+        changes, executor, reason = _execute_with_retries(execution, executor, reason, new_id)
         with steps.step("commit", "committing"):
             metrics = _metrics(merge, changes, steps, snapshot)
             version = _commit_or_clean_up(changes, metrics, new_id())
@@ -126,12 +120,6 @@ def run_merge(
         return _outcome(command, changes, executor, reason, version, metrics)
 
 
-def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
-    """How far the table's types may be widened."""
-    features = writer_features(snapshot.protocol)
-    return widening_mode(snapshot.metadata.configuration, features, conf.allow_automatic_widening)
-
-
 def _refresh(table: Table) -> None:
     """Lets Spark read the table anew; the merge is committed, so a failure here must not look like its own."""
     try:
@@ -140,15 +128,16 @@ def _refresh(table: Table) -> None:
         logger.warning("Spark's cache of %s was not refreshed", table.name, exc_info=True)
 
 
-def _execute_with_retries(execution: Execution, executor: str, new_id: Callable[[], str]) -> MergeChanges:
+def _execute_with_retries(
+    execution: Execution, executor: str, reason: str, new_id: Callable[[], str]
+) -> tuple[MergeChanges, str, str]:
     """Runs the executor, and again with a source kept more safely where executors lost its rows."""
     conf = execution.conf
     attempts = max(1, conf.materialize_source_max_attempts)
     for attempt in range(attempts):
         try:
             with _source(execution, executor, _storage_level(conf, attempt)) as source:
-                run = execute_insert_only if executor == "insert_only" else execute_classic
-                return run(execution, source)
+                return _execute(execution, executor, reason, source)
         except Exception as error:
             remove_leftovers(execution.table.store, execution.folder)
             if not is_lost_source(error):
@@ -160,6 +149,24 @@ def _execute_with_retries(execution: Execution, executor: str, new_id: Callable[
             )
             execution = replace(execution, folder=f"deltamerge-{new_id()}")
     raise AssertionError("every attempt returns or raises")
+
+
+def _execute(
+    execution: Execution, executor: str, reason: str, source: Source
+) -> tuple[MergeChanges, str, str]:
+    """Runs the executor, or another where what is known of table and source speaks against it."""
+    if executor == "insert_only":
+        return execute_insert_only(execution, source), executor, reason
+    if executor == "low_shuffle":
+        summary = source.summary
+        if summary is None:
+            against: str | None = "the source is not kept, and may give other rows each time that it is read"
+        else:
+            against = why_classic(execution.snapshot, execution.merge, execution.conf, summary.predicate)
+            if against is None:
+                return execute_low_shuffle(execution, source, summary), executor, reason
+        return execute_classic(execution, source), "classic", str(against)
+    return execute_classic(execution, source), executor, reason
 
 
 def _commit_or_clean_up(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> int | None:

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
-from deltamerge.log.actions import AddFile, Metadata
-from deltamerge.log.column_mapping import mapping_mode
+from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
@@ -54,7 +53,9 @@ if TYPE_CHECKING:
 
 NOTHING_WRITTEN = WrittenFiles((), (), ())
 _SMALL_TARGET_BYTES = 8 << 20
-_BY_KEYS_AND_CONDITIONS = "the source's key ranges and the conditions on the target"
+_FEW_TASKS = 8
+_ROWS_IN_A_FILE = 200_000
+BY_KEYS_AND_CONDITIONS = "the source's key ranges and the conditions on the target"
 NOTHING_TOUCHED = TouchedFiles((), (), {}, has_multiple_matches=False)
 
 
@@ -65,7 +66,6 @@ class Execution:
     Args:
         table: The target.
         snapshot: Its state that the merge reads.
-        metadata: Its metadata after the merge.
         merge: What the statement means for it.
         conf: The session's settings.
         names: The merge's own names.
@@ -76,7 +76,6 @@ class Execution:
 
     table: Table
     snapshot: Snapshot
-    metadata: Metadata
     merge: ResolvedMerge
     conf: MergeConf
     names: MergeNames
@@ -101,8 +100,8 @@ class Execution:
             store=self.table.store,
             schema=self.merge.output_schema,
             log_schema=parse_schema(self.merge.output_schema.json()),
-            partition_columns=self.metadata.partition_columns,
-            configuration=self.metadata.configuration,
+            partition_columns=self.snapshot.metadata.partition_columns,
+            configuration=self.snapshot.metadata.configuration,
             folder=self.folder,
             clock=self.clock,
         )
@@ -175,12 +174,15 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
     with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values(merge):
         unmatched = filtered_source(merge, rows)
         if files and summary is None:
-            unmatched = unmatched_source(merge, unmatched, _target_rows(execution, files))
+            unmatched = unmatched_source(merge, unmatched, target_side(execution, files))
         elif files and summary is not None:
             unmatched = _unmatched(execution, unmatched, summary, files)
-        written, by_clause = _write_inserts(execution, unmatched, WHEN_NO_MATCHED_CLAUSES)
+        if summary is not None:
+            together = put_together(unmatched.frame, summary.partitions, summary.row_count)
+            unmatched = Rows(together, unmatched.names)
+        written, by_clause = write_inserts(execution, unmatched, WHEN_NO_MATCHED_CLAUSES)
         source_count = int(counted.get.get("rows", 0)) if summary is None else summary.row_count
-    by = "ON's conditions on the target" if summary is None else _BY_KEYS_AND_CONDITIONS
+    by = "ON's conditions on the target" if summary is None else BY_KEYS_AND_CONDITIONS
     return MergeChanges(
         execution=execution,
         source_rows=source_count,
@@ -193,7 +195,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         inserted=written.row_count,
         inserted_by_clause=by_clause,
         copied=0,
-        notes=_skipping_notes(sizes, by),
+        notes=skipping_notes(sizes, by),
     )
 
 
@@ -212,7 +214,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     summary = source.summary
     if summary is None:
         with steps.step("summarize_source", "counting the source's rows and its keys' ranges"):
-            summary = summarize_source(source, merge.source_alias, source_keys(merge, shape))
+            summary = summarize_source(source, merge.source_alias, source_keys(merge, shape), names)
     with steps.step("plan", "choosing the files to read"):
         predicate = read_predicate(merge, shape, summary.predicate)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
@@ -221,9 +223,9 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     if files:
         with steps.step("find_touched_files", "scanning files for matches"):
             by_name = {absolute_key(execution.table, file): file for file in files}
-            touched = find_touched_files(merge, rows, _target_rows(execution, files), by_name, names)
+            touched = find_touched_files(merge, rows, target_side(execution, files), by_name, names)
     if touched.rewrite:
-        _refuse_append_only(execution.snapshot)
+        refuse_append_only(execution.snapshot)
     written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
     if touched.rewrite:
         second_scan = summary.row_count
@@ -243,8 +245,8 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         ):
             if touched.only_matched:
                 rows = _unmatched(execution, rows, summary, touched.only_matched)
-            written, by_clause = _write_inserts(execution, rows, WHEN_NO_MATCHES)
-    copied, inserted = _count_rows(execution, touched, written)
+            written, by_clause = write_inserts(execution, rows, WHEN_NO_MATCHES)
+    copied, inserted = count_rows(execution, touched, written)
     return MergeChanges(
         execution=execution,
         source_rows=summary.row_count,
@@ -255,48 +257,50 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         touched=touched,
         written=written,
         inserted=inserted,
-        inserted_by_clause=by_clause if len(by_clause) > 1 else _only_clause(merge, inserted),
+        inserted_by_clause=by_clause if len(by_clause) > 1 else only_clause(merge, inserted),
         copied=copied,
-        notes=_skipping_notes(sizes, _BY_KEYS_AND_CONDITIONS),
+        notes=skipping_notes(sizes, BY_KEYS_AND_CONDITIONS),
     )
 
 
 def _unmatched(execution: Execution, rows: Rows, summary: SourceSummary, files: tuple[AddFile, ...]) -> Rows:
     """Keeps the source rows that match no row of some files."""
-    target = _target_rows(execution, files)
+    target = target_side(execution, files)
     broadcast = can_broadcast(summary, execution.conf.auto_broadcast_join_threshold)
     return unmatched_by_number(execution.merge, rows, target, execution.names, broadcast=broadcast)
 
 
-def _target_rows(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
+def target_side(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
+    """Makes the target's side of a join from some files."""
     merge, names = execution.merge, execution.names
-    return target_rows(_scan(execution, files), merge.target_schema, merge.target_alias, names)
+    return target_rows(scan_files(execution, files), merge.target_schema, merge.target_alias, names)
 
 
-def _scan(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
+def scan_files(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
+    """Reads some files of the target, with each row's file and position."""
     return target_frame(
         execution.table,
         execution.merge.target_schema,
         execution.snapshot.metadata.partition_columns,
         files,
         ScanColumns(execution.names.file_name, execution.names.row_index),
-        mapping_mode(execution.snapshot.metadata.configuration),
     )
 
 
-def _write_inserts(
+def write_inserts(
     execution: Execution, unmatched: Rows, extra_op_type: str
 ) -> tuple[WrittenFiles, dict[tuple[str, int], int]]:
+    """Writes source rows that match nothing; counts them by clause."""
     merge, names = execution.merge, execution.names
     rows = generate_inserts_only_output(merge, unmatched, names, execution.defaults, extra_op_type)
-    frame, counts = _observing_clauses(merge, rows.frame, F.col(names.clause("not_matched")))
+    frame, counts = observing_clauses(merge, rows.frame, F.col(names.clause("not_matched")))
     rows = Rows(frame, rows.names)
     if execution.writes_change_data:
         changed = generate_inserted_rows(rows, merge.output_schema, names)
         written = _write_with_changes(execution, changed)
     else:
-        written = _write(execution, _table_columns(rows, execution))
-    return written, _observed(merge, counts, written.row_count)
+        written = _write(execution, table_columns(rows, execution))
+    return written, observed_inserts(merge, counts, written.row_count)
 
 
 def _write_all_changes(
@@ -305,9 +309,9 @@ def _write_all_changes(
     merge, names = execution.merge, execution.names
     # Files in which nothing changes are joined only so that an INSERT knows of their matches.
     rewritten = F.lit(True)
-    scanned = _scan(execution, touched.rewrite).withColumn(names.file_rewritten, rewritten)
+    scanned = scan_files(execution, touched.rewrite).withColumn(names.file_rewritten, rewritten)
     if merge.inserts and touched.only_matched:
-        matched = _scan(execution, touched.only_matched).withColumn(names.file_rewritten, F.lit(False))
+        matched = scan_files(execution, touched.only_matched).withColumn(names.file_rewritten, F.lit(False))
         scanned = scanned.union(matched) if touched.rewrite else matched
     target = target_rows(scanned, merge.target_schema, merge.target_alias, names)
     target = Rows(target.frame, (*target.names[:-1], names.file_rewritten, names.target_row_present))
@@ -318,44 +322,56 @@ def _write_all_changes(
     counts = None
     if len([c for c in merge.not_matched if c.action == "insert"]) > 1:
         inserting = F.when(change == F.lit("insert"), F.col(names.clause("not_matched")))
-        frame, counts = _observing_clauses(merge, rows.frame, inserting)
+        frame, counts = observing_clauses(merge, rows.frame, inserting)
         rows = Rows(frame, rows.names)
     if execution.writes_change_data:
         changed = generate_cdc_and_output_rows(rows, merge.output_schema, names)
         written = _write_with_changes(execution, changed)
     else:
         kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
-        written = _write(execution, _table_columns(Rows(rows.frame.where(kept), rows.names), execution))
-    return written, _observed(merge, counts, 0) if counts is not None else {}
+        written = _write(execution, table_columns(Rows(rows.frame.where(kept), rows.names), execution))
+    return written, observed_inserts(merge, counts, 0) if counts is not None else {}
 
 
-def _table_columns(rows: Rows, execution: Execution) -> DataFrame:
+def table_columns(rows: Rows, execution: Execution) -> DataFrame:
+    """Gives output columns the table's names."""
     schema, names = execution.merge.output_schema, execution.names
     return rows.frame.select(*(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)))
 
 
 def _write(execution: Execution, frame: DataFrame) -> WrittenFiles:
-    target = execution.write_target
-    frame = _repartition_if_needed(execution, frame)
-    return write_files(checked(frame, target.schema, target.configuration), target)
+    return write_files(guarded_rows(execution, frame), execution.write_target)
 
 
 def _write_with_changes(execution: Execution, frame: DataFrame) -> WrittenFiles:
-    target, change_type = execution.write_target, execution.names.change_type
-    frame = _repartition_if_needed(execution, frame)
-    is_table_row = F.col(change_type).isNull()
-    guarded = checked(frame, target.schema, target.configuration, is_table_row)
-    return write_files_with_changes(guarded, change_type, target)
+    guarded = guarded_changes(execution, frame)
+    return write_files_with_changes(guarded, execution.names.change_type, execution.write_target)
 
 
-def _repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:
+def guarded_rows(execution: Execution, frame: DataFrame) -> DataFrame:
+    """Makes rows of the table ready to be written: put together by partition, constraints checked."""
+    target = execution.write_target
+    frame = repartition_if_needed(execution, frame)
+    return checked(frame, target.schema, target.configuration)
+
+
+def guarded_changes(execution: Execution, frame: DataFrame) -> DataFrame:
+    """Makes rows of the table and of its change data ready to be written; see `guarded_rows`."""
+    target = execution.write_target
+    frame = repartition_if_needed(execution, frame)
+    is_table_row = F.col(execution.names.change_type).isNull()
+    return checked(frame, target.schema, target.configuration, is_table_row)
+
+
+def repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:
+    """Brings the rows of a partition together, where the session wants that."""
     columns = execution.snapshot.metadata.partition_columns
     if not columns or not execution.conf.repartition_before_write:
         return frame
     return frame.repartition(*("`" + name.replace("`", "``") + "`" for name in columns))
 
 
-def _observing_clauses(
+def observing_clauses(
     merge: ResolvedMerge, frame: DataFrame, number: Column
 ) -> tuple[DataFrame, Observation | None]:
     """Counts the rows of each INSERT clause where there are several."""
@@ -367,11 +383,12 @@ def _observing_clauses(
     return frame.observe(observation, *counts), observation
 
 
-def _observed(
+def observed_inserts(
     merge: ResolvedMerge, observation: Observation | None, inserted: int
 ) -> dict[tuple[str, int], int]:
+    """Reads the counts of `observing_clauses`; one clause has all rows."""
     if observation is None:
-        return _only_clause(merge, inserted)
+        return only_clause(merge, inserted)
     found = observation.get
     return {
         ("not_matched", c.number): int(found.get(f"clause_{c.number}") or 0)
@@ -380,18 +397,30 @@ def _observed(
     }
 
 
-def _only_clause(merge: ResolvedMerge, inserted: int) -> dict[tuple[str, int], int]:
+def put_together(frame: DataFrame, tasks: int, rows: int) -> DataFrame:
+    """Lets Spark put rows together that would come from many tasks, each of which would write a small file.
+
+    Args:
+        frame: The rows.
+        tasks: About how many tasks they come from.
+        rows: About how many they are.
+    """
+    return frame.hint("rebalance") if tasks > _FEW_TASKS and rows < tasks * _ROWS_IN_A_FILE else frame
+
+
+def only_clause(merge: ResolvedMerge, inserted: int) -> dict[tuple[str, int], int]:
+    """Counts all inserted rows for the one INSERT clause."""
     return {("not_matched", c.number): inserted for c in merge.not_matched if c.action == "insert"}
 
 
-def _count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFiles) -> tuple[int, int]:
+def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFiles) -> tuple[int, int]:
     """Finds how many rows were copied and inserted, from what the files themselves say.
 
     Raises:
         DeltaRuntimeException: The written rows do not add up; committing them would lose or double rows.
     """
     merge = execution.merge
-    before = sum(_rows_in(execution, file) for file in touched.rewrite)
+    before = sum(rows_in(execution, file) for file in touched.rewrite)
     clauses = (*merge.matched, *merge.not_matched_by_source)
     updated, deleted = touched.rows(clauses, "update"), touched.rows(clauses, "delete")
     copied = before - updated - deleted
@@ -407,19 +436,22 @@ def _count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFil
     return copied, inserted
 
 
-def _rows_in(execution: Execution, file: AddFile) -> int:
+def rows_in(execution: Execution, file: AddFile) -> int:
+    """Counts a file's rows, by its statistics or its footer."""
     counted = record_count(file)
     if counted is not None:
         return counted
     return int(pq.ParquetFile(execution.table.store.open_input(decode_path(file.path))).metadata.num_rows)
 
 
-def _skipping_notes(sizes: ScanSizes, by: str) -> tuple[str, ...]:
+def skipping_notes(sizes: ScanSizes, by: str) -> tuple[str, ...]:
+    """Says how many files were not read."""
     skipped = sizes.files_before - sizes.files_after
     return (f"{skipped} of {sizes.files_before} files were never read, thanks to {by}.",) if skipped else ()
 
 
-def _refuse_append_only(snapshot: Snapshot) -> None:
+def refuse_append_only(snapshot: Snapshot) -> None:
+    """Refuses to update or delete rows of a table that only takes appends."""
     if snapshot.metadata.configuration.get("delta.appendOnly", "").lower() == "true":
         raise DeltaAnalysisException(
             "DELTA_CANNOT_MODIFY_APPEND_ONLY",

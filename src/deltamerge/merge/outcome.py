@@ -48,7 +48,8 @@ class MergeOutcome:
     Args:
         table: The target's path or URL.
         statement: The MERGE as SQL; of a merge from the builder, what it says in SQL.
-        executor: ``insert_only`` or ``classic``; ``none`` where the application transaction was there before.
+        executor: ``insert_only``, ``classic`` or ``low_shuffle``; ``none`` where the application transaction was there
+            before.
         executor_reason: Why that executor ran.
         read_version: The version of the table that was read.
         version: The version that the merge made, or None where nothing changed.

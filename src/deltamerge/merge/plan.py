@@ -11,9 +11,17 @@ from pyspark.sql.types import DataType, StructType
 from deltamerge.config import MergeConf
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
+from deltamerge.log.protocol import TableFacts
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.metrics import ScanSizes, partition_count
-from deltamerge.merge.resolved import ResolvedMerge
+from deltamerge.merge.resolved import (
+    ResolvedClause,
+    ResolvedMerge,
+    TakeDefault,
+    TakeGenerated,
+    TakeSource,
+    TakeValue,
+)
 from deltamerge.merge.source import SourceKey
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.skipping.pruning import files_that_may_match
@@ -22,7 +30,10 @@ from deltamerge.sql.column_text import read_classic_column
 from deltamerge.sql.conditions import ConditionShape, shape_of, shape_of_tree
 from deltamerge.sql.expression import Node
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
-from deltamerge.statement import Expression
+from deltamerge.statement import Expression, Star, Update
+
+# So few bytes cost less to write again than the jobs that would spare them.
+_SMALL_BYTES = 4 << 20
 
 
 def condition_shape(merge: ResolvedMerge) -> ConditionShape:
@@ -66,6 +77,26 @@ def field_tree(schema: StructType) -> FieldTree:
     }
 
 
+def assigns_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
+    """Tells whether all that an UPDATE writes comes certainly from the source row alone."""
+    action = clause.clause.action
+    assignments = action.assignments if isinstance(action, Update) else ()
+    values = [] if isinstance(assignments, Star) else [a.value for a in assignments]
+    texts = [value for value in values if isinstance(value, Expression)]
+    scope = _scope(merge, sees_source=True)
+    for output, field in zip(clause.outputs, merge.output_schema.fields, strict=True):
+        if isinstance(output, TakeSource):
+            if output.keep_target_fields and "struct<" in field.dataType.simpleString():
+                return False
+        elif isinstance(output, TakeValue):
+            shape = _shape(texts[output.index], scope, merge.double_quoted_identifiers)
+            if any(part.side not in ("source_only", "neither") for part in shape.conjuncts):
+                return False
+        elif not isinstance(output, (TakeDefault, TakeGenerated)):
+            return False
+    return True
+
+
 def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:
     """Chooses how the merge runs.
 
@@ -80,13 +111,6 @@ def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:
         DeltaAnalysisException: The session asks for an executor that this merge cannot use.
     """
     insert_only = merge.statement.is_insert_only
-    if conf.executor == "low_shuffle":
-        raise DeltaAnalysisException(
-            "DELTAMERGE_EXECUTOR_NOT_AVAILABLE",
-            "spark.deltamerge.merge.executor is low_shuffle, which this version does not have. Set it to auto or "
-            "classic.",
-            sqlstate="0A000",
-        )
     if conf.executor == "insert_only" and not insert_only:
         raise DeltaAnalysisException(
             "DELTAMERGE_EXECUTOR_NOT_AVAILABLE",
@@ -94,15 +118,44 @@ def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:
             "to auto or classic.",
             sqlstate="0A000",
         )
-    if conf.executor == "insert_only":
-        return "insert_only", "spark.deltamerge.merge.executor asks for it"
-    if conf.executor == "classic":
-        return "classic", "spark.deltamerge.merge.executor asks for it"
+    if conf.executor != "auto":
+        return conf.executor, "spark.deltamerge.merge.executor asks for it"
     if insert_only and conf.optimize_insert_only_merge:
         return "insert_only", "there are only NOT MATCHED clauses"
     if insert_only:
         return "classic", "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
-    return "classic", "there are clauses that update or delete"
+    return "low_shuffle", "rows that stay need not be shuffled: only the rows that change are computed"
+
+
+def why_classic(snapshot: Snapshot, merge: ResolvedMerge, conf: MergeConf, possible: Predicate) -> str | None:
+    """Says why a merge by low_shuffle is left to classic.
+
+    Args:
+        snapshot: The table.
+        merge: The merge.
+        conf: The session's settings.
+        possible: What a target row looks like that the source can match.
+
+    Returns:
+        The reason, or None where low_shuffle runs it.
+    """
+    facts = TableFacts(snapshot.metadata, snapshot.schema)
+    if facts.property_is("delta.enableDeletionVectors", "true") or snapshot.files.has_deletion_vectors:
+        return "the table has deletion vectors"
+    if facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
+        return "the table has column mapping"
+    if facts.property_is("delta.enableRowTracking", "true"):
+        return "the table has row tracking"
+    if facts.property_is("delta.enableTypeWidening", "true") or facts.any_field_has("delta.typeChanges"):
+        return "the table has type widening"
+    if facts.any_field_has("delta.identity"):
+        return "the table has identity columns"
+    if conf.executor != "auto":
+        return None
+    predicate = read_predicate(merge, condition_shape(merge), possible)
+    if bytes_that_may_match(snapshot, predicate, conf.session_time_zone) <= _SMALL_BYTES:
+        return "the files that may match are small"
+    return None
 
 
 def read_predicate(merge: ResolvedMerge, shape: ConditionShape, source: Predicate) -> Predicate:

@@ -68,11 +68,13 @@ class SourceSummary:
         row_count: Its rows.
         predicate: What a target row that it can match looks like.
         key_bytes: About how many bytes its keys and row numbers take.
+        partitions: In how many partitions its rows lie.
     """
 
     row_count: int
     predicate: Predicate
     key_bytes: int
+    partitions: int
 
 
 @dataclass(frozen=True)
@@ -203,12 +205,12 @@ def materialize_source(
         frame = frame.alias(merge.source_alias)
     ranged = _ranged(keys)
     found = Observation()
-    counted = frame.observe(found, *_aggregates(ranged))
+    counted = frame.observe(found, *_aggregates(ranged, names))
     kept = counted.localCheckpoint(eager=True, storageLevel=storage_level(level))
     observed = found.get
     if not observed:
         # Spark Connect does not hand out what a checkpoint observes.
-        return Source(kept, summarize_source(Source(kept), None, keys))
+        return Source(kept, summarize_source(Source(kept), None, keys, names))
     return Source(kept, _summary(observed, ranged, len(keys)))
 
 
@@ -216,20 +218,23 @@ def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
     return frame.select("*", F.monotonically_increasing_id().alias(names.source_row_index))
 
 
-def summarize_source(source: Source, alias: str | None, keys: Sequence[SourceKey]) -> SourceSummary:
+def summarize_source(
+    source: Source, alias: str | None, keys: Sequence[SourceKey], names: MergeNames
+) -> SourceSummary:
     """Counts the source's rows and finds the range of each of its keys, in one job.
 
     Args:
         source: The source.
         alias: The name that qualifies its columns.
         keys: Its keys.
+        names: The merge's own names.
 
     Returns:
         The count, and the predicate that every target row fulfils which the source can match.
     """
     frame = source.frame if alias is None else source.frame.alias(alias)
     ranged = _ranged(keys)
-    return _summary(frame.agg(*_aggregates(ranged)).collect()[0].asDict(), ranged, len(keys))
+    return _summary(frame.agg(*_aggregates(ranged, names)).collect()[0].asDict(), ranged, len(keys))
 
 
 def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str) -> bool:
@@ -247,8 +252,8 @@ def _ranged(keys: Sequence[SourceKey]) -> list[SourceKey]:
     return [key for key in keys if _keep_order(key.given, key.wanted)]
 
 
-def _aggregates(ranged: Sequence[SourceKey]) -> list[Column]:
-    aggregates = [F.count(F.lit(1)).alias("n")]
+def _aggregates(ranged: Sequence[SourceKey], names: MergeNames) -> list[Column]:
+    aggregates = [F.count(F.lit(1)).alias("n"), F.max(names.source_row_index).alias("last")]
     for i, key in enumerate(ranged):
         expression = F.expr(key.key.source_text)
         value = _comparable(expression, key.given)
@@ -270,7 +275,9 @@ def _summary(row: Mapping[str, Any], ranged: Sequence[SourceKey], width: int) ->
     ]
     predicate = And(tuple(parts)) if parts else (ALWAYS if count else NEVER)
     texts = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
-    return SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts)
+    # Spark's row numbers have the partition above their lower 33 bits.
+    partitions = 0 if row["last"] is None else (int(row["last"]) >> 33) + 1
+    return SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts, partitions)
 
 
 def _keep_order(given: DataType, wanted: DataType) -> bool:

@@ -1,0 +1,288 @@
+"""LowShuffleMergeExecutor: only the rows that change are computed; the rows that stay are never shuffled.
+
+One join of keys and conditions gives row numbers. New rows are made from the source where they need nothing of the
+target, else from the matched rows alone. Touched files are written again without the rows that left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from deltamerge.errors import DeltaRuntimeException
+from deltamerge.log.actions import AddFile
+from deltamerge.merge.change_data import generate_cdc_and_output_rows
+from deltamerge.merge.changed_rows import ChangedRows
+from deltamerge.merge.execute import (
+    BY_KEYS_AND_CONDITIONS,
+    NOTHING_TOUCHED,
+    NOTHING_WRITTEN,
+    Execution,
+    MergeChanges,
+    count_rows,
+    guarded_changes,
+    guarded_rows,
+    observed_inserts,
+    observing_clauses,
+    only_clause,
+    put_together,
+    refuse_append_only,
+    rows_in,
+    skipping_notes,
+    table_columns,
+    target_side,
+)
+from deltamerge.merge.job_errors import assigning_values
+from deltamerge.merge.matches import NO_MATCHES, Matches, changing_clauses, find_matches
+from deltamerge.merge.plan import condition_shape, plan_files, read_predicate
+from deltamerge.merge.resolved import ResolvedClause
+from deltamerge.merge.scopes import Rows, source_rows
+from deltamerge.merge.source import Source, SourceSummary, can_broadcast
+from deltamerge.merge.touched_files import TouchedFiles, find_touched_files
+from deltamerge.scan.target import absolute_key, file_key
+from deltamerge.session import job_description
+from deltamerge.write.data_files import (
+    WrittenFiles,
+    collect_files,
+    collect_files_with_changes,
+    write_rows,
+    write_rows_with_changes,
+)
+from deltamerge.write.patching import Patch, patch_files, patchable, remove_patched
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is to be written.
+
+    Args:
+        execution: What the executor works on.
+        summary: What is known of the source.
+        source: The source's side.
+        sent: The same, to be sent to every executor where it is small.
+        matches: What the first scan found.
+        touched: The touched files by Spark's spelling of their URI.
+        patched: The paths of those that are patched; of the others Spark writes the rows that stay.
+    """
+
+    execution: Execution
+    summary: SourceSummary
+    source: Rows
+    sent: Rows
+    matches: Matches
+    touched: Mapping[str, AddFile]
+    patched: frozenset[str]
+
+    @property
+    def patches(self) -> list[Patch]:
+        """The files to be patched and the rows that leave them."""
+        return [
+            Patch(file, self.matches.changed[uri].bitmap())
+            for uri, file in self.touched.items()
+            if file.path in self.patched
+        ]
+
+
+def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSummary) -> MergeChanges:
+    """Runs any merge whose source is materialized.
+
+    Args:
+        execution: What to work on.
+        source: The source.
+        summary: What is known of it.
+
+    Returns:
+        The files written and those they replace.
+    """
+    merge, names, steps = execution.merge, execution.names, execution.steps
+    with steps.step("plan", "choosing the files to read"):
+        predicate = read_predicate(merge, condition_shape(merge), summary.predicate)
+        files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
+    rows = source_rows(source.frame, merge.source_schema, merge.source_alias, names)
+    broadcast = can_broadcast(summary, execution.conf.auto_broadcast_join_threshold)
+    sent = Rows(F.broadcast(rows.frame), rows.names) if broadcast else rows
+    by_name = {absolute_key(execution.table, file): file for file in files}
+    matches = NO_MATCHES
+    if files and (changing_clauses(merge) or merge.inserts):
+        with steps.step("find_touched_files", "scanning files for matches"):
+            matches = _find(execution, rows, sent, files, by_name)
+    touched_by_uri = {uri: by_name[file_key(uri)] for uri in matches.changed}
+    touched = NOTHING_TOUCHED
+    if touched_by_uri:
+        refuse_append_only(execution.snapshot)
+        rewrite = tuple(touched_by_uri.values())
+        touched = TouchedFiles(rewrite, (), matches.rows_by_clause, matches.has_competing)
+    written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
+    if touched.rewrite or (merge.inserts and summary.row_count):
+        second_scan = summary.row_count
+        patched = patchable(execution.table.store, touched.rewrite)
+        work = _Work(execution, summary, rows, sent, matches, touched_by_uri, patched)
+        name = "write_all_changes" if touched.rewrite else "write_only_inserts"
+        what = f"writing new rows, patching {len(patched)} of {len(touched.rewrite)} touched files"
+        with (
+            steps.step(name, what if touched.rewrite else "writing new files for only inserts"),
+            assigning_values(merge),
+        ):
+            written, by_clause = _write(work)
+    copied, inserted = count_rows(execution, touched, written)
+    return MergeChanges(
+        execution=execution,
+        source_rows=summary.row_count,
+        second_scan_rows=second_scan,
+        scan=sizes,
+        read_files=files,
+        predicate=predicate,
+        touched=touched,
+        written=written,
+        inserted=inserted,
+        inserted_by_clause=by_clause if len(by_clause) > 1 else only_clause(merge, inserted),
+        copied=copied,
+        notes=skipping_notes(sizes, BY_KEYS_AND_CONDITIONS),
+    )
+
+
+def _find(
+    execution: Execution,
+    source: Rows,
+    sent: Rows,
+    files: tuple[AddFile, ...],
+    by_name: Mapping[str, AddFile],
+) -> Matches:
+    merge, names = execution.merge, execution.names
+    target = target_side(execution, files)
+    updates = any(clause.action == "update" for clause in merge.matched)
+    matches = find_matches(merge, sent, target, names, of_source=merge.inserts or updates)
+    if matches.has_competing and not merge.is_only_one_unconditional_delete:
+        # The scan that knows the rows themselves says which they are.
+        find_touched_files(merge, source, target, by_name, names)
+        raise AssertionError("several source rows change one target row")
+    return matches
+
+
+def _write(work: _Work) -> tuple[WrittenFiles, dict[tuple[str, int], int]]:
+    """Writes new rows by Spark and patches files, both at a time."""
+    execution = work.execution
+    parts, scanned = _parts(work)
+    counts: Observation | None = None
+    with ThreadPoolExecutor(1) as other:
+        patching = other.submit(_patch, work)
+        if parts:
+            counts = _write_parts(work, parts, scanned)
+        is_patched = patching.result()
+    if not is_patched:
+        uris = [uri for uri, file in work.touched.items() if file.path in work.patched]
+        _write_parts(work, [_kept(work, uris)], len(uris))
+    collect = collect_files_with_changes if execution.writes_change_data else collect_files
+    written = collect(execution.write_target)
+    return written, {} if counts is None else observed_inserts(execution.merge, counts, 0)
+
+
+def _patch(work: _Work) -> bool:
+    """Patches files; says whether that was possible: executors may have another Python, or no PyArrow."""
+    patches, execution = work.patches, work.execution
+    if not patches:
+        return True
+    spark = execution.table.spark
+    try:
+        with job_description(spark, f"MERGE operation - patching {len(patches)} files"):
+            kept = patch_files(spark, patches, execution.write_target)
+    except Exception:
+        logger.warning("files could not be patched; Spark writes the rows that stay", exc_info=True)
+        remove_patched(patches, execution.write_target)
+        return False
+    _check_kept(work, kept)
+    return True
+
+
+def _check_kept(work: _Work, kept: int) -> None:
+    execution = work.execution
+    files = [file for file in work.touched.values() if file.path in work.patched]
+    gone = sum(len(work.matches.changed[uri]) for uri, f in work.touched.items() if f.path in work.patched)
+    before = sum(rows_in(execution, file) for file in files)
+    if kept != before - gone:
+        raise DeltaRuntimeException(
+            "DELTAMERGE_FILE_CHANGED",
+            f"Of {before} rows in {len(files)} files {gone} were to leave, but {kept} stayed. The files are not those "
+            "that the table's log tells of; the table is as it was.",
+            sqlstate="XXKDS",
+        )
+
+
+def _parts(work: _Work) -> tuple[list[DataFrame], int]:
+    """Makes what Spark is to write: changed rows, inserted rows, and rows that stay of files that are not patched.
+
+    Returns:
+        The parts, and how many files of the target they read.
+    """
+    execution, merge, made = work.execution, work.execution.merge, _changed_rows(work)
+    parts: list[DataFrame] = []
+    scanned = 0
+    updates = any(c.action == "update" and _rows(work, c) for c in changing_clauses(merge))
+    if (work.touched and made.change_data) or (updates and made.need_target):
+        scanned += len(work.touched)
+        touched = target_side(execution, tuple(work.touched.values()))
+        parts.append(made.changed_in_target(work.sent, touched))
+    elif updates:
+        parts.append(made.updated_from_source(work.source))
+    if merge.inserts:
+        parts.append(made.inserted(work.source))
+    through_spark = [uri for uri, file in work.touched.items() if file.path not in work.patched]
+    if through_spark:
+        scanned += len(through_spark)
+        parts.append(_kept(work, through_spark))
+    return parts, scanned
+
+
+def _kept(work: _Work, uris: Sequence[str]) -> DataFrame:
+    """Makes the rows that stay of some touched files."""
+    rows = target_side(work.execution, tuple(work.touched[uri] for uri in uris)).renamed()
+    return _changed_rows(work).kept(rows.frame, {uri: work.matches.changed[uri] for uri in uris})
+
+
+def _changed_rows(work: _Work) -> ChangedRows:
+    execution = work.execution
+    return ChangedRows(
+        spark=execution.table.spark,
+        merge=execution.merge,
+        names=execution.names,
+        matches=work.matches,
+        defaults=execution.defaults,
+        change_data=execution.writes_change_data,
+    )
+
+
+def _rows(work: _Work, clause: ResolvedClause) -> int:
+    return work.matches.rows_by_clause.get((clause.clause.kind, clause.number), 0)
+
+
+def _write_parts(work: _Work, parts: list[DataFrame], scanned: int) -> Observation | None:
+    execution, merge, names = work.execution, work.execution.merge, work.execution.names
+    frame = reduce(lambda left, right: left.union(right), parts)
+    if not execution.snapshot.metadata.partition_columns:
+        if not scanned:
+            frame = frame.coalesce(max(1, work.summary.partitions))
+        through_spark = [file for file in work.touched.values() if file.path not in work.patched]
+        rows_in_all = work.summary.row_count + sum(rows_in(execution, file) for file in through_spark)
+        frame = put_together(frame, work.summary.partitions + scanned, rows_in_all)
+    inserting = F.when(F.col(names.change) == F.lit("insert"), F.col(names.clause("not_matched")))
+    frame, counts = observing_clauses(merge, frame, inserting)
+    rows = Rows(frame, _changed_rows(work).columns)
+    if execution.writes_change_data:
+        changes = generate_cdc_and_output_rows(rows, merge.output_schema, names)
+        write_rows_with_changes(
+            guarded_changes(execution, changes), names.change_type, execution.write_target
+        )
+    else:
+        write_rows(guarded_rows(execution, table_columns(rows, execution)), execution.write_target)
+    return counts

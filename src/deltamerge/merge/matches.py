@@ -1,0 +1,162 @@
+"""The first scan of the low-shuffle route: which target rows change, and which source rows found a match."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from deltamerge.merge.bitmaps import NO_ROWS, RowSet, bit_of, piece_of, united
+from deltamerge.merge.output import evaluate_matched, evaluate_not_matched_by_source
+from deltamerge.merge.resolved import ResolvedClause, ResolvedMerge
+from deltamerge.merge.scopes import Rows, joined
+from deltamerge.names import MergeNames
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+# Rows of the aggregate that tell of the source have numbers from here on.
+_OF_SOURCE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Matches:
+    """What the first scan found.
+
+    Args:
+        changed: By file, as Spark spells its URI, the rows that a clause updates or deletes.
+        rows_by_clause: How many target rows each clause changes, by kind and number.
+        updating: By MATCHED clause, by its number, the source rows that it takes a new row from.
+        matched_sources: The source rows that match a target row, whether or not a clause fires.
+        has_competing: Whether clauses fire for several source rows on one target row.
+        sources_fire_once: Whether no source row updates several target rows.
+    """
+
+    changed: Mapping[str, RowSet]
+    rows_by_clause: Mapping[tuple[str, int], int]
+    updating: Mapping[int, RowSet]
+    matched_sources: RowSet
+    has_competing: bool
+    sources_fire_once: bool
+
+
+NO_MATCHES = Matches({}, {}, {}, NO_ROWS, has_competing=False, sources_fire_once=True)
+
+
+def changing_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
+    """Gives the clauses that change target rows."""
+    clauses = (*merge.matched, *merge.not_matched_by_source)
+    return [clause for clause in clauses if clause.action in ("update", "delete")]
+
+
+def find_matches(
+    merge: ResolvedMerge, source: Rows, target: Rows, names: MergeNames, *, of_source: bool
+) -> Matches:
+    """Joins source and target once, on what ON and the conditions need, and keeps only row numbers.
+
+    Args:
+        merge: The merge.
+        source: The source's side.
+        target: The target's side, of the files that may match.
+        names: The merge's own names.
+        of_source: Whether it must be known which source rows matched.
+
+    Returns:
+        The rows that change.
+    """
+    by_source = [c for c in merge.not_matched_by_source if c.action != "do_nothing"]
+    rows = joined(source, target, merge.condition, "right_outer" if by_source else "inner")
+    rows = evaluate_matched(rows, merge, names, values=False)
+    if by_source:
+        rows = evaluate_not_matched_by_source(rows, merge, names, values=False)
+    changing = changing_clauses(merge)
+    places = [_place(_code(changing, names), F.col(names.file_name), F.col(names.row_index))]
+    if of_source:
+        matched = F.when(F.col(names.source_row_present), _source_code(merge, names))
+        places.append(_place(matched, F.lit(None).cast("string"), F.col(names.source_row_index)))
+    place = names.packed
+    found = (
+        rows.frame.select(F.explode(F.array(*places)).alias(place))
+        .where(F.col(place).getField("code").isNotNull())
+        .select(*(F.col(place).getField(name).alias(name) for name in ("code", "file", "piece", "bit")))
+        .groupBy("code", "file", "piece")
+        .agg(F.count(F.lit(1)).alias("n"), F.bitmap_construct_agg("bit").alias("bits"))
+        .toArrow()
+        .to_pylist()
+    )
+    return _matches(found, changing)
+
+
+def _place(code: Column, file: Column, row: Column) -> Column:
+    return F.struct(
+        code.cast("int").alias("code"),
+        file.alias("file"),
+        piece_of(row).alias("piece"),
+        bit_of(row).alias("bit"),
+    )
+
+
+def _code(changing: list[ResolvedClause], names: MergeNames) -> Column:
+    """Gives the place, in a list, of the clause that changes the target row; NULL where there is none."""
+    code = F.lit(None).cast("int")
+    for index, clause in enumerate(changing):
+        taken = F.col(names.clause(clause.clause.kind)) == F.lit(clause.number)
+        code = F.coalesce(F.when(taken, F.lit(index)), code)
+    return code
+
+
+def _source_code(merge: ResolvedMerge, names: MergeNames) -> Column:
+    """Says which UPDATE takes a new row from the source row."""
+    code = F.lit(_OF_SOURCE)
+    number = F.col(names.clause("matched"))
+    for clause in merge.matched:
+        if clause.action == "update":
+            code = F.when(number == F.lit(clause.number), F.lit(_OF_SOURCE + 1 + clause.number)).otherwise(
+                code
+            )
+    return code
+
+
+def _matches(found: list[dict[str, object]], changing: list[ResolvedClause]) -> Matches:
+    pieces: dict[tuple[int, str | None], dict[int, bytes]] = defaultdict(dict)
+    fired: dict[tuple[str | None, int], int] = defaultdict(int)
+    once = True
+    for row in found:
+        code, file, piece, bits, count = row["code"], row["file"], row["piece"], row["bits"], row["n"]
+        assert isinstance(code, int) and isinstance(piece, int) and isinstance(bits, bytes)
+        assert isinstance(count, int) and (file is None or isinstance(file, str))
+        pieces[code, file][piece] = bits
+        if code < _OF_SOURCE:
+            fired[file, piece] += count
+        elif code > _OF_SOURCE:
+            once &= count == len(RowSet({piece: bits}))
+    files = sorted({file for code, file in pieces if file is not None and code < _OF_SOURCE})
+    changed = {
+        file: united(RowSet(pieces[code, name]) for code, name in pieces if name == file) for file in files
+    }
+    competing = any(
+        fired[file, piece] > len(RowSet({piece: bits}))
+        for file, rows in changed.items()
+        for piece, bits in rows.pieces.items()
+    )
+    counts: dict[tuple[str, int], int] = {(c.clause.kind, c.number): 0 for c in changing}
+    for (code, _), of_file in pieces.items():
+        if code < _OF_SOURCE:
+            clause = changing[code]
+            counts[clause.clause.kind, clause.number] += len(RowSet(of_file))
+    updating = [RowSet(rows) for (code, _), rows in pieces.items() if code > _OF_SOURCE]
+    once &= sum(map(len, updating)) == len(united(updating))
+    sources = {
+        code - _OF_SOURCE - 1: RowSet(rows) for (code, _), rows in pieces.items() if code >= _OF_SOURCE
+    }
+    return Matches(
+        changed=changed,
+        rows_by_clause=counts,
+        updating={number: rows for number, rows in sources.items() if number >= 0},
+        matched_sources=united(sources.values()),
+        has_competing=competing,
+        sources_fire_once=once,
+    )

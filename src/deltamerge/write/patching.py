@@ -1,0 +1,112 @@
+"""Files of a table written again without some of their rows, by PyArrow inside Spark's tasks.
+
+The rows that stay are neither decoded into Spark's rows nor shuffled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import cloudpickle
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.paths import decode_path
+from deltamerge.log.store import Store
+from deltamerge.scan.target import NULL_PARTITION, escape_path_name, without_file_scheme
+from deltamerge.write import parquet_patch
+from deltamerge.write.data_files import WriteTarget
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FOOTER_THREADS = 16
+
+# Executors need not have this package: what they run travels with the task.
+cloudpickle.register_pickle_by_value(parquet_patch)  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A file to be written again.
+
+    Args:
+        file: The file.
+        gone: A bitmap of the rows to leave out, the lowest bit first.
+    """
+
+    file: AddFile
+    gone: bytes
+
+
+def patchable(store: Store, files: Sequence[AddFile]) -> frozenset[str]:
+    """Finds the files that PyArrow can write again exactly as they are.
+
+    Args:
+        store: The table's files.
+        files: The files.
+
+    Returns:
+        Their paths in the log. None on an object store, which tasks do not open by themselves.
+    """
+    if not store.is_local:
+        return frozenset()
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        reasons = list(pool.map(lambda file: _reason_not_to_patch(store, file), files))
+    return frozenset(file.path for file, reason in zip(files, reasons, strict=True) if reason is None)
+
+
+def _reason_not_to_patch(store: Store, file: AddFile) -> str | None:
+    with store.open_input(decode_path(file.path)) as opened:
+        return parquet_patch.reason_not_to_patch(pq.ParquetFile(opened))
+
+
+def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarget) -> int:
+    """Writes files again without some of their rows, in one job of a task or several.
+
+    Args:
+        spark: The session.
+        patches: The files, all of them `patchable`.
+        target: Where to; the new files lie in its folder, by partition.
+
+    Returns:
+        The rows that stay.
+    """
+    columns = {
+        "source": [_local(target, decode_path(patch.file.path)) for patch in patches],
+        "target": [_local(target, path) for path in _new_paths(patches, target)],
+        "gone": pa.array([patch.gone for patch in patches], pa.binary()),
+    }
+    frame = spark.createDataFrame(pa.table(columns))
+    done = frame.mapInArrow(parquet_patch.patch_batches, parquet_patch.PATCH_SCHEMA).collect()
+    return sum(int(row["rows"]) for row in done)
+
+
+def remove_patched(patches: Sequence[Patch], target: WriteTarget) -> None:
+    """Deletes what `patch_files` left behind when it failed."""
+    target.store.delete(_new_paths(patches, target))
+
+
+def _new_paths(patches: Sequence[Patch], target: WriteTarget) -> list[str]:
+    return [
+        f"{target.folder}/{_partition_folders(patch.file, target)}kept-{number:05d}.parquet"
+        for number, patch in enumerate(patches)
+    ]
+
+
+def _local(target: WriteTarget, path: str) -> str:
+    return without_file_scheme(target.store.absolute(path))
+
+
+def _partition_folders(file: AddFile, target: WriteTarget) -> str:
+    folders = [_partition_folder(name, file.partition_values) for name in target.partition_columns]
+    return "".join(f"{folder}/" for folder in folders)
+
+
+def _partition_folder(name: str, values: Mapping[str, str | None]) -> str:
+    value = values.get(name)
+    return f"{escape_path_name(name)}={escape_path_name(value) if value else NULL_PARTITION}"

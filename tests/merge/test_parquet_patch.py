@@ -1,0 +1,164 @@
+"""A patched file is the file it was but for the rows that left: values, types, field ids, encodings, metadata."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltamerge.write.parquet_patch import patch_batches, patch_file, reason_not_to_patch
+
+ROWS = 1000
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), metadata={b"PARQUET:field_id": b"7"}),
+        pa.field("small", pa.decimal128(9, 2)),
+        pa.field("at", pa.timestamp("us", tz="UTC")),
+        pa.field("local", pa.timestamp("us")),
+        pa.field("day", pa.date32()),
+        pa.field("x", pa.float64()),
+        pa.field("text", pa.string()),
+        pa.field("raw", pa.binary(), nullable=False),
+        pa.field(
+            "st",
+            pa.struct([pa.field("a", pa.int32()), pa.field("b", pa.list_(pa.field("element", pa.string())))]),
+        ),
+        pa.field("m", pa.map_(pa.string(), pa.int16())),
+    ],
+    metadata={
+        b"org.apache.spark.version": b"4.2.0",
+        b"org.apache.spark.sql.parquet.row.metadata": b'{"x":1}',
+    },
+)
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    utc = dt.timezone.utc
+    return [
+        {
+            "id": i,
+            "small": None if i % 5 == 0 else Decimal(i) / 4,
+            "at": dt.datetime(1800 + i, 2, 3, 4, 5, 6, 789012, utc),
+            "local": dt.datetime(1 + i, 1, 1),
+            "day": dt.date(1 + i * 9, 12, 31),
+            "x": [float("nan"), -0.0, float("-inf"), None, 1.5][i % 5],
+            "text": ["", None, "ä€𝄞", "x" * 40][i % 4],
+            "raw": bytes([i % 256]) * (i % 3),
+            "st": [None, {"a": None, "b": None}, {"a": i, "b": []}, {"a": 1, "b": [None, "z"]}][i % 4],
+            "m": [None, [], [("k", None), ("l", 3)]][i % 3],
+        }
+        for i in range(count)
+    ]
+
+
+def bitmap(positions: list[int]) -> bytes:
+    bits = np.zeros(max(positions, default=-1) + 1, np.uint8)
+    bits[positions] = 1
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def write(path: Path, **options: Any) -> pa.Table:
+    table = pa.Table.from_pylist(rows(ROWS), SCHEMA)
+    given = {
+        "row_group_size": 300,
+        "store_schema": False,
+        "use_dictionary": ["text"],
+        "compression": "zstd",
+        **options,
+    }
+    # Without Arrow's own schema its metadata is not written by itself.
+    with pq.ParquetWriter(
+        path, SCHEMA.remove_metadata(), **{k: v for k, v in given.items() if k != "row_group_size"}
+    ) as writer:
+        writer.add_key_value_metadata(SCHEMA.metadata)
+        writer.write_table(table.replace_schema_metadata(None), row_group_size=given["row_group_size"])
+    return table
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"store_decimal_as_integer": True, "compression": {"id": "snappy", "text": "gzip"}},
+        {"store_schema": True, "write_page_index": True, "compression": "none"},
+        {"column_encoding": {"id": "DELTA_BINARY_PACKED", "x": "BYTE_STREAM_SPLIT"}},
+    ],
+)
+def test_all_but_the_rows_stays(tmp_path: Path, options: dict[str, Any]) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "deep" / "er" / "new.parquet"
+    write(source, **options)
+    gone = [0, 5, 299, 300, *range(600, 900), 999]
+    old = pq.ParquetFile(source)
+    assert reason_not_to_patch(old) is None
+    assert patch_file(str(source), str(target), bitmap(gone)) == ROWS - len(gone)
+    new = pq.ParquetFile(target)
+    assert new.schema.equals(old.schema)
+    assert new.schema.column(0).path == "id"
+    assert "field_id=7" in str(new.schema)
+    metadata = [{k: v for k, v in f.metadata.metadata.items() if k != b"ARROW:schema"} for f in (old, new)]
+    assert metadata[0] == metadata[1]
+    assert (b"ARROW:schema" in new.metadata.metadata) == (b"ARROW:schema" in old.metadata.metadata)
+    kept = [row for i, row in enumerate(old.read().to_pylist()) if i not in set(gone)]
+    assert list(map(repr, new.read().to_pylist())) == list(map(repr, kept))
+    # The third row group has lost all its rows.
+    assert new.metadata.num_row_groups == old.metadata.num_row_groups - 1
+    for index in range(old.metadata.num_columns):
+        before, after = (file.metadata.row_group(0).column(index) for file in (old, new))
+        assert after.compression == before.compression
+        assert after.encodings == before.encodings
+        assert after.has_column_index == before.has_column_index
+        assert after.is_stats_set
+    assert list(tmp_path.rglob("*.tmp")) == []
+
+
+def test_no_row_stays(tmp_path: Path) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    write(source)
+    assert patch_file(str(source), str(target), bitmap(list(range(ROWS)))) == 0
+    assert not target.exists()
+
+
+def test_a_row_that_is_not_there(tmp_path: Path) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    write(source)
+    with pytest.raises(ValueError, match=f"row {ROWS + 3} is to leave a file of {ROWS} rows"):
+        patch_file(str(source), str(target), bitmap([1, ROWS + 3]))
+    assert [path.name for path in tmp_path.iterdir()] == ["old.parquet"]
+
+
+def test_a_bitmap_longer_than_the_file(tmp_path: Path) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    write(source)
+    batch = pa.RecordBatch.from_pydict(
+        {"source": [str(source)], "target": [str(target)], "gone": [bitmap([0]) + bytes(4095)]}
+    )
+    (answer,) = patch_batches([batch])
+    assert answer.to_pylist() == [{"source": str(source), "target": str(target), "rows": ROWS - 1}]
+
+
+def test_texts_that_another_library_reads_as_views(tmp_path: Path) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    table = pa.table(
+        {
+            "v": pa.array(["a", "b", "c"], pa.string_view()),
+            "b": pa.array([b"1", b"2", None], pa.binary_view()),
+        }
+    )
+    pq.write_table(table, source)
+    assert reason_not_to_patch(pq.ParquetFile(source)) is None
+    assert patch_file(str(source), str(target), bitmap([1])) == 2
+    assert pq.read_table(target).to_pydict() == {"v": ["a", "c"], "b": [b"1", None]}
+
+
+def test_what_goes_through_spark_instead(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        pa.table({"at": pa.array([0], pa.timestamp("us"))}), path, use_deprecated_int96_timestamps=True
+    )
+    assert reason_not_to_patch(pq.ParquetFile(path)) == "column at is INT96"
