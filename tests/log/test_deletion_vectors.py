@@ -28,7 +28,6 @@ from deltamerge.log.deletion_vectors import (
     vector_path,
 )
 from deltamerge.log.local_store import LocalStore
-from deltamerge.log.protocol import SUPPORTED_READER_FEATURES
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.log.z85 import decode_uuid, encode_uuid, z85_decode, z85_encode
 
@@ -152,8 +151,6 @@ def test_bad_descriptors(vector: DeletionVectorDescriptor, error: str, tmp_path:
 
 @pytest.mark.parametrize("name", WITH_VECTORS)
 def test_vectors_of_golden_tables(name: str) -> None:
-    if "columnMapping" not in SUPPORTED_READER_FEATURES and "columnmapping" in name:
-        pytest.skip("column mapping is not implemented")
     store = LocalStore(str(FOLDER / name))
     files = load_snapshot(store).files.add_files()
     vectors = [file.deletion_vector for file in files if file.deletion_vector is not None]

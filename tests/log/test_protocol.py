@@ -113,13 +113,3 @@ def test_feature_blocks_writing_only_where_it_is_used(feature):
     check_writable(Protocol(1, 7, None, frozenset({feature})), PLAIN)
     error = refused(check_writable, Protocol(1, 7, None, frozenset({feature})), used)
     assert error.getMessageParameters() == {"unsupported": feature}
-
-
-@pytest.mark.skipif("columnMapping" in SUPPORTED_READER_FEATURES, reason="it is implemented")
-def test_column_mapping_blocks_reading_only_where_it_is_used():
-    used = Metadata("id", configuration={"delta.columnMapping.mode": "id"})
-    for protocol in (Protocol(2, 5), named("columnMapping", reader=["columnMapping"])):
-        check_readable(protocol, PLAIN)
-        check_readable(protocol, Metadata("id", configuration={"delta.columnMapping.mode": "none"}))
-        refused(check_readable, protocol, used)
-        refused(check_readable, protocol)
