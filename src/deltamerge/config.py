@@ -29,6 +29,7 @@ class MergeConf:
     deletion_vectors_persistent: bool = True
     empty_schema_target_check: bool = True
     schema_auto_merge: bool = False
+    allow_automatic_widening: str = "always"
     resolve_update_structs_by_name: bool = True
     check_latest_schema_on_read: bool = True
     history_metrics: bool = True
@@ -57,6 +58,7 @@ KEYS: dict[str, str] = {
     "deletion_vectors_persistent": PREFIX + "merge.deletionVectors.persistent",
     "empty_schema_target_check": PREFIX + "merge.emptySchemaTargetCheck.enabled",
     "schema_auto_merge": PREFIX + "schema.autoMerge.enabled",
+    "allow_automatic_widening": PREFIX + "typeWidening.allowAutomaticWidening",
     "resolve_update_structs_by_name": PREFIX + "resolveMergeUpdateStructsByName.enabled",
     "check_latest_schema_on_read": PREFIX + "checkLatestSchemaOnRead",
     "history_metrics": PREFIX + "history.metricsEnabled",
@@ -74,6 +76,7 @@ KEYS: dict[str, str] = {
 
 CHOICES: dict[str, frozenset[str]] = {
     "materialize_source": frozenset({"auto", "all", "none"}),
+    "allow_automatic_widening": frozenset({"always", "same_family_type", "never"}),
     "executor": frozenset({"auto", "classic", "insert_only", "low_shuffle"}),
     "store_assignment_policy": frozenset({"ANSI", "LEGACY", "STRICT"}),
 }

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+LACKS = frozenset({"typeWidening"})
+"""Reader features that delta-rs refuses a table for."""
+
+
+def is_read_by_delta_rs(path: str) -> bool:
+    """Tells whether delta-rs reads tables with a table's features."""
+    return LACKS.isdisjoint(DeltaTable(path).protocol().reader_features or ())
+
+
 def rows_read_by_delta_rs(spark: SparkSession, path: str, file: Path) -> tuple[str, ...]:
     """Reads a table with delta-rs; gives its rows as canonical JSON, sorted.
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .alterations import alter_table, check_alterations
 from .runner import Numbers
 from .sql import ColumnDefinition, rows_query, split_columns, written_columns
 
@@ -46,8 +47,7 @@ class Deltamerge:
     def _make(self, spark: SparkSession, target: Mapping[str, Any], path: str) -> None:
         from deltamerge import DeltaTable, write_delta
 
-        if target.get("setup_sql"):
-            raise NotImplementedError(f"deltamerge has no {' '.join(target['setup_sql'][0].split()[:2])}")
+        check_alterations(target.get("setup_sql", ()))
         builder = DeltaTable.create(spark).location(path)
         for column in split_columns(target["ddl"]):
             builder = _add_column(builder, column)
@@ -61,6 +61,8 @@ class Deltamerge:
         columns = written_columns(target)
         for rows in target["writes"]:
             write_delta(spark.sql(rows_query(columns, rows)).coalesce(1), path, mode="append")
+        for statement in target.get("setup_sql", ()):
+            alter_table(path, statement)
 
     def write(self, spark: SparkSession, rows: DataFrame, path: str) -> None:
         """Makes a Delta table of rows."""

@@ -8,18 +8,13 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 EXPECTED_FAILURES: dict[str, tuple[str, ...]] = {
-    "column mapping": (
-        "column_mapping/*",
-        "constraints/check-case-and-quotes",
-    ),
     "deletion vectors": (
         "deletion_vectors/*",
+        "column_mapping/vectors-and-mapping",
         "names/path-with-odd-characters-partitioned",
     ),
     "identity columns": ("generated_identity_default/identity-*",),
     "row tracking": ("row_tracking/*",),
-    "type widening": ("type_widening/*",),
-    "variant": ("timestamps_and_types/variant",),
 }
 
 

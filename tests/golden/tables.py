@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 MANIFEST = manifest()
 READ_MISSING = {
     "deletionVectors": "deletion vectors",
-    "columnMapping": "column mapping",
-    "typeWidening-preview": "type widening",
-    "variantType": "variant",
 }
 """Reader features that are not there yet, by the name of what is missing: take out what is implemented."""
 
@@ -59,9 +56,6 @@ def needs_to_read(name: str) -> list[str]:
     """Names what is missing to read a table."""
     protocol = MANIFEST[name].get("protocol", {})
     features = set(protocol.get("readerFeatures", ()))
-    mode = MANIFEST[name].get("configuration", {}).get("delta.columnMapping.mode", "none")
-    if protocol.get("minReaderVersion") == 2 and mode != "none":
-        features.add("columnMapping")
     return sorted(READ_MISSING[feature] for feature in features & READ_MISSING.keys())
 
 

@@ -37,12 +37,21 @@ QUICK = frozenset(
         "connectors/kernel-timestamp-PST",
         "connectors/multi-part-checkpoint",
         "connectors/parquet-all-types-legacy-format",
+        "connectors/table-with-columnmapping-mode-name",
+        "connectors/type-widening-nested",
         "connectors/v2-checkpoint-json",
+        "kernel/spark-shredded-variant-preview-delta",
         "rs/partition-type-primitives",
         "spark/transaction_log_schema_evolvability",
     }
 )
-MERGED_QUICK = frozenset({"connectors/data-reader-escaped-chars", "connectors/v2-checkpoint-json"})
+MERGED_QUICK = frozenset(
+    {
+        "connectors/data-reader-escaped-chars",
+        "connectors/data-reader-timestamp_ntz-id-mode",
+        "connectors/v2-checkpoint-json",
+    }
+)
 REFUSED_TABLES = {
     name: REFUSED[feature]
     for name, told in MANIFEST.items()

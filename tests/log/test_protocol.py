@@ -71,9 +71,7 @@ def test_supported_reader_features(feature):
     assert feature in SUPPORTED_WRITER_FEATURES
 
 
-@pytest.mark.parametrize(
-    "feature", ["deletionVectors", "typeWidening", "typeWidening-preview", "variantType", "somethingNew"]
-)
+@pytest.mark.parametrize("feature", ["deletionVectors", "somethingNew"])
 def test_unknown_reader_features_are_named(feature):
     error = refused(check_readable, named(feature, "appendOnly", reader=[feature, "v2Checkpoint"]), PLAIN)
     assert (error.getErrorClass(), error.getSqlState()) == ("DELTA_UNSUPPORTED_FEATURES_FOR_READ", "56038")

@@ -12,12 +12,33 @@ from dataclasses import dataclass
 from deltamerge.errors import DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Metadata, Protocol
 from deltamerge.log.schema import StructType, parse_schema
+from deltamerge.log.type_widening import PREVIEW, STABLE, check_type_changes
 
-SUPPORTED_READER_FEATURES: frozenset[str] = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
+SUPPORTED_READER_FEATURES: frozenset[str] = frozenset(
+    {
+        "columnMapping",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantType",
+        "variantType-preview",
+        "variantShredding",
+        "variantShredding-preview",
+    }
+)
 
 SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
     {
         "allowColumnDefaults",
+        "columnMapping",
+        "typeWidening",
+        "typeWidening-preview",
+        "variantType",
+        "variantType-preview",
+        "variantShredding",
+        "variantShredding-preview",
         "appendOnly",
         "invariants",
         "checkConstraints",
@@ -137,6 +158,8 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None
         unknown = frozenset(name for name in unknown if name not in READER_IN_USE or IN_USE[name](facts))
     if unknown:
         raise _unsupported("READ", unknown)
+    if metadata is not None and not reader_features(protocol).isdisjoint((STABLE, PREVIEW)):
+        check_type_changes(parse_schema(metadata.schema_string))
 
 
 def check_writable(protocol: Protocol, metadata: Metadata, has_deletion_vectors: bool | None = None) -> None:

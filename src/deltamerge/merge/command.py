@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import CommitStateUnknownException
+from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.commit import commit_merge, is_already_committed
 from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.execute import (
@@ -30,6 +32,7 @@ from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.source import Source, materialize_source, narrowed, read_source
 from deltamerge.merge.steps import Steps
+from deltamerge.merge.table_after import table_after
 from deltamerge.names import MergeNames, free_prefix
 from deltamerge.session import READING_MANY_FILES, errors_said_once, merge_conf, session_settings
 from deltamerge.statement import MergeStatement
@@ -94,13 +97,17 @@ def run_merge(
         if is_already_committed(snapshot, conf):
             return _already_committed(command, snapshot)
         with steps.step("resolve", "resolving the statement"):
-            merge = narrowed(resolve(spark, statement, spark_schema(snapshot), conf))
+            merge = narrowed(
+                resolve(spark, statement, spark_schema(snapshot), conf, _widening(snapshot, conf))
+            )
             if merge.evolves_schema:
                 check_evolution(snapshot, merge.output_schema)
+            merge, metadata = table_after(snapshot, merge, new_id)
             executor, reason = choose_executor(merge, conf)
         execution = Execution(
             table=command.table,
             snapshot=snapshot,
+            metadata=metadata,
             merge=merge,
             conf=conf,
             names=MergeNames(free_prefix((*merge.output_schema.names, *merge.source_schema.names))),
@@ -118,6 +125,12 @@ def run_merge(
             with steps.step("refresh", "refreshing what Spark has cached of the table"):
                 _refresh(command.table)
         return _outcome(command, changes, executor, reason, version, metrics)
+
+
+def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
+    """How far the table's types may be widened."""
+    features = writer_features(snapshot.protocol)
+    return widening_mode(snapshot.metadata.configuration, features, conf.allow_automatic_widening)
 
 
 def _refresh(table: Table) -> None:

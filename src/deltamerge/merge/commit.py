@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 from deltamerge.config import MergeConf
 from deltamerge.log.actions import Action, SetTransaction
@@ -76,8 +74,7 @@ def _actions(changes: MergeChanges) -> list[Action]:
     now = execution.clock()
     actions: list[Action] = []
     if execution.merge.evolves_schema:
-        metadata = execution.snapshot.metadata
-        actions.append(replace(metadata, schema_string=json.dumps(execution.merge.output_schema.jsonValue())))
+        actions.append(execution.metadata)
     if execution.conf.txn_app_id is not None and execution.conf.txn_version is not None:
         actions.append(SetTransaction(execution.conf.txn_app_id, execution.conf.txn_version, now))
     actions += [file.remove(now) for file in changes.touched.rewrite]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from deltamerge.errors import DeltaAnalysisException
+from deltamerge.log.type_widening import NEVER, can_widen
 from deltamerge.merge.align import find_field, same_name
 
 if TYPE_CHECKING:
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def evolved_schema(
-    target: StructType, source: StructType, used: Iterable[tuple[str, ...]], case_sensitive: bool
+    target: StructType,
+    source: StructType,
+    used: Iterable[tuple[str, ...]],
+    case_sensitive: bool,
+    widening: str = NEVER,
 ) -> StructType:
     """Adds to a table's schema the source's columns and fields that a merge uses.
 
@@ -24,15 +30,18 @@ def evolved_schema(
         source: The source's schema.
         used: Paths of the columns and fields that assignments name; one of a single part takes the whole column.
         case_sensitive: The session's rule for names.
+        widening: How far types may be widened: ``always``, ``same_family_type`` or ``never``.
 
     Returns:
-        The target's columns in their order with their types, new ones after them, in the source's order. A new
-        column takes the source column's type. Delta: SchemaMergingUtils.mergeSchemas.
+        The target's columns in their order, with their types or the source's wider ones, new ones after them, in the
+        source's order. A new column takes the source column's type. Delta: SchemaMergingUtils.mergeSchemas.
 
     Raises:
         DeltaAnalysisException: A new column is VOID.
     """
-    return _merge_struct(target, _filtered(source, tuple(used), case_sensitive), case_sensitive, ())
+    return _Merging(case_sensitive, widening).struct(
+        target, _filtered(source, tuple(used), case_sensitive), ()
+    )
 
 
 def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensitive: bool) -> StructType:
@@ -49,43 +58,51 @@ def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensit
     return StructType(kept)
 
 
-def _merge_struct(
-    target: StructType, source: StructType, case_sensitive: bool, above: tuple[str, ...]
-) -> StructType:
-    fields = []
-    for field in target.fields:
-        index = find_field(source, field.name, case_sensitive)
-        merged = field.dataType
-        if index is not None:
-            merged = _merge(
-                field.dataType, source.fields[index].dataType, case_sensitive, (*above, field.name)
+@dataclass(frozen=True)
+class _Merging:
+    """The rules that hold at every depth."""
+
+    case_sensitive: bool
+    widening: str
+
+    def struct(self, target: StructType, source: StructType, above: tuple[str, ...]) -> StructType:
+        fields = []
+        for field in target.fields:
+            index = find_field(source, field.name, self.case_sensitive)
+            merged = field.dataType
+            if index is not None:
+                merged = self.type(field.dataType, source.fields[index].dataType, (*above, field.name))
+            fields.append(StructField(field.name, merged, field.nullable, field.metadata))
+        for field in source.fields:
+            if find_field(target, field.name, self.case_sensitive) is None:
+                _refuse_void(field, above)
+                fields.append(StructField(field.name, _nullable(field.dataType), True))
+        return StructType(fields)
+
+    def type(self, target: DataType, source: DataType, above: tuple[str, ...]) -> DataType:
+        if isinstance(target, StructType) and isinstance(source, StructType):
+            return self.struct(target, source, above)
+        if isinstance(target, ArrayType) and isinstance(source, ArrayType):
+            element = self.type(target.elementType, source.elementType, (*above, "element"))
+            return ArrayType(element, target.containsNull)
+        if isinstance(target, MapType) and isinstance(source, MapType):
+            return MapType(
+                self.type(target.keyType, source.keyType, (*above, "key")),
+                self.type(target.valueType, source.valueType, (*above, "value")),
+                target.valueContainsNull,
             )
-        fields.append(StructField(field.name, merged, field.nullable, field.metadata))
-    for field in source.fields:
-        if find_field(target, field.name, case_sensitive) is None:
-            _refuse_void(field, above)
-            fields.append(StructField(field.name, _nullable(field.dataType), True))
-    return StructType(fields)
+        nested = (StructType, ArrayType, MapType)
+        if isinstance(target, nested) != isinstance(source, nested) and not isinstance(source, NullType):
+            raise _incompatible(target, source, above)
+        if isinstance(target, nested):
+            if not isinstance(source, (type(target), NullType)):
+                raise _incompatible(target, source, above)
+            return target
+        return source if can_widen(_log_name(target), _log_name(source), self.widening) else target
 
 
-def _merge(target: DataType, source: DataType, case_sensitive: bool, above: tuple[str, ...]) -> DataType:
-    if isinstance(target, StructType) and isinstance(source, StructType):
-        return _merge_struct(target, source, case_sensitive, above)
-    if isinstance(target, ArrayType) and isinstance(source, ArrayType):
-        element = _merge(target.elementType, source.elementType, case_sensitive, (*above, "element"))
-        return ArrayType(element, target.containsNull)
-    if isinstance(target, MapType) and isinstance(source, MapType):
-        return MapType(
-            _merge(target.keyType, source.keyType, case_sensitive, (*above, "key")),
-            _merge(target.valueType, source.valueType, case_sensitive, (*above, "value")),
-            target.valueContainsNull,
-        )
-    nested = (StructType, ArrayType, MapType)
-    if isinstance(target, nested) != isinstance(source, nested) and not isinstance(source, NullType):
-        raise _incompatible(target, source, above)
-    if isinstance(target, nested) and not isinstance(source, (type(target), NullType)):
-        raise _incompatible(target, source, above)
-    return target
+def _log_name(data_type: DataType) -> str:
+    return str(data_type.jsonValue())
 
 
 def _incompatible(target: DataType, source: DataType, path: tuple[str, ...]) -> DeltaAnalysisException:

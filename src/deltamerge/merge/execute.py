@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
-from deltamerge.log.actions import AddFile
+from deltamerge.log.actions import AddFile, Metadata
+from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
@@ -66,6 +67,7 @@ class Execution:
     Args:
         table: The target.
         snapshot: Its state that the merge reads.
+        metadata: Its metadata after the merge.
         merge: What the statement means for it.
         conf: The session's settings.
         names: The merge's own names.
@@ -76,6 +78,7 @@ class Execution:
 
     table: Table
     snapshot: Snapshot
+    metadata: Metadata
     merge: ResolvedMerge
     conf: MergeConf
     names: MergeNames
@@ -100,8 +103,8 @@ class Execution:
             store=self.table.store,
             schema=self.merge.output_schema,
             log_schema=parse_schema(self.merge.output_schema.json()),
-            partition_columns=self.snapshot.metadata.partition_columns,
-            configuration=self.snapshot.metadata.configuration,
+            partition_columns=self.metadata.partition_columns,
+            configuration=self.metadata.configuration,
             folder=self.folder,
             clock=self.clock,
         )
@@ -284,6 +287,7 @@ def scan_files(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
         execution.snapshot.metadata.partition_columns,
         files,
         ScanColumns(execution.names.file_name, execution.names.row_index),
+        mapping_mode(execution.snapshot.metadata.configuration),
     )
 
 

@@ -79,7 +79,11 @@ class _Sides:
 
 
 def resolve(
-    spark: SparkSession, statement: MergeStatement, target_schema: StructType, conf: MergeConf
+    spark: SparkSession,
+    statement: MergeStatement,
+    target_schema: StructType,
+    conf: MergeConf,
+    widening: str,
 ) -> ResolvedMerge:
     """Looks up every name of a merge.
 
@@ -88,6 +92,7 @@ def resolve(
         statement: What the user said.
         target_schema: The table's schema.
         conf: The session's settings.
+        widening: How far the table's types may be widened: ``always``, ``same_family_type`` or ``never``.
 
     Returns:
         What it means.
@@ -114,7 +119,7 @@ def resolve(
         source_schema,
         spark.range(1).toDF(free_prefix((*target_schema.names, *source_schema.names)) + "other"),
     )
-    resolver = _Resolver(statement, sides, target_alias, conf)
+    resolver = _Resolver(statement, sides, target_alias, conf, widening)
     return resolver.resolve()
 
 
@@ -127,13 +132,16 @@ def _alone(statement: MergeStatement, schema: StructType) -> DataFrame:
 class _Resolver:
     """One resolution; holds what all its steps look at."""
 
-    def __init__(self, statement: MergeStatement, sides: _Sides, target_alias: str, conf: MergeConf) -> None:
+    def __init__(
+        self, statement: MergeStatement, sides: _Sides, target_alias: str, conf: MergeConf, widening: str
+    ) -> None:
         self.statement = statement
         self.sides = sides
         self.target_alias = target_alias
         self.conf = conf
         self.case_sensitive = conf.case_sensitive
         self.evolution = wants_evolution(statement, conf.schema_auto_merge)
+        self.widening = widening
         self.structs_by_name = conf.resolve_update_structs_by_name
         self.assignment = StoreAssignment(
             conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive
@@ -292,7 +300,7 @@ class _Resolver:
                 used += [(f.name,) for f in self.sides.source_schema.fields if f.name.lower() not in excepted]
             else:
                 used += paths[id(clause)]
-        return evolved_schema(target, self.sides.source_schema, used, self.case_sensitive)
+        return evolved_schema(target, self.sides.source_schema, used, self.case_sensitive, self.widening)
 
     def _check_paths(
         self, clause: MergeClause, paths: tuple[tuple[str, ...], ...], schema: StructType

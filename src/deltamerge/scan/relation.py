@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltamerge.errors import DeltaAnalysisException
+from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, target_frame
@@ -46,5 +47,6 @@ def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
             snapshot.metadata.partition_columns,
             snapshot.files.add_files(),
             ScanColumns(prefix + "file", prefix + "row"),
+            mapping_mode(snapshot.metadata.configuration),
         )
     return frame.drop(prefix + "file", prefix + "row")

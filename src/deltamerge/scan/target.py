@@ -26,6 +26,8 @@ from pyspark.sql.types import (
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
+from deltamerge.scan.column_mapping import as_logical, physical_field
+from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.table import Table
 
@@ -60,6 +62,7 @@ def target_frame(
     partition_columns: Sequence[str],
     files: Sequence[AddFile],
     extra: ScanColumns,
+    mode: str,
 ) -> DataFrame:
     """Reads files of a table.
 
@@ -69,6 +72,7 @@ def target_frame(
         partition_columns: The partition columns, in the log's order.
         files: The files to read; none gives a frame without rows.
         extra: Names for the file and position of each row.
+        mode: The table's column mapping mode.
 
     Returns:
         A frame with the table's columns in the schema's order, then file name and row index.
@@ -80,19 +84,59 @@ def target_frame(
             + [StructField(extra.file_name, StringType()), StructField(extra.row_index, LongType())]
         )
         return spark.createDataFrame([], empty)
-    partition_fields = [_field(schema, name) for name in partition_columns]
-    data_schema = StructType(
-        [StructField(f.name, f.dataType, True) for f in schema.fields if f.name not in set(partition_columns)]
-    )
-    if not partition_fields:
-        frame = _read(table, data_schema, files, None)
-        return _select(frame, schema, extra)
-    by_root = _files_by_folder_root(table, partition_fields, files)
-    if by_root is not None:
-        full = StructType(data_schema.fields + [StructField(f.name, f.dataType) for f in partition_fields])
-        frames = [_select(_read(table, full, group, root), schema, extra) for root, group in by_root.items()]
-        return reduce(lambda left, right: left.union(right), frames)
-    return _with_values_by_path(table, schema, data_schema, partition_fields, files, extra)
+    data = [f for f in schema.fields if f.name not in set(partition_columns)]
+    frames = [
+        _frame_of(table, _FileColumns(schema, tuple(partition_columns), mode, found), group, extra)
+        for found, group in fields_of_files(table, data, files, mode)
+    ]
+    return reduce(lambda left, right: left.union(right), frames)
+
+
+@dataclass(frozen=True)
+class _FileColumns:
+    """A table's columns as some of its files and its log know them.
+
+    Args:
+        schema: The table's schema.
+        partition_columns: The partition columns' names, in the log's order.
+        mode: The table's column mapping mode.
+        data: The columns that data files hold, as they name them, in the schema's order.
+    """
+
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    mode: str
+    data: tuple[StructField, ...]
+
+    @property
+    def data_fields(self) -> list[StructField]:
+        """The columns that data files hold, as the table names them."""
+        return [f for f in self.schema.fields if f.name not in self.partition_columns]
+
+    @property
+    def partition(self) -> list[StructField]:
+        """The columns whose values the log holds, in its order, as it names them."""
+        by_name = {f.name: f for f in self.schema.fields}
+        return [physical_field(by_name[name], self.mode) for name in self.partition_columns]
+
+    def logical(self) -> dict[str, Column]:
+        """Each column's value by its name in the table."""
+        in_files = [*zip(self.data_fields, self.data, strict=True)]
+        by_name = {f.name: f for f in self.schema.fields}
+        in_files += [(by_name[n], f) for n, f in zip(self.partition_columns, self.partition, strict=True)]
+        return {f.name: as_logical(_column(found.name), f, self.mode) for f, found in in_files}
+
+
+def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:
+    """Reads files that all name their columns alike."""
+    if not columns.partition_columns:
+        return _select(_read(table, columns.data, files, None), columns, extra)
+    by_root = _files_by_folder_root(table, columns.partition, files)
+    if by_root is None:
+        return _with_values_by_path(table, columns, files, extra)
+    full = [*columns.data, *columns.partition]
+    frames = [_select(_read(table, full, group, root), columns, extra) for root, group in by_root.items()]
+    return reduce(lambda left, right: left.union(right), frames)
 
 
 def file_key(uri: str) -> str:
@@ -122,18 +166,20 @@ def _spark_path(table: Table, file: AddFile) -> str:
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", table.store.absolute(decode_path(file.path)))
 
 
-def _read(table: Table, schema: StructType, files: Sequence[AddFile], base_path: str | None) -> DataFrame:
-    reader = table.spark.read.schema(schema)
+def _read(
+    table: Table, fields: Sequence[StructField], files: Sequence[AddFile], base_path: str | None
+) -> DataFrame:
+    reader = table.spark.read.schema(StructType(list(fields)))
     if base_path is not None:
         reader = reader.option("basePath", base_path)
     with naming_missing_files(table.name):
         return reader.parquet(*(_spark_path(table, file) for file in files))
 
 
-def _select(frame: DataFrame, schema: StructType, extra: ScanColumns) -> DataFrame:
-    metadata = frame.metadataColumn("_metadata")
+def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> DataFrame:
+    metadata, logical = frame.metadataColumn("_metadata"), columns.logical()
     return frame.select(
-        *(_column(f.name) for f in schema.fields),
+        *(logical[f.name].alias(f.name) for f in columns.schema.fields),
         metadata.getField("file_path").alias(extra.file_name),
         metadata.getField("row_index").alias(extra.row_index),
     )
@@ -141,10 +187,6 @@ def _select(frame: DataFrame, schema: StructType, extra: ScanColumns) -> DataFra
 
 def _column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
-
-
-def _field(schema: StructType, name: str) -> StructField:
-    return next(f for f in schema.fields if f.name == name)
 
 
 def _files_by_folder_root(
@@ -188,19 +230,18 @@ def unescape_path_name(text: str) -> str:
 
 def _with_values_by_path(
     table: Table,
-    schema: StructType,
-    data_schema: StructType,
-    partition_fields: list[StructField],
+    columns: _FileColumns,
     files: Sequence[AddFile],
     extra: ScanColumns,
 ) -> DataFrame:
-    spark = table.spark
-    frame = _read(table, data_schema, files, None)
+    spark, schema, partition_fields = table.spark, columns.schema, columns.partition
+    frame = _read(table, columns.data, files, None)
     metadata = frame.metadataColumn("_metadata")
     key, prefix = extra.file_name, extra.file_name + "p"
-    data_names = [f"{prefix}d{i}" for i in range(len(data_schema.fields))]
+    data_fields, logical = columns.data_fields, columns.logical()
+    data_names = [f"{prefix}d{i}" for i in range(len(data_fields))]
     rows = frame.select(
-        *(_column(f.name).alias(name) for f, name in zip(data_schema.fields, data_names, strict=True)),
+        *(logical[f.name].alias(name) for f, name in zip(data_fields, data_names, strict=True)),
         metadata.getField("file_path").alias(extra.file_name),
         metadata.getField("row_index").alias(extra.row_index),
     )
@@ -215,8 +256,8 @@ def _with_values_by_path(
         values_schema,
     )
     joined = rows.join(F.broadcast(values), F.col(extra.file_name) == F.col(key + "k"), "inner")
-    data_by_name = dict(zip((f.name for f in data_schema.fields), data_names, strict=True))
-    value_by_name = dict(zip((f.name for f in partition_fields), value_names, strict=True))
+    data_by_name = dict(zip((f.name for f in data_fields), data_names, strict=True))
+    value_by_name = dict(zip(columns.partition_columns, value_names, strict=True))
     return joined.select(
         *(
             F.col(data_by_name[f.name]).alias(f.name)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from deltamerge.log.column_mapping import physical_name
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
+from deltamerge.log.type_widening import TYPE_CHANGES
 from deltamerge.skipping.predicates import (
     And,
     ColumnRef,
@@ -15,7 +17,6 @@ from deltamerge.skipping.predicates import (
     Unknown,
 )
 
-PHYSICAL_NAME = "delta.columnMapping.physicalName"
 CHAR_VARCHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 COLLATIONS = "__COLLATIONS"
 
@@ -32,11 +33,14 @@ class ColumnType:
         kind: One of integral, decimal, float, double, date, timestamp, timestamp_ntz, string, boolean.
         precision: A decimal's digits.
         scale: A decimal's digits after the point.
+        was_float: Whether a double may have been a float when a file was written: the text of its statistics then
+            stands for a float, whose value as a double is another number.
     """
 
     kind: str
     precision: int = 0
     scale: int = 0
+    was_float: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,12 +134,6 @@ def find_column(
     )
 
 
-def physical_name(field: StructField) -> str:
-    """Gives the name that files, statistics and partition values use (Protocol: Column Mapping)."""
-    name = field.metadata.get(PHYSICAL_NAME)
-    return name if isinstance(name, str) else field.name
-
-
 def _comparable_type(field: StructField) -> ColumnType | None:
     if not isinstance(field.data_type, PrimitiveType):
         return None
@@ -144,4 +142,7 @@ def _comparable_type(field: StructField) -> ColumnType | None:
         return None
     if field.metadata.get(COLLATIONS):
         return None
-    return column_type(field.data_type.name)
+    kind = column_type(field.data_type.name)
+    changes = field.metadata.get(TYPE_CHANGES, ())
+    was_float = any(change.get("fromType") == "float" for change in changes)
+    return replace(kind, was_float=True) if kind is not None and was_float else kind

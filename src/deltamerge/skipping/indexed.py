@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from deltamerge.log.column_mapping import physical_name
 from deltamerge.log.schema import StructField, StructType
-from deltamerge.skipping.columns import physical_name
 
 NUM_INDEXED_COLS = "delta.dataSkippingNumIndexedCols"
 STATS_COLUMNS = "delta.dataSkippingStatsColumns"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
@@ -233,6 +234,8 @@ def _bound_reader(group: str, path: tuple[str, ...], kind: ColumnType) -> _Reade
     is_upper = group == "maxValues"
     if kind.kind == "integral":
         return _Reader(group, path, pa.int64(), _same, _integer)
+    if kind.was_float:
+        return _once_float_reader(group, path, is_upper)
     if kind.kind in ("float", "double"):
         return _Reader(group, path, pa.float64(), _drop_nan, _float)
     if kind.kind == "decimal":
@@ -249,6 +252,24 @@ def _bound_reader(group: str, path: tuple[str, ...], kind: ColumnType) -> _Reade
     if kind.kind == "string":
         return _Reader(group, path, pa.string(), _wide_upper if is_upper else _same, _text_reader(is_upper))
     return _timestamp_reader(group, path, kind, is_upper)
+
+
+def _once_float_reader(group: str, path: tuple[str, ...], is_upper: bool) -> _Reader:
+    """Reads a bound of a double that was a float once: the text may stand for either."""
+    outer = np.fmax if is_upper else np.fmin
+
+    def widened(array: pa.Array) -> pa.Array:
+        array = _drop_nan(array)
+        doubles = array.to_numpy(zero_copy_only=False)
+        with np.errstate(over="ignore"):
+            floats = doubles.astype(np.float32).astype(np.float64)
+        return pa.array(outer(doubles, floats), pa.float64(), mask=~array.is_valid().to_numpy(False))
+
+    def from_python(value: object) -> object:
+        number = _float(value)
+        return None if number is None else widened(pa.array([number], pa.float64()))[0].as_py()
+
+    return _Reader(group, path, pa.float64(), widened, from_python)
 
 
 def _timestamp_reader(group: str, path: tuple[str, ...], kind: ColumnType, is_upper: bool) -> _Reader:

@@ -12,10 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from deltamerge.log.actions import AddCDCFile, AddFile
+from deltamerge.log.column_mapping import NONE, mapping_mode, physical_schema
 from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.log.store import Store, StoredFile
+from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field
 from deltamerge.scan.target import NULL_PARTITION, escape_path_name, unescape_path_name
+from deltamerge.session import session_settings
 from deltamerge.skipping.collect import parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 CHANGE_DATA_FOLDER = "_change_data"
 CHANGE_TYPE = "_change_type"
 IS_CDC = "__is_cdc"
+SHRED_VARIANTS = "spark.sql.variant.inferShreddingSchema"
 
 _FOOTER_THREADS = 16
 
@@ -50,6 +54,17 @@ class WriteTarget:
     configuration: Mapping[str, str]
     folder: str
     clock: Callable[[], int]
+
+    @property
+    def mode(self) -> str:
+        """The table's column mapping mode."""
+        return mapping_mode(self.configuration)
+
+    @property
+    def physical_partition_columns(self) -> tuple[str, ...]:
+        """The partition columns' names in the log and in folders."""
+        by_name = {f.name: f for f in self.schema.fields}
+        return tuple(physical_field(by_name[name], self.mode).name for name in self.partition_columns)
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,7 @@ def write_rows(frame: DataFrame, target: WriteTarget) -> None:
         frame: The table's columns by name.
         target: Where and how.
     """
-    _write(frame.select(*_physical(target)), target, target.partition_columns)
+    _write(frame.select(*_physical(target)), target, target.physical_partition_columns)
 
 
 def collect_files(target: WriteTarget) -> WrittenFiles:
@@ -136,7 +151,7 @@ def write_rows_with_changes(frame: DataFrame, change_type: str, target: WriteTar
         F.col(change_type).alias(CHANGE_TYPE),
         F.when(F.col(change_type).isNull(), F.lit("false")).otherwise(F.lit("true")).alias(IS_CDC),
     )
-    _write(typed, target, (IS_CDC, *target.partition_columns))
+    _write(typed, target, (IS_CDC, *target.physical_partition_columns))
 
 
 def collect_files_with_changes(target: WriteTarget) -> WrittenFiles:
@@ -190,13 +205,26 @@ def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[st
     writer = frame.write.mode("append").option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     if partition_columns:
         writer = writer.partitionBy(*partition_columns)
-    writer.parquet(target.store.absolute(target.folder))
+    with session_settings(frame.sparkSession, _write_settings(target)):
+        writer.parquet(target.store.absolute(target.folder))
+
+
+def _write_settings(target: WriteTarget) -> dict[str, str]:
+    settings = {}
+    if target.mode != NONE:
+        settings[WRITE_IDS] = "true"
+    if '"variant"' in target.schema.json():
+        # Newer Sparks shred variants by themselves, which not every reader of the table may know.
+        settings[SHRED_VARIANTS] = "false"
+    return settings
 
 
 def _physical(target: WriteTarget) -> list[Column]:
     partition_columns = set(target.partition_columns)
     return [
-        partition_text(_column(f), f).alias(f.name) if f.name in partition_columns else _column(f)
+        partition_text(_column(f), f).alias(physical_field(f, target.mode).name)
+        if f.name in partition_columns
+        else as_physical(_column(f), f, target.mode)
         for f in target.schema.fields
     ]
 
@@ -250,7 +278,8 @@ def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:
     empty = [file.path for file, footer in zip(found, footers, strict=True) if not footer.num_rows]
     target.store.delete(empty)
     kept = [(file, footer) for file, footer in zip(found, footers, strict=True) if footer.num_rows]
-    indexed = IndexedColumns.of(target.log_schema, target.partition_columns, target.configuration)
+    schema = physical_schema(target.log_schema, target.mode)
+    indexed = IndexedColumns.of(schema, target.partition_columns, target.configuration)
     now = target.clock()
     files = tuple(
         AddFile(
@@ -259,7 +288,7 @@ def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:
             size=file.size,
             modification_time=file.modification_time or now,
             data_change=True,
-            stats=parquet_statistics(footer, target.log_schema, indexed),
+            stats=parquet_statistics(footer, schema, indexed),
         )
         for file, footer in kept
     )
@@ -273,7 +302,7 @@ def _footer(store: Store, file: StoredFile) -> pq.FileMetaData:
 def _partition_values(path: str, target: WriteTarget) -> dict[str, str | None]:
     if not target.partition_columns:
         return {}
-    names = {escape_path_name(name): name for name in target.partition_columns}
+    names = {escape_path_name(name): name for name in target.physical_partition_columns}
     folders = path.split("/")[-1 - len(target.partition_columns) : -1]
     values: dict[str, str | None] = {}
     for folder in folders:

@@ -9,6 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, Timestam
 from deltamerge.errors import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
 from deltamerge.log.protocol import (
+    LEGACY_READER_FEATURES,
     SUPPORTED_READER_FEATURES,
     SUPPORTED_WRITER_FEATURES,
     reader_features,
@@ -19,7 +20,19 @@ from deltamerge.log.snapshot import Snapshot
 _FEATURE_PREFIX = "delta.feature."
 _BASE = frozenset({"appendOnly", "invariants"})
 _READER_WRITER = frozenset(
-    {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping", "variantType"}
+    {
+        "timestampNtz",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "deletionVectors",
+        "columnMapping",
+        "variantType",
+        "typeWidening",
+        "typeWidening-preview",
+        "variantType-preview",
+        "variantShredding",
+        "variantShredding-preview",
+    }
 )
 
 # What a property set to one of these values asks for.
@@ -28,6 +41,7 @@ _BY_PROPERTY: dict[str, tuple[str, str]] = {
     "delta.enableDeletionVectors": ("true", "deletionVectors"),
     "delta.enableRowTracking": ("true", "rowTracking"),
     "delta.enableTypeWidening": ("true", "typeWidening"),
+    "delta.enableVariantShredding": ("true", "variantShredding"),
     "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
     "delta.checkpointPolicy": ("v2", "v2Checkpoint"),
 }
@@ -47,7 +61,9 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
         DeltaUnsupportedFeatureException: It asks for a feature that is not implemented.
     """
     wanted = {*_by_property(properties), *_by_type(schema)}
-    wanted |= {key[len(_FEATURE_PREFIX) :] for key in properties if key.startswith(_FEATURE_PREFIX)}
+    named = {key[len(_FEATURE_PREFIX) :] for key in properties if key.startswith(_FEATURE_PREFIX)}
+    # A feature's preview that is asked for by name does instead of the feature.
+    wanted = {name for name in wanted if f"{name}-preview" not in named} | named
     unknown = sorted(
         name
         for name in wanted
@@ -64,8 +80,15 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
         )
     if wanted <= _BASE:
         return Protocol(1, 2, None, None)
-    readers = frozenset(wanted & _READER_WRITER)
-    return Protocol(3 if readers else 1, 7, readers or None, frozenset(wanted | _BASE))
+    return _with_features(frozenset(wanted & _READER_WRITER), frozenset(wanted | _BASE))
+
+
+def _with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
+    """Gives a protocol with features by name; readers need them by name only where no version implies them."""
+    for version, implied in sorted(LEGACY_READER_FEATURES.items()):
+        if readers == implied:
+            return Protocol(version, 7, None, writers)
+    return Protocol(3, 7, readers, writers)
 
 
 def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
@@ -80,13 +103,16 @@ def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
         DeltaAnalysisException: A type needs a feature that the table does not have.
     """
     needed = protocol_for(schema, {})
-    missing = writer_features(needed) - writer_features(snapshot.protocol) - _BASE
+    present = writer_features(snapshot.protocol)
+    missing = {
+        name for name in writer_features(needed) - _BASE if present.isdisjoint((name, f"{name}-preview"))
+    }
     if missing:
         raise DeltaAnalysisException(
             "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT",
             f"New columns of the merge need table features that must be enabled first: {', '.join(sorted(missing))}. "
             "Set delta.feature.<name> = supported on the table, or give the columns another type.",
-            sqlstate="56038",
+            sqlstate="42000",
             parameters={"unsupportedFeatures": ", ".join(sorted(missing))},
         )
 
@@ -105,7 +131,7 @@ def upgraded(present: Protocol, needed: Protocol) -> Protocol:
     writers = writer_features(present) | writer_features(needed)
     if readers == reader_features(present) and writers == writer_features(present):
         return present
-    return Protocol(3 if readers else 1, 7, readers or None, writers)
+    return _with_features(readers, writers)
 
 
 def _by_property(properties: Mapping[str, str]) -> Iterator[str]:

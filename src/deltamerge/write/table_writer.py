@@ -15,7 +15,8 @@ from pyspark.sql.types import StructField, StructType
 from deltamerge.config import MergeConf
 from deltamerge.errors import CommitStateUnknownException, DeltaAnalysisException
 from deltamerge.log.actions import Action, Metadata, Protocol, RemoveFile
-from deltamerge.log.schema import parse_schema
+from deltamerge.log.column_mapping import NONE, check_names, mapping_mode, with_column_ids, without_mapping
+from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.skipping.predicates import ALWAYS
@@ -85,6 +86,7 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
     definition = replace(definition, schema=as_strings(definition.schema))
     _check_definition(definition)
     check_generation_expressions(table.spark, definition.schema)
+    definition = _with_column_ids(definition, table.snapshot() if exists else None)
     _commit_definition(table, definition, exists=exists, files=WrittenFiles((), (), ()), folder=None)
 
 
@@ -131,6 +133,7 @@ def write_table(
     _protocol(before, definition)
     if before is not None:
         before.check_writable()
+    definition = _with_column_ids(definition, before)
     folder = f"deltamerge-{uuid.uuid4()}"
     written = _write(table, frame, definition, folder)
     return _commit_definition(table, definition, exists=exists, files=written, folder=folder)
@@ -252,6 +255,22 @@ def _protocol(snapshot: Snapshot | None, definition: TableDefinition) -> Protoco
     return needed if snapshot is None else upgraded(snapshot.protocol, needed)
 
 
+def _with_column_ids(definition: TableDefinition, before: Snapshot | None) -> TableDefinition:
+    """Gives the columns of a definition that maps them their ids; what an overwritten table had, they keep."""
+    text = schema_to_json(without_mapping(parse_schema(json.dumps(definition.schema.jsonValue()))))
+    found = with_column_ids(
+        Metadata("", schema_string=text, configuration=definition.properties),
+        lambda: str(uuid.uuid4()),
+        before.schema if before is not None and _is_mapped(before) else None,
+    )
+    schema = StructType.fromJson(json.loads(found.schema_string or text))
+    return replace(definition, schema=schema, properties=found.configuration)
+
+
+def _is_mapped(snapshot: Snapshot) -> bool:
+    return mapping_mode(snapshot.metadata.configuration) != NONE
+
+
 def _prepared(
     table: Table,
     snapshot: Snapshot | None,
@@ -309,6 +328,7 @@ def _create_parameters(definition: TableDefinition) -> dict[str, str]:
 
 
 def _check_definition(definition: TableDefinition) -> None:
+    check_names(parse_schema(json.dumps(definition.schema.jsonValue())), definition.properties)
     names = [f.name.lower() for f in definition.schema.fields]
     for f in definition.schema.fields:
         if names.count(f.name.lower()) > 1:

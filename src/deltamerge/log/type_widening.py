@@ -1,0 +1,163 @@
+"""Type widening: which types may become which wider ones, and the record of it in the schema.
+
+Source: Delta protocol, "Type Widening".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+
+ENABLED = "delta.enableTypeWidening"
+TYPE_CHANGES = "delta.typeChanges"
+STABLE, PREVIEW = "typeWidening", "typeWidening-preview"
+ALWAYS, SAME_FAMILY, NEVER = "always", "same_family_type", "never"
+
+_INTEGRAL = ("byte", "short", "integer", "long")
+# Digits of the whole part of the narrowest DECIMAL that takes a type; of the smaller ones INT's, so says the protocol.
+_WHOLE_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+
+
+def widening_mode(configuration: Mapping[str, str], features: Collection[str], allowed: str) -> str:
+    """Tells how far schema evolution may widen a table's columns.
+
+    Args:
+        configuration: The table's properties.
+        features: The writer features of its protocol.
+        allowed: The session's setting: ``always``, ``same_family_type`` or ``never``.
+
+    Returns:
+        The setting where the table permits it, else ``never``.
+    """
+    enabled = configuration.get(ENABLED, "").lower() == "true"
+    return allowed if enabled and (STABLE in features or PREVIEW in features) else NEVER
+
+
+def check_type_changes(schema: StructType) -> None:
+    """Refuses a table some of whose columns had types that cannot be read as the present ones.
+
+    Args:
+        schema: The table's schema.
+
+    Raises:
+        DeltaUnsupportedFeatureException: A recorded change is none that this library knows.
+    """
+    for path, field in schema.walk():
+        for change in field.metadata.get(TYPE_CHANGES, ()):
+            before, after = str(change.get("fromType")), str(change.get("toType"))
+            if not can_widen(before, after):
+                name = ".".join((*path, *str(change.get("fieldPath", "")).split("."))).rstrip(".")
+                raise DeltaUnsupportedFeatureException(
+                    "DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA",
+                    "Unable to operate on this table because an unsupported type change was applied. Field "
+                    f"{name} was changed from {before} to {after}. Use the engine that made the change.",
+                    sqlstate="0AKDC",
+                    parameters={"fieldName": name, "fromType": before, "toType": after},
+                )
+
+
+def can_widen(before: str, after: str, mode: str = ALWAYS) -> bool:
+    """Tells whether a primitive type may become another one.
+
+    Args:
+        before: The column's type, as the log spells it.
+        after: The type it is to have.
+        mode: ``always``, ``same_family_type`` (integers stay integers, decimals decimals) or ``never``.
+
+    Returns:
+        Whether every value of the one is a value of the other. Protocol: Type Widening, "Supported Type Changes".
+
+    >>> can_widen("byte", "long"), can_widen("integer", "double"), can_widen("long", "double")
+    (True, True, False)
+    >>> can_widen("decimal(5,2)", "decimal(7,4)"), can_widen("decimal(5,2)", "decimal(6,4)")
+    (True, False)
+    """
+    if mode == NEVER or before == after:
+        return False
+    if before in _INTEGRAL and after in _INTEGRAL:
+        return _INTEGRAL.index(before) < _INTEGRAL.index(after)
+    if (before, after) in (("float", "double"), ("date", "timestamp_ntz")):
+        return True
+    wide = _DECIMAL.fullmatch(after)
+    narrow = _DECIMAL.fullmatch(before)
+    if narrow and wide:
+        precision, scale = int(wide[1]) - int(narrow[1]), int(wide[2]) - int(narrow[2])
+        return precision >= scale >= 0
+    if mode == SAME_FAMILY or before not in _INTEGRAL:
+        return False
+    if wide:
+        return int(wide[1]) - int(wide[2]) >= _WHOLE_DIGITS[before]
+    return after == "double" and before != "long"
+
+
+def with_type_changes(before: StructType, after: StructType, table_version: int | None) -> StructType:
+    """Records in a schema's fields which types have changed.
+
+    Args:
+        before: The table's schema.
+        after: Its schema with wider types; its fields are the old ones in their order, then new ones.
+        table_version: The version that the change makes; the preview of the feature records it.
+
+    Returns:
+        The schema, fields of whose metadata list all changes, the newest last.
+        Protocol: Type Widening, "Type Change Metadata".
+    """
+    old = {field.name: field for field in before.fields}
+    return StructType(
+        tuple(
+            _changed(old[field.name], field, table_version) if field.name in old else field
+            for field in after.fields
+        )
+    )
+
+
+def _changed(before: StructField, after: StructField, table_version: int | None) -> StructField:
+    inner = _within(before.data_type, after.data_type, table_version)
+    changes = [
+        {
+            "toType": wide.name,
+            "fromType": narrow.name,
+            **({} if table_version is None else {"tableVersion": table_version}),
+            **({"fieldPath": ".".join(path)} if path else {}),
+        }
+        for path, narrow, wide in _type_changes(before.data_type, after.data_type, ())
+    ]
+    if not changes:
+        return replace(after, data_type=inner)
+    recorded: list[dict[str, Any]] = [*after.metadata.get(TYPE_CHANGES, ()), *changes]
+    return replace(after, data_type=inner, metadata={**after.metadata, TYPE_CHANGES: recorded})
+
+
+def _within(before: DataType, after: DataType, table_version: int | None) -> DataType:
+    """Records the changes of the structs inside a type."""
+    if isinstance(before, StructType) and isinstance(after, StructType):
+        return with_type_changes(before, after, table_version)
+    if isinstance(before, ArrayType) and isinstance(after, ArrayType):
+        return replace(after, element_type=_within(before.element_type, after.element_type, table_version))
+    if isinstance(before, MapType) and isinstance(after, MapType):
+        return replace(
+            after,
+            key_type=_within(before.key_type, after.key_type, table_version),
+            value_type=_within(before.value_type, after.value_type, table_version),
+        )
+    return after
+
+
+def _type_changes(
+    before: DataType, after: DataType, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], PrimitiveType, PrimitiveType]]:
+    """Gives the changes of a field's own type, also inside arrays and maps, but not inside structs."""
+    if isinstance(before, PrimitiveType) and isinstance(after, PrimitiveType):
+        if before != after:
+            yield path, before, after
+    elif isinstance(before, ArrayType) and isinstance(after, ArrayType):
+        yield from _type_changes(before.element_type, after.element_type, (*path, "element"))
+    elif isinstance(before, MapType) and isinstance(after, MapType):
+        yield from _type_changes(before.key_type, after.key_type, (*path, "key"))
+        yield from _type_changes(before.value_type, after.value_type, (*path, "value"))

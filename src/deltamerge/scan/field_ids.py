@@ -1,0 +1,108 @@
+"""Names of columns in files of other writers, found by their Parquet field ids (Protocol: Column Mapping, id mode).
+
+Delta's own writers name columns in files as the schema says, so there names find what ids would. Files that came with
+a table of another format keep the names that their columns had then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME
+from deltamerge.log.paths import decode_path
+from deltamerge.scan.column_mapping import physical_field
+from deltamerge.table import Table
+
+_FOOTER_THREADS = 16
+_MADE_BY_DELTA = re.compile(r"col-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def fields_of_files(
+    table: Table, fields: Sequence[StructField], files: Sequence[AddFile], mode: str
+) -> list[tuple[tuple[StructField, ...], list[AddFile]]]:
+    """Finds under which names files hold a table's columns.
+
+    Args:
+        table: The table.
+        fields: Its columns, without those that partition it.
+        files: The files.
+        mode: The table's column mapping mode.
+
+    Returns:
+        The columns as files have them, with the files that have them so; nearly always one entry. Footers are read
+        only under id mapping, and only where a column has a physical name that no Delta writer made up.
+    """
+    expected = tuple(physical_field(field, mode) for field in fields)
+    if mode != ID or not any(_may_be_foreign(field) for field in fields):
+        return [(expected, list(files))]
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        schemas = list(pool.map(lambda file: _schema(table, file), files))
+    groups: dict[str, tuple[tuple[StructField, ...], list[AddFile]]] = {}
+    for file, schema in zip(files, schemas, strict=True):
+        found = tuple(_in_file(field, list(schema)) for field in fields) if _has_ids(schema) else expected
+        groups.setdefault(StructType(list(found)).json(), (found, []))[1].append(file)
+    return list(groups.values())
+
+
+def _may_be_foreign(field: StructField) -> bool:
+    name = (field.metadata or {}).get(PHYSICAL_NAME, field.name)
+    return not _MADE_BY_DELTA.fullmatch(name) or any(map(_may_be_foreign, _inner_fields(field.dataType)))
+
+
+def _inner_fields(data_type: DataType) -> list[StructField]:
+    if isinstance(data_type, StructType):
+        return data_type.fields
+    if isinstance(data_type, ArrayType):
+        return _inner_fields(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _inner_fields(data_type.keyType) + _inner_fields(data_type.valueType)
+    return []
+
+
+def _schema(table: Table, file: AddFile) -> pa.Schema:
+    return pq.ParquetFile(table.store.open_input(decode_path(file.path))).schema_arrow
+
+
+def _has_ids(schema: pa.Schema) -> bool:
+    return any(_id(field) is not None for field in schema)
+
+
+def _id(field: pa.Field) -> int | None:
+    text = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if text is None else int(text)
+
+
+def _in_file(field: StructField, found: Sequence[pa.Field]) -> StructField:
+    """Gives a column as a file has it; one that the file lacks gets a name that the file lacks."""
+    wanted = (field.metadata or {}).get(COLUMN_ID)
+    same = next((one for one in found if _id(one) == wanted), None)
+    if same is not None:
+        return StructField(same.name, _type_in_file(field.dataType, same.type), True)
+    absent = physical_field(field, ID)
+    names = {one.name.lower() for one in found}
+    name = absent.name
+    while name.lower() in names:
+        name += "_"
+    return StructField(name, absent.dataType, True)
+
+
+def _type_in_file(data_type: DataType, found: pa.DataType) -> DataType:
+    if isinstance(data_type, StructType) and pa.types.is_struct(found):
+        inner = [found.field(index) for index in range(found.num_fields)]
+        return StructType([_in_file(field, inner) for field in data_type.fields])
+    if isinstance(data_type, ArrayType) and pa.types.is_list(found):
+        return ArrayType(_type_in_file(data_type.elementType, found.value_type), True)
+    if isinstance(data_type, MapType) and pa.types.is_map(found):
+        return MapType(
+            _type_in_file(data_type.keyType, found.key_type),
+            _type_in_file(data_type.valueType, found.item_type),
+            True,
+        )
+    return data_type

@@ -1,0 +1,75 @@
+"""Constraints and generated columns that stand in the way of a column's wider type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.write.constraints import CHECK_PREFIX, columns_in
+from deltamerge.write.generated import generation_expression
+
+
+def check_dependents(before: StructType, after: StructType, configuration: Mapping[str, str]) -> None:
+    """Refuses another type for a column that a CHECK constraint or a generated column refers to.
+
+    Args:
+        before: The table's schema.
+        after: Its schema with wider types.
+        configuration: Its properties.
+
+    Raises:
+        DeltaAnalysisException: A constraint or an expression might mean something else for the wider type.
+            Delta: OptimisticTransaction.checkDependentExpressions.
+    """
+    constraints = {k: v for k, v in configuration.items() if k.lower().startswith(CHECK_PREFIX)}
+    generated = {f.name: text for f in before.fields if (text := generation_expression(f)) is not None}
+    if not constraints and not generated:
+        return
+    for path, narrow, wide in _changes(before, after, ()):
+        for kind, expressions in (("check constraint", constraints), ("generated column", generated)):
+            using = {name: text for name, text in expressions.items() if _uses(text, path, before)}
+            if using:
+                raise _mismatch(kind, ".".join(path), narrow, wide, using)
+
+
+def _changes(
+    before: DataType, after: DataType, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], DataType, DataType]]:
+    if isinstance(before, StructType) and isinstance(after, StructType):
+        new = {field.name: field for field in after.fields}
+        for field in before.fields:
+            yield from _changes(field.dataType, new[field.name].dataType, (*path, field.name))
+    elif isinstance(before, ArrayType) and isinstance(after, ArrayType):
+        yield from _changes(before.elementType, after.elementType, (*path, "element"))
+    elif isinstance(before, MapType) and isinstance(after, MapType):
+        yield from _changes(before.keyType, after.keyType, (*path, "key"))
+        yield from _changes(before.valueType, after.valueType, (*path, "value"))
+    elif before != after:
+        yield path, before, after
+
+
+def _uses(expression: str, path: tuple[str, ...], schema: StructType) -> bool:
+    """Tells whether an expression names a field, or what holds it, or what it holds."""
+    named = columns_in(expression, schema).values()
+    return any(one[: len(path)] == path[: len(one)] for one in named)
+
+
+def _mismatch(
+    kind: str, column: str, narrow: DataType, wide: DataType, using: Mapping[str, str]
+) -> DeltaAnalysisException:
+    listed = "\n".join(f"{name} -> {text}" for name, text in using.items())
+    subject = "CONSTRAINT" if kind == "check constraint" else "GENERATED_COLUMNS"
+    return DeltaAnalysisException(
+        f"DELTA_{subject}_DATA_TYPE_MISMATCH",
+        f"Column {column} has data type {narrow.simpleString().upper()} and cannot be altered to data type "
+        f"{wide.simpleString().upper()} because this column is referenced by the following {kind}(s):\n{listed}\n"
+        "Cast the source's value to the column's type, or drop what refers to it.",
+        sqlstate="42K09",
+        parameters={
+            "columnName": column,
+            "columnType": narrow.simpleString().upper(),
+            "dataType": wide.simpleString().upper(),
+        },
+    )
