@@ -152,7 +152,7 @@ class ChangedRows:
 
         Args:
             target: The rows of these files under the target's own names.
-            changed: By file, as Spark spells its URI, the rows that do not stay.
+            changed: By file, in all ways that Spark may spell its URI, the rows that do not stay.
 
         Returns:
             The rows, no change.

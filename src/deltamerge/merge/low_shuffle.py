@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -39,13 +39,14 @@ from deltamerge.merge.execute import (
     target_side,
 )
 from deltamerge.merge.job_errors import assigning_values
+from deltamerge.merge.lookup import look_up_matches, lookup_of
 from deltamerge.merge.matches import NO_MATCHES, Matches, changing_clauses, find_matches
 from deltamerge.merge.plan import condition_shape, plan_files, read_predicate
 from deltamerge.merge.resolved import ResolvedClause
 from deltamerge.merge.scopes import Rows, source_rows
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast
 from deltamerge.merge.touched_files import TouchedFiles, find_touched_files
-from deltamerge.scan.target import absolute_key, file_key
+from deltamerge.scan.target import absolute_key, file_key, spark_spellings
 from deltamerge.session import job_description
 from deltamerge.write.data_files import (
     WrittenFiles,
@@ -72,7 +73,7 @@ class _Work:
         source: The source's side.
         sent: The same, to be sent to every executor where it is small.
         matches: What the first scan found.
-        touched: The touched files by Spark's spelling of their URI.
+        touched: The touched files by their path in the log.
         patched: The paths of those that are patched; of the others Spark writes the rows that stay.
     """
 
@@ -88,9 +89,9 @@ class _Work:
     def patches(self) -> list[Patch]:
         """The files to be patched and the rows that leave them."""
         return [
-            Patch(file, self.matches.changed[uri].bitmap())
-            for uri, file in self.touched.items()
-            if file.path in self.patched
+            Patch(file, self.matches.changed[path].bitmap())
+            for path, file in self.touched.items()
+            if path in self.patched
         ]
 
 
@@ -112,22 +113,21 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     rows = source_rows(source.frame, merge.source_schema, merge.source_alias, names)
     broadcast = can_broadcast(summary, execution.conf.auto_broadcast_join_threshold)
     sent = Rows(F.broadcast(rows.frame), rows.names) if broadcast else rows
-    by_name = {absolute_key(execution.table, file): file for file in files}
+    by_path = {file.path: file for file in files}
     matches = NO_MATCHES
     if files and (changing_clauses(merge) or merge.inserts):
         with steps.step("find_touched_files", "scanning files for matches"):
-            matches = _find(execution, rows, sent, files, by_name)
-    touched_by_uri = {uri: by_name[file_key(uri)] for uri in matches.changed}
+            matches = _find(execution, summary, rows, sent, files)
+    changed = {path: by_path[path] for path in matches.changed}
     touched = NOTHING_TOUCHED
-    if touched_by_uri:
+    if changed:
         refuse_append_only(execution.snapshot)
-        rewrite = tuple(touched_by_uri.values())
-        touched = TouchedFiles(rewrite, (), matches.rows_by_clause, matches.has_competing)
+        touched = TouchedFiles(tuple(changed.values()), (), matches.rows_by_clause, matches.has_competing)
     written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
     if touched.rewrite or (merge.inserts and summary.row_count):
         second_scan = summary.row_count
         patched = patchable(execution.table.store, touched.rewrite)
-        work = _Work(execution, summary, rows, sent, matches, touched_by_uri, patched)
+        work = _Work(execution, summary, rows, sent, matches, changed, patched)
         name = "write_all_changes" if touched.rewrite else "write_only_inserts"
         what = f"writing new rows, patching {len(patched)} of {len(touched.rewrite)} touched files"
         with (
@@ -153,19 +153,25 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
 
 
 def _find(
-    execution: Execution,
-    source: Rows,
-    sent: Rows,
-    files: tuple[AddFile, ...],
-    by_name: Mapping[str, AddFile],
+    execution: Execution, summary: SourceSummary, source: Rows, sent: Rows, files: tuple[AddFile, ...]
 ) -> Matches:
+    """Finds what changes, by the key columns alone where these say it all; names files by their path in the log."""
     merge, names = execution.merge, execution.names
-    target = target_side(execution, files)
     updates = any(clause.action == "update" for clause in merge.matched)
-    matches = find_matches(merge, sent, target, names, of_source=merge.inserts or updates)
+    of_source = merge.inserts or updates
+    lookup = lookup_of(merge, execution.table.store, execution.snapshot.metadata.partition_columns, summary)
+    matches = None
+    if lookup is not None:
+        matches = look_up_matches(execution.table, merge, lookup, source, names, files, of_source=of_source)
+    by_name = {absolute_key(execution.table, file): file for file in files}
+    if matches is None:
+        target = target_side(execution, files)
+        found = find_matches(merge, sent, target, names, of_source=of_source)
+        by_path = {by_name[file_key(uri)].path: rows for uri, rows in found.changed.items()}
+        matches = replace(found, changed=by_path)
     if matches.has_competing and not merge.is_only_one_unconditional_delete:
         # The scan that knows the rows themselves says which they are.
-        find_touched_files(merge, source, target, by_name, names)
+        find_touched_files(merge, source, target_side(execution, files), by_name, names)
         raise AssertionError("several source rows change one target row")
     return matches
 
@@ -181,8 +187,8 @@ def _write(work: _Work) -> tuple[WrittenFiles, dict[tuple[str, int], int]]:
             counts = _write_parts(work, parts, scanned)
         is_patched = patching.result()
     if not is_patched:
-        uris = [uri for uri, file in work.touched.items() if file.path in work.patched]
-        _write_parts(work, [_kept(work, uris)], len(uris))
+        files = [file for path, file in work.touched.items() if path in work.patched]
+        _write_parts(work, [_kept(work, files)], len(files))
     collect = collect_files_with_changes if execution.writes_change_data else collect_files
     written = collect(execution.write_target)
     return written, {} if counts is None else observed_inserts(execution.merge, counts, 0)
@@ -207,8 +213,8 @@ def _patch(work: _Work) -> bool:
 
 def _check_kept(work: _Work, kept: int) -> None:
     execution = work.execution
-    files = [file for file in work.touched.values() if file.path in work.patched]
-    gone = sum(len(work.matches.changed[uri]) for uri, f in work.touched.items() if f.path in work.patched)
+    files = [file for path, file in work.touched.items() if path in work.patched]
+    gone = sum(len(work.matches.changed[file.path]) for file in files)
     before = sum(rows_in(execution, file) for file in files)
     if kept != before - gone:
         raise DeltaRuntimeException(
@@ -237,17 +243,22 @@ def _parts(work: _Work) -> tuple[list[DataFrame], int]:
         parts.append(made.updated_from_source(work.source))
     if merge.inserts:
         parts.append(made.inserted(work.source))
-    through_spark = [uri for uri, file in work.touched.items() if file.path not in work.patched]
+    through_spark = [file for path, file in work.touched.items() if path not in work.patched]
     if through_spark:
         scanned += len(through_spark)
         parts.append(_kept(work, through_spark))
     return parts, scanned
 
 
-def _kept(work: _Work, uris: Sequence[str]) -> DataFrame:
+def _kept(work: _Work, files: Sequence[AddFile]) -> DataFrame:
     """Makes the rows that stay of some touched files."""
-    rows = target_side(work.execution, tuple(work.touched[uri] for uri in uris)).renamed()
-    return _changed_rows(work).kept(rows.frame, {uri: work.matches.changed[uri] for uri in uris})
+    rows = target_side(work.execution, tuple(files)).renamed()
+    changed = {
+        uri: work.matches.changed[file.path]
+        for file in files
+        for uri in spark_spellings(work.execution.table, file)
+    }
+    return _changed_rows(work).kept(rows.frame, changed)
 
 
 def _changed_rows(work: _Work) -> ChangedRows:
@@ -272,7 +283,7 @@ def _write_parts(work: _Work, parts: list[DataFrame], scanned: int) -> Observati
     if not execution.snapshot.metadata.partition_columns:
         if not scanned:
             frame = frame.coalesce(max(1, work.summary.partitions))
-        through_spark = [file for file in work.touched.values() if file.path not in work.patched]
+        through_spark = [file for path, file in work.touched.items() if path not in work.patched]
         rows_in_all = work.summary.row_count + sum(rows_in(execution, file) for file in through_spark)
         frame = put_together(frame, work.summary.partitions + scanned, rows_in_all)
     inserting = F.when(F.col(names.change) == F.lit("insert"), F.col(names.clause("not_matched")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 # Rows of the aggregate that tell of the source have numbers from here on.
-_OF_SOURCE = 1_000_000
+OF_SOURCE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Matches:
     """What the first scan found.
 
     Args:
-        changed: By file, as Spark spells its URI, the rows that a clause updates or deletes.
+        changed: By file, as the scan names it, the rows that a clause updates or deletes.
         rows_by_clause: How many target rows each clause changes, by kind and number.
         updating: By MATCHED clause, by its number, the source rows that it takes a new row from.
         matched_sources: The source rows that match a target row, whether or not a clause fires.
@@ -87,7 +87,7 @@ def find_matches(
         .toArrow()
         .to_pylist()
     )
-    return _matches(found, changing)
+    return matches_of(found, changing)
 
 
 def _place(code: Column, file: Column, row: Column) -> Column:
@@ -110,30 +110,39 @@ def _code(changing: list[ResolvedClause], names: MergeNames) -> Column:
 
 def _source_code(merge: ResolvedMerge, names: MergeNames) -> Column:
     """Says which UPDATE takes a new row from the source row."""
-    code = F.lit(_OF_SOURCE)
+    code = F.lit(OF_SOURCE)
     number = F.col(names.clause("matched"))
     for clause in merge.matched:
         if clause.action == "update":
-            code = F.when(number == F.lit(clause.number), F.lit(_OF_SOURCE + 1 + clause.number)).otherwise(
+            code = F.when(number == F.lit(clause.number), F.lit(OF_SOURCE + 1 + clause.number)).otherwise(
                 code
             )
     return code
 
 
-def _matches(found: list[dict[str, object]], changing: list[ResolvedClause]) -> Matches:
+def matches_of(found: list[dict[str, Any]], changing: list[ResolvedClause]) -> Matches:
+    """Puts together what a first scan found.
+
+    Args:
+        found: Rows of ``code`` (the place of a clause in `changing`, or, for rows of the source, `OF_SOURCE`, and with
+            the number of an UPDATE added to it and one), ``file`` (None for rows of the source), ``piece``, ``n``
+            (pairs of target and source row) and ``bits``.
+        changing: The clauses that change target rows.
+    """
     pieces: dict[tuple[int, str | None], dict[int, bytes]] = defaultdict(dict)
     fired: dict[tuple[str | None, int], int] = defaultdict(int)
-    once = True
+    updates = 0
     for row in found:
-        code, file, piece, bits, count = row["code"], row["file"], row["piece"], row["bits"], row["n"]
-        assert isinstance(code, int) and isinstance(piece, int) and isinstance(bits, bytes)
-        assert isinstance(count, int) and (file is None or isinstance(file, str))
-        pieces[code, file][piece] = bits
-        if code < _OF_SOURCE:
-            fired[file, piece] += count
-        elif code > _OF_SOURCE:
-            once &= count == len(RowSet({piece: bits}))
-    files = sorted({file for code, file in pieces if file is not None and code < _OF_SOURCE})
+        code, file, piece = row["code"], row["file"], row["piece"]
+        of_code = pieces[code, file]
+        of_code[piece] = united(
+            [RowSet({piece: bits}) for bits in (row["bits"], of_code.get(piece)) if bits]
+        ).pieces[piece]
+        if code < OF_SOURCE:
+            fired[file, piece] += row["n"]
+        elif code > OF_SOURCE:
+            updates += row["n"]
+    files = sorted({file for code, file in pieces if file is not None and code < OF_SOURCE})
     changed = {
         file: united(RowSet(pieces[code, name]) for code, name in pieces if name == file) for file in files
     }
@@ -144,19 +153,16 @@ def _matches(found: list[dict[str, object]], changing: list[ResolvedClause]) -> 
     )
     counts: dict[tuple[str, int], int] = {(c.clause.kind, c.number): 0 for c in changing}
     for (code, _), of_file in pieces.items():
-        if code < _OF_SOURCE:
+        if code < OF_SOURCE:
             clause = changing[code]
             counts[clause.clause.kind, clause.number] += len(RowSet(of_file))
-    updating = [RowSet(rows) for (code, _), rows in pieces.items() if code > _OF_SOURCE]
-    once &= sum(map(len, updating)) == len(united(updating))
-    sources = {
-        code - _OF_SOURCE - 1: RowSet(rows) for (code, _), rows in pieces.items() if code >= _OF_SOURCE
-    }
+    updating = [RowSet(rows) for (code, _), rows in pieces.items() if code > OF_SOURCE]
+    sources = {code - OF_SOURCE - 1: RowSet(rows) for (code, _), rows in pieces.items() if code >= OF_SOURCE}
     return Matches(
         changed=changed,
         rows_by_clause=counts,
         updating={number: rows for number, rows in sources.items() if number >= 0},
         matched_sources=united(sources.values()),
         has_competing=competing,
-        sources_fire_once=once,
+        sources_fire_once=updates == len(united(updating)),
     )
