@@ -33,6 +33,11 @@ ONLY_IN_SQL: dict[str, tuple[str, ...]] = {
 }
 """The cases that the builder has no words for, by the reason; ``topic/id``, with ``*`` for any text."""
 
+TELL_THEIR_OWN_TIME = frozenset(
+    {"timestamps_and_types/one-value-now", "timestamps_and_types/one-value-current-timestamp"}
+)
+"""The cases whose source, a DataFrame, asks for the time: what it gets is not the statement's (docs/differences.md)."""
+
 _METHODS = {
     ("MATCHED", p.Update): "whenMatchedUpdate",
     ("MATCHED", p.UpdateStar): "whenMatchedUpdateAll",

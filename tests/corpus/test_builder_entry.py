@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .builder_entry import ONLY_IN_SQL, BuilderEntry, NotInBuilder, builder_calls, only_in_sql
+from .builder_entry import (
+    ONLY_IN_SQL,
+    TELL_THEIR_OWN_TIME,
+    BuilderEntry,
+    NotInBuilder,
+    builder_calls,
+    only_in_sql,
+)
 from .cases import Case, load_cases
 from .deltamerge_engine import Deltamerge
 from .expected_failures import reason
@@ -45,7 +52,7 @@ def parameters() -> list[object]:
         missing = reason(case.name)
         return [pytest.mark.xfail(reason=missing, strict=True)] if missing else []
 
-    told = [case for case in CASES if only_in_sql(case.name) is None]
+    told = [c for c in CASES if only_in_sql(c.name) is None and c.name not in TELL_THEIR_OWN_TIME]
     if CONNECT:
         # Both entries are one code path below; a fifth says whether the builder is one over Connect, too.
         told = told[::5]
