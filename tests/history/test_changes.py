@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,3 +115,50 @@ def test_older_versions_as_frames_and_as_sources_in_sql(changed: DeltaTable, spa
     with pytest.raises(DeltaAnalysisException) as raised:
         changed.at()
     assert raised.value.getErrorClass() == "DELTA_ONEOF_IN_TIMETRAVEL"
+
+
+def test_rows_that_deletion_vectors_delete_without_change_files(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    properties = {**FEED, "delta.enableDeletionVectors": "true"}
+    write_delta(spark.range(10).coalesce(1), str(path), properties=properties)
+    write_delta(spark.range(20, 23).coalesce(1), str(path), mode="append")
+    for ids in ("1, 2, 20", "4", "21, 22"):
+        merge_sql(
+            spark,
+            f"MERGE INTO delta.`{path}` t USING (SELECT explode(array({ids})) AS id) s ON t.id = s.id "
+            "WHEN MATCHED THEN DELETE",
+        )
+    # Other writers leave the change files of such deletes out: the vectors say the same.
+    copy = Path(shutil.copytree(path, tmp_path / "copy"))
+    for version in range(2, 5):
+        commit = copy / "_delta_log" / f"{version:020d}.json"
+        lines = commit.read_text().splitlines(keepends=True)
+        commit.write_text("".join(line for line in lines if not line.startswith('{"cdc"')))
+    table = DeltaTable.forPath(spark, str(copy))
+    said = rows(DeltaTable.forPath(spark, str(path)).changes(2), "_commit_version", "_change_type", "id")
+    assert rows(table.changes(2), "_commit_version", "_change_type", "id") == said
+    assert said == [(2, "delete", i) for i in (1, 2, 20)] + [(3, "delete", 4)] + [
+        (4, "delete", i) for i in (21, 22)
+    ]
+
+
+def test_rows_that_a_restore_brings_back(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    properties = {**FEED, "delta.enableDeletionVectors": "true"}
+    write_delta(spark.range(10).coalesce(1), str(path), properties=properties)
+    merge_sql(
+        spark, f"MERGE INTO delta.`{path}` t USING (SELECT 3 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    )
+    log = path / "_delta_log"
+    first, second = (
+        [json.loads(line) for line in (log / f"{version:020d}.json").read_text().splitlines()]
+        for version in (0, 1)
+    )
+    (whole,) = (line["add"] for line in first if "add" in line)
+    (marked,) = (line["add"] for line in second if "add" in line)
+    remove = {k: v for k, v in marked.items() if k not in ("stats", "modificationTime")}
+    actions = [{"remove": {**remove, "deletionTimestamp": 1}}, {"add": whole}]
+    (log / f"{2:020d}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
+    table = DeltaTable.forPath(spark, str(path))
+    assert rows(table.changes(2), "_change_type", "id") == [("insert", 3)]
+    assert rows(table.toDF(), "id") == [(i,) for i in range(10)]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from deltamerge.errors import DeltaTableException
-from deltamerge.log.actions import DeletionVectorDescriptor
+from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import with_wide_bounds
 from deltamerge.log.deletion_vectors import (
     NATIVE_MAGIC,
@@ -24,6 +24,7 @@ from deltamerge.log.deletion_vectors import (
     read_deletion_vectors,
     relative_descriptor,
     serialize,
+    vector_changes,
     vector_file_name,
     vector_path,
 )
@@ -107,6 +108,21 @@ def test_native_serialization(tmp_path: Path) -> None:
     vector = DeletionVectorDescriptor("u", encode_uuid(FILE_ID), 1, len(data), 3)
     (tmp_path / vector_file_name(FILE_ID)).write_bytes(pack_vectors([data]).content)
     assert read(tmp_path, vector) == [1, 70_000, 2 * 2**32 + 3]
+
+
+def test_rows_between_two_vectors(tmp_path: Path) -> None:
+    old, new = stored(tmp_path, BitMap64([1, 5]), BitMap64([5, 7, 8]))
+    file = AddFile("f", {}, 1, 1, stats='{"numRecords":10}')
+    before, after = replace(file, deletion_vector=old), replace(file, deletion_vector=new)
+    found = vector_changes(LocalStore(str(tmp_path)), before, after)
+    left = {}
+    for change_type, changed in found:
+        assert changed.deletion_vector is not None
+        left[change_type] = sorted({*range(10)} - {*read(tmp_path, changed.deletion_vector)})
+    assert left == {"delete": [7, 8], "insert": [1]}
+    store = LocalStore(str(tmp_path))
+    assert [kind for kind, _ in vector_changes(store, file, after)] == ["delete"]
+    assert vector_changes(store, after, after) == []
 
 
 def test_damaged_files(tmp_path: Path) -> None:

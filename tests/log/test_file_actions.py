@@ -186,7 +186,7 @@ def test_parquet_of_other_writers(tmp_path):
 def test_file_table_is_a_view():
     files = [AddFile(f"a%20{n}", {"p": str(n)}, n, 0) for n in range(5)]
     table = FileTable.from_add_files(files)
-    assert (table.num_files, table.size_in_bytes) == (5, 10)
+    assert (table.num_files, table.size_in_bytes, table.has_deletion_vectors) == (5, 10, False)
     assert table.real_paths() == [f"a {n}" for n in range(5)]
     mask = to_numpy(table.arrow.column("size").combine_chunks()) > 2
     assert table.filter(mask).add_files() == files[3:]

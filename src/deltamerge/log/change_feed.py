@@ -2,6 +2,7 @@
 
 Source: Delta protocol, "Add CDC File", "Change Data Files". A commit with change files says its changes with those
 alone; of one without, each file added is inserts and each file removed is deletes, unless the data stayed the same.
+Of a file that stays with another deletion vector, the rows that only the new one names are deletes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from deltamerge.errors import DeltaAnalysisException, DeltaLogCorruptException, 
 from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile
 from deltamerge.log.commit_times import CommitTimes
 from deltamerge.log.commits import Commit, read_commit
+from deltamerge.log.deletion_vectors import vector_changes
 from deltamerge.log.paths import canonical_path
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.schema import fits_into, parse_schema, simple_string
@@ -70,7 +72,7 @@ def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[Changed
             if not is_enabled(metadata, ENABLED, False):
                 raise _not_recorded(commit.version, first, last)
             _check_schema(snapshot, metadata, commit.version, (first, last))
-        found += _changed_files(commit, times.of_version(commit.version), store.root)
+        found += _changed_files(commit, times.of_version(commit.version), store)
     return tuple(found)
 
 
@@ -89,7 +91,7 @@ def _commits(store: Store, first: int, last: int) -> Iterator[Commit]:
             ) from error
 
 
-def _changed_files(commit: Commit, timestamp_ms: int, root: str) -> Iterable[ChangedFile]:
+def _changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[ChangedFile]:
     change_files = [action for action in commit.actions if isinstance(action, AddCDCFile)]
     if change_files:
         return [ChangedFile(commit.version, timestamp_ms, None, _as_data_file(file)) for file in change_files]
@@ -97,10 +99,20 @@ def _changed_files(commit: Commit, timestamp_ms: int, root: str) -> Iterable[Cha
         return []
     adds = [a for a in commit.actions if isinstance(a, AddFile) and a.data_change]
     removes = [a for a in commit.actions if isinstance(a, RemoveFile) and a.data_change]
-    _check_same_rows(adds, removes, commit.version, root)
-    inserted = [ChangedFile(commit.version, timestamp_ms, "insert", file) for file in adds]
-    deleted = [ChangedFile(commit.version, timestamp_ms, "delete", _as_data_file(file)) for file in removes]
-    return inserted + deleted
+    _check_metadata_of(removes, commit.version)
+    stays = {canonical_path(file.path, store.root): file for file in adds}
+    before = {path: file for file in removes if (path := canonical_path(file.path, store.root)) in stays}
+    found = []
+    for path, old in before.items():
+        for change_type, file in vector_changes(store, _as_data_file(old), stays[path]):
+            found.append(ChangedFile(commit.version, timestamp_ms, change_type, file))
+    for file in adds:
+        if canonical_path(file.path, store.root) not in before:
+            found.append(ChangedFile(commit.version, timestamp_ms, "insert", file))
+    for gone in removes:
+        if canonical_path(gone.path, store.root) not in before:
+            found.append(ChangedFile(commit.version, timestamp_ms, "delete", _as_data_file(gone)))
+    return found
 
 
 def _only_copied(info: CommitInfo | None) -> bool:
@@ -118,21 +130,13 @@ def _as_data_file(file: AddCDCFile | RemoveFile) -> AddFile:
         modification_time=0,
         tags=file.tags,
         deletion_vector=file.deletion_vector if isinstance(file, RemoveFile) else None,
+        stats=file.stats if isinstance(file, RemoveFile) else None,
     )
 
 
-def _check_same_rows(adds: list[AddFile], removes: list[RemoveFile], version: int, root: str) -> None:
-    """Refuses a file that stays and only gets another deletion vector, and a tombstone that says too little."""
-    added = {canonical_path(file.path, root) for file in adds}
+def _check_metadata_of(removes: list[RemoveFile], version: int) -> None:
+    """Refuses a tombstone that says too little."""
     for file in removes:
-        if canonical_path(file.path, root) in added:
-            raise DeltaTableException(
-                "DELTA_UNSUPPORTED_FEATURES_FOR_READ",
-                f"Version {version} changes the deletion vector of {file.path} without change files; such changes "
-                "cannot be read yet.",
-                sqlstate="56038",
-                parameters={"unsupported": "deletionVectors"},
-            )
         if file.partition_values is None:
             raise DeltaLogCorruptException(
                 "DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA",

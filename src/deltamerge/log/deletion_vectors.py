@@ -12,15 +12,16 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyroaring import BitMap, BitMap64
 
 from deltamerge.errors import DeltaTableException
-from deltamerge.log.actions import DeletionVectorDescriptor
+from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
+from deltamerge.log.add_file_stats import physical_rows
 from deltamerge.log.paths import decode_path
 from deltamerge.log.store import Store
-from deltamerge.log.z85 import UUID_LENGTH, decode_uuid, encode_uuid, z85_decode
+from deltamerge.log.z85 import UUID_LENGTH, decode_uuid, encode_uuid, z85_decode, z85_encode
 
 FILE_FORMAT_VERSION = 1
 PORTABLE_MAGIC = 1681511377
@@ -175,6 +176,44 @@ def pack_vectors(vectors: Sequence[bytes]) -> PackedVectors:
         places.append((len(content), len(data)))
         content += _BIG_ENDIAN.pack(len(data)) + data + _BIG_ENDIAN.pack(zlib.crc32(data))
     return PackedVectors(bytes(content), tuple(places))
+
+
+def vector_changes(store: Store, before: AddFile, after: AddFile) -> list[tuple[str, AddFile]]:
+    """Finds the rows that another deletion vector takes out of a file or brings back.
+
+    Args:
+        store: The table's files.
+        before: The file with the vector it had.
+        after: The file with the vector it has.
+
+    Returns:
+        ``delete`` and ``insert``, where there are such rows, each with the file and an inline vector that leaves just
+        these rows.
+    """
+    given = [vector for vector in (before.deletion_vector, after.deletion_vector) if vector is not None]
+    found = read_deletion_vectors(store, given)
+    old, new = (
+        BitMap64() if file.deletion_vector is None else found[file.deletion_vector.unique_id]
+        for file in (before, after)
+    )
+    num_records = physical_rows(store, after)
+    return [
+        (change_type, replace(after, deletion_vector=_all_but(rows, num_records)))
+        for change_type, rows in (("delete", new - old), ("insert", old - new))
+        if rows
+    ]
+
+
+def _all_but(positions: BitMap64, num_records: int) -> DeletionVectorDescriptor:
+    others = BitMap64(range(num_records)) - positions
+    data = serialize(others)
+    return DeletionVectorDescriptor(
+        storage_type="i",
+        path_or_inline_dv=z85_encode(data + bytes(-len(data) % 4)),
+        offset=None,
+        size_in_bytes=len(data),
+        cardinality=len(others),
+    )
 
 
 def _deserialize(data: bytes) -> BitMap64:
