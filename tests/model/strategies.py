@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -53,11 +54,18 @@ PROPERTIES: tuple[dict[str, str], ...] = (
     {"delta.enableChangeDataFeed": "true"},
     {"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "1"},
 )
-# Values of spark.deltamerge.merge.executor with the merges that each can run.
-EXECUTORS: dict[str, Any] = {
+
+
+def _only_inserts(merge: Merge) -> bool:
+    return all(clause.kind == "not_matched" for clause in merge.clauses)
+
+
+# Values of spark.deltamerge.merge.executor with the merges that each is to run: by itself a merge that only inserts
+# is an insert_only one, any other a low_shuffle one.
+EXECUTORS: dict[str, Callable[[Merge], bool]] = {
     "auto": lambda merge: True,
     "classic": lambda merge: True,
-    "insert_only": lambda merge: all(clause.kind == "not_matched" for clause in merge.clauses),
+    "low_shuffle": _only_inserts,
 }
 
 

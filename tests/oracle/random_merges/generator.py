@@ -29,7 +29,7 @@ from .properties import FEATURES
 TABLE_SHARED_BY = 4
 # How many tables have a generated column.
 GENERATED = 0.08
-EXECUTORS = ("auto", "auto", "classic")
+EXECUTORS = ("auto", "auto", "classic", "low_shuffle")
 NAMES = ("v", "w", "Name", "x", "größe", "select", "dot.ted")
 NEW_NAMES = ("extra", "newS", "more")
 
