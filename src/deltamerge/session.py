@@ -16,6 +16,11 @@ from deltamerge.sql.names import parse_name
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+PLANNING = {
+    # What Spark infers of aliases of aliases grows beyond all bounds with the number of columns.
+    "spark.sql.constraintPropagation.enabled": "false",
+}
+
 READING_MANY_FILES = {
     # Above this number of paths Spark starts a job that lists them, though the log has told all about them.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647",

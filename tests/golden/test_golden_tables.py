@@ -116,10 +116,14 @@ def merged(spark: SparkSession, path: str) -> GoldenMerge:
     return merge
 
 
+MANY_ROWS = 50_000
+"""Of tables with more, each row is read; a merge into one more of them would tell nothing new and take long."""
+
 WRITABLE = [
     parameter(name, needs_to_write(name), quick=name in MERGED_QUICK)
     for name in READABLE
     if name not in REFUSED_TABLES and "writeError" not in MANIFEST[name] and not numbers_its_rows(name)
+    if MANIFEST[name]["rows"]["count"] <= MANY_ROWS
 ]
 
 

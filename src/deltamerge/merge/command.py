@@ -36,7 +36,7 @@ from deltamerge.merge.source import Source, materialize_source, narrowed, read_s
 from deltamerge.merge.steps import Steps
 from deltamerge.merge.table_after import table_after
 from deltamerge.names import MergeNames, free_prefix
-from deltamerge.session import READING_MANY_FILES, errors_said_once, merge_conf, session_settings
+from deltamerge.session import PLANNING, READING_MANY_FILES, errors_said_once, merge_conf, session_settings
 from deltamerge.statement import MergeStatement
 from deltamerge.table import Table
 from deltamerge.write.data_files import remove_leftovers
@@ -96,7 +96,7 @@ def run_merge(
     spark = command.table.spark
     moment = clock() * 1000 if command.moment is None else command.moment
     steps = Steps(spark, progress)
-    with session_settings(spark, READING_MANY_FILES), errors_said_once():
+    with session_settings(spark, {**READING_MANY_FILES, **PLANNING}), errors_said_once():
         conf = merge_conf(spark)
         with steps.step("snapshot", "loading the table's log"):
             snapshot = command.table.snapshot()

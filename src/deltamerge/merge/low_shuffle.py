@@ -44,7 +44,12 @@ from deltamerge.merge.plan import condition_shape, plan_files, read_predicate
 from deltamerge.merge.resolved import ResolvedClause
 from deltamerge.merge.scopes import Rows, source_rows
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast
-from deltamerge.merge.touched_files import NOTHING_TOUCHED, TouchedFiles, find_touched_files
+from deltamerge.merge.touched_files import (
+    NOTHING_TOUCHED,
+    TRACE,
+    TouchedFiles,
+    find_touched_files,
+)
 from deltamerge.scan.target import absolute_key, file_key, spark_spellings
 from deltamerge.session import job_description
 from deltamerge.write.data_files import (
@@ -119,6 +124,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
             matches = _find(execution, summary, rows, sent, files)
     changed = {path: by_path[path] for path in matches.changed}
     touched = NOTHING_TOUCHED
+    logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changed))
     if changed:
         refuse_append_only(execution.snapshot)
         touched = TouchedFiles(tuple(changed.values()), (), matches.rows_by_clause, matches.has_competing)

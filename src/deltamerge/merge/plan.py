@@ -155,6 +155,8 @@ def why_classic(snapshot: Snapshot, merge: ResolvedMerge, conf: MergeConf, possi
         return "the table has row tracking"
     if facts.property_is("delta.enableTypeWidening", "true") or facts.any_field_has("delta.typeChanges"):
         return "the table has type widening"
+    if merge.evolves_schema:
+        return "the table gets new columns or fields, which some readers want in every file of a map"
     if contains_type(snapshot.schema, "variant"):
         return "the table has VARIANT columns"
     if facts.any_field_has("delta.identity"):
