@@ -10,8 +10,8 @@ import pytest
 from tests.golden.tables import copied
 from tests.golden.test_golden_tables import WRITABLE, merged
 
+from corpus.canonical import canonical_lines
 from corpus.deltamerge_engine import is_ci
-from corpus.runner import canonical_rows
 from deltamerge import DeltaTable
 from oracle.client import LineProcess, start_oracle
 from oracle.environment import build, find
@@ -37,5 +37,4 @@ def test_delta_spark_reads_what_a_merge_left(
 ) -> None:
     path = copied(name, tmp_path)
     merged(spark, path)
-    read = oracle.ask("read", path=path)
-    assert tuple(read["rows"]) == canonical_rows(DeltaTable.forPath(spark, path).toDF())
+    assert oracle.ask("lines", path=path) == canonical_lines(DeltaTable.forPath(spark, path).toDF())

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from corpus.canonical import canonical_lines
 from corpus.cases import Case
 from corpus.runner import Numbers, canonical_rows, logged_schema, run_case, views
 from corpus.sql import fill, path_relation, quote, string_literal
@@ -158,6 +159,10 @@ class Requests:
         """Reads a table."""
         table = self._engine.read(self._spark, path)
         return {"rows": canonical_rows(table), "schema": logged_schema(path)}
+
+    def lines(self, path: str) -> list[str]:
+        """Reads a table's rows, as the manifest of the golden tables spells them."""
+        return canonical_lines(self._engine.read(self._spark, path))
 
     def merge(self, statement: str, queries: dict[str, str]) -> dict[str, Any]:
         """Merges and takes the time."""
