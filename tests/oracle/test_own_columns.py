@@ -52,7 +52,7 @@ def test_taking_turns(oracle: LineProcess, spark: SparkSession, tmp_path: Path) 
         .addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator(start=-1, step=-2))
         .addColumn("a", "INT")
         .addColumn("b", "INT")
-        .addColumn("g", "BIGINT", generatedAlwaysAs="k * 100 + b")
+        .addColumn("g", "BIGINT", generatedAlwaysAs="b * 100 + a")
         .addColumn("odd", "BOOLEAN", generatedAlwaysAs="b % 2 = 1")
         .partitionedBy("odd")
         .execute()
@@ -68,7 +68,7 @@ def test_taking_turns(oracle: LineProcess, spark: SparkSession, tmp_path: Path) 
     assert keys[:2] == [-1, -3]
     assert len(set(keys)) == 6
     assert all(key % 2 == 1 for key in keys)
-    assert all(row["g"] == row["k"] * 100 + row["b"] and row["odd"] == (row["b"] % 2 == 1) for row in found)
+    assert all(row["g"] == row["b"] * 100 + row["a"] and row["odd"] == (row["b"] % 2 == 1) for row in found)
     assert [tuple(row) for row in DeltaTable.forPath(spark, path).toDF().orderBy("a").collect()] == [
         tuple(row.values()) for row in found
     ]
