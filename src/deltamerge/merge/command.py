@@ -17,13 +17,8 @@ from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.checks import check_schema_since_analysis
 from deltamerge.merge.commit import commit_merge, is_already_committed
 from deltamerge.merge.current_time import at_one_time
-from deltamerge.merge.execute import (
-    Execution,
-    MergeChanges,
-    execute_classic,
-    execute_insert_only,
-    reads_source_once,
-)
+from deltamerge.merge.execute import execute_classic, execute_insert_only, reads_source_once
+from deltamerge.merge.execution import Execution, MergeChanges
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
 from deltamerge.merge.low_shuffle import execute_low_shuffle
@@ -36,7 +31,14 @@ from deltamerge.merge.source import Source, materialize_source, narrowed, read_s
 from deltamerge.merge.steps import Steps
 from deltamerge.merge.table_after import table_after
 from deltamerge.names import MergeNames, free_prefix
-from deltamerge.session import PLANNING, READING_MANY_FILES, errors_said_once, merge_conf, session_settings
+from deltamerge.session import (
+    PLANNING,
+    READING_MANY_FILES,
+    errors_said_once,
+    merge_conf,
+    session_settings,
+    without_call_sites,
+)
 from deltamerge.statement import MergeStatement
 from deltamerge.table import Table
 from deltamerge.write.data_files import remove_leftovers
@@ -96,7 +98,8 @@ def run_merge(
     spark = command.table.spark
     moment = clock() * 1000 if command.moment is None else command.moment
     steps = Steps(spark, progress)
-    with session_settings(spark, {**READING_MANY_FILES, **PLANNING}), errors_said_once():
+    settings = {**READING_MANY_FILES, **PLANNING}
+    with session_settings(spark, settings), errors_said_once(), without_call_sites():
         conf = merge_conf(spark)
         with steps.step("snapshot", "loading the table's log"):
             snapshot = command.table.snapshot()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from deltamerge.config import MergeConf
 from deltamerge.log.actions import Action, Metadata, SetTransaction
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.merge.execute import MergeChanges
+from deltamerge.merge.execution import MergeChanges
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.metrics import operation_parameters
 from deltamerge.txn.prepared import PreparedCommit, ReadSet

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.log.type_widening import NEVER, can_widen
 from deltamerge.merge.align import find_field, same_name
+from deltamerge.scan.column_mapping import logical_type
 
 if TYPE_CHECKING:
     from deltamerge.statement import MergeStatement
@@ -91,7 +92,7 @@ class _Merging:
         for field in source.fields:
             if find_field(target, field.name, self.case_sensitive) is None:
                 _refuse_void(field, above)
-                fields.append(StructField(field.name, _nullable(field.dataType), True))
+                fields.append(StructField(field.name, logical_type(field.dataType), True))
         return StructType(fields)
 
     def type(self, target: DataType, source: DataType, above: tuple[str, ...]) -> DataType:
@@ -146,16 +147,6 @@ def _incompatible(target: DataType, source: DataType, path: tuple[str, ...]) -> 
         sqlstate="42K09",
         parameters={"currentDataType": target.simpleString(), "updateDataType": source.simpleString()},
     )
-
-
-def _nullable(data_type: DataType) -> DataType:
-    if isinstance(data_type, StructType):
-        return StructType([StructField(f.name, _nullable(f.dataType), True) for f in data_type.fields])
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_nullable(data_type.elementType), True)
-    if isinstance(data_type, MapType):
-        return MapType(_nullable(data_type.keyType), _nullable(data_type.valueType), True)
-    return data_type
 
 
 def _refuse_void(field: StructField, above: tuple[str, ...]) -> None:

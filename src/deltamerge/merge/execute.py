@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from deltamerge.config import MergeConf
-from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
-from deltamerge.log.actions import AddFile, Metadata
-from deltamerge.log.add_file_stats import logical_rows
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.log.actions import AddFile
 from deltamerge.log.column_mapping import mapping_mode
-from deltamerge.log.row_tracking import MaterializedColumns, materialized_columns
-from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
 from deltamerge.merge.classic import keep_one_match, write_all_changes_rows
-from deltamerge.merge.identity import with_identities
+from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.insert_only import (
     WHEN_NO_MATCHED_CLAUSES,
     WHEN_NO_MATCHES,
@@ -39,156 +35,32 @@ from deltamerge.merge.plan import (
     read_predicate,
     source_keys,
 )
-from deltamerge.merge.resolved import ResolvedMerge
+from deltamerge.merge.row_counts import count_rows, observed_inserts, observing_clauses, only_clause
 from deltamerge.merge.scopes import Rows, source_rows, target_rows
 from deltamerge.merge.second_scan import check_source_unchanged, counted_again
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast, summarize_source
-from deltamerge.merge.steps import Steps
 from deltamerge.merge.touched_files import (
     NOTHING_TOUCHED,
     TouchedFiles,
     find_touched_files,
     find_touched_rows,
 )
-from deltamerge.names import MergeNames
+from deltamerge.merge.written_rows import guarded_changes, guarded_rows, put_together, table_columns
 from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, absolute_key, target_frame
-from deltamerge.skipping.predicates import ALWAYS, Predicate
+from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.table import Table
-from deltamerge.write.constraints import checked
-from deltamerge.write.data_files import WriteTarget, WrittenFiles, write_files, write_files_with_changes
-from deltamerge.write.defaults import column_defaults
+from deltamerge.write.data_files import WrittenFiles, write_files, write_files_with_changes
 from deltamerge.write.deletion_vectors import (
     NO_VECTORS,
-    VectorChanges,
     write_deletion_vectors,
-    writes_deletion_vectors,
 )
-from deltamerge.write.identity import RowNumbers
-from deltamerge.write.layout import records_per_file
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-NOTHING_WRITTEN = WrittenFiles((), (), ())
 _SMALL_TARGET_BYTES = 8 << 20
-_FILES_TO_LEARN_FROM = 100
-_FEW_TASKS = 8
-_ROWS_IN_A_FILE = 200_000
 BY_KEYS_AND_CONDITIONS = "the source's key ranges and the conditions on the target"
-
-
-@dataclass(frozen=True)
-class Execution:
-    """All that an executor works on.
-
-    Args:
-        table: The target.
-        snapshot: Its state that the merge reads.
-        metadata: Its metadata after the merge.
-        merge: What the statement means for it.
-        conf: The session's settings.
-        names: The merge's own names.
-        steps: Runs and times the steps.
-        folder: A folder of the table in which nothing was ever written.
-        clock: Gives the time in milliseconds since 1970.
-        moment: The time that the statement tells, microseconds since 1970.
-        row_numbers: The numbers of the source's rows, where identity columns need them.
-    """
-
-    table: Table
-    snapshot: Snapshot
-    metadata: Metadata
-    merge: ResolvedMerge
-    conf: MergeConf
-    names: MergeNames
-    steps: Steps
-    folder: str
-    clock: Callable[[], int]
-    moment: int
-    row_numbers: RowNumbers | None = None
-
-    @property
-    def defaults(self) -> Callable[[int], Column]:
-        """Gives an output column's default; of an identity column the value for a source row."""
-        default = column_defaults(self.merge.output_schema, self.moment)
-        return with_identities(default, self.merge, self.names, self.row_numbers)
-
-    @property
-    def writes_change_data(self) -> bool:
-        """Whether the table has a change data feed."""
-        return self.snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
-
-    @property
-    def writes_deletion_vectors(self) -> bool:
-        """Whether changed rows are deleted by deletion vectors, so that no other row is written again."""
-        return writes_deletion_vectors(self.snapshot, self.conf)
-
-    @property
-    def write_target(self) -> WriteTarget:
-        """Where and how rows are written."""
-        return WriteTarget(
-            store=self.table.store,
-            schema=self.merge.output_schema,
-            log_schema=parse_schema(self.merge.output_schema.json()),
-            partition_columns=self.metadata.partition_columns,
-            configuration=self.metadata.configuration,
-            folder=self.folder,
-            clock=self.clock,
-            records_per_file=self._records_per_file(),
-        )
-
-    def _records_per_file(self) -> int | None:
-        files = self.snapshot.files
-        # What a file holds on average is known after a few of them.
-        some = files.take(range(min(files.num_files, _FILES_TO_LEARN_FROM))).add_files()
-        return records_per_file(self.snapshot.metadata.configuration, some)
-
-    @property
-    def row_tracking(self) -> MaterializedColumns | None:
-        """The data files' hidden columns for row ids, where the table has them enabled."""
-        return materialized_columns(self.snapshot.metadata)
-
-
-@dataclass(frozen=True)
-class MergeChanges:
-    """What an executor found and wrote.
-
-    Args:
-        execution: What it worked on.
-        source_rows: Rows of the source.
-        second_scan_rows: Rows of the source in a second scan, -1 where there was none.
-        scan: What skipping left.
-        read_files: The files that were read.
-        predicate: What the target rows look like that had to be seen.
-        touched: What the first scan found; its `rewrite` files are replaced.
-        written: The new files.
-        inserted: Rows inserted.
-        inserted_by_clause: The same by clause.
-        copied: Rows of replaced files that no clause changed.
-        notes: Sentences for the report.
-        vectors: What became of touched files whose changed rows are deleted by deletion vectors.
-    """
-
-    execution: Execution
-    source_rows: int
-    second_scan_rows: int
-    scan: ScanSizes
-    read_files: tuple[AddFile, ...]
-    predicate: Predicate
-    touched: TouchedFiles
-    written: WrittenFiles
-    inserted: int
-    inserted_by_clause: Mapping[tuple[str, int], int]
-    copied: int
-    notes: tuple[str, ...]
-    vectors: VectorChanges = NO_VECTORS
-
-    @property
-    def removed_files(self) -> tuple[AddFile, ...]:
-        """The touched files that are no longer part of the table."""
-        kept = {file.path for file in self.vectors.kept}
-        return tuple(file for file in self.touched.rewrite if file.path not in kept)
 
 
 def reads_source_once(execution: Execution) -> bool:
@@ -360,13 +232,21 @@ def target_side(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
 
 def scan_files(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
     """Reads some files of the target, with each row's file and position."""
-    return target_frame(
+    return target_frame(*_scan_of(execution, files))
+
+
+def _scan_of(
+    execution: Execution, files: tuple[AddFile, ...]
+) -> tuple[Table, StructType, tuple[str, ...], tuple[AddFile, ...], ScanColumns, str]:
+    """Says what `target_frame` and `tracked_frame` are to read."""
+    metadata, names = execution.snapshot.metadata, execution.names
+    return (
         execution.table,
         execution.merge.target_schema,
-        execution.snapshot.metadata.partition_columns,
+        metadata.partition_columns,
         files,
-        ScanColumns(execution.names.file_name, execution.names.row_index),
-        mapping_mode(execution.snapshot.metadata.configuration),
+        ScanColumns(names.file_name, names.row_index),
+        mapping_mode(metadata.configuration),
     )
 
 
@@ -431,15 +311,7 @@ def _scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...]) -> DataFr
     """Reads files whose rows are written again: with row tracking each row's id and version come last."""
     if execution.row_tracking is None:
         return scan_files(execution, files)
-    return tracked_frame(
-        execution.table,
-        execution.merge.target_schema,
-        execution.snapshot.metadata.partition_columns,
-        files,
-        ScanColumns(execution.names.file_name, execution.names.row_index),
-        mapping_mode(execution.snapshot.metadata.configuration),
-        execution.row_tracking,
-    )
+    return tracked_frame(*_scan_of(execution, files), execution.row_tracking)
 
 
 def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[str, ...]]:
@@ -452,15 +324,6 @@ def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[
     return rows.adding(columns), stored.names
 
 
-def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()) -> DataFrame:
-    """Gives output columns the table's names; the hidden ones keep theirs."""
-    schema, names = execution.merge.output_schema, execution.names
-    return rows.frame.select(
-        *(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)),
-        *(F.col(f"`{name}`") for name in hidden),
-    )
-
-
 def _write(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> WrittenFiles:
     target = replace(execution.write_target, hidden_columns=hidden)
     return write_files(guarded_rows(execution, frame), target)
@@ -470,94 +333,6 @@ def _write_with_changes(execution: Execution, frame: DataFrame, hidden: tuple[st
     target = replace(execution.write_target, hidden_columns=hidden)
     guarded = guarded_changes(execution, frame)
     return write_files_with_changes(guarded, execution.names.change_type, target)
-
-
-def guarded_rows(execution: Execution, frame: DataFrame) -> DataFrame:
-    """Makes rows of the table ready to be written: put together by partition, constraints checked."""
-    target = execution.write_target
-    frame = repartition_if_needed(execution, frame)
-    return checked(frame, target.schema, target.configuration)
-
-
-def guarded_changes(execution: Execution, frame: DataFrame) -> DataFrame:
-    """Makes rows of the table and of its change data ready to be written; see `guarded_rows`."""
-    target = execution.write_target
-    frame = repartition_if_needed(execution, frame)
-    is_table_row = F.col(execution.names.change_type).isNull()
-    return checked(frame, target.schema, target.configuration, is_table_row)
-
-
-def repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:
-    """Brings the rows of a partition together, where the session wants that."""
-    columns = execution.snapshot.metadata.partition_columns
-    if not columns or not execution.conf.repartition_before_write:
-        return frame
-    return frame.repartition(*("`" + name.replace("`", "``") + "`" for name in columns))
-
-
-def observing_clauses(
-    merge: ResolvedMerge, frame: DataFrame, number: Column
-) -> tuple[DataFrame, Observation | None]:
-    """Counts the rows of each INSERT clause where there are several."""
-    inserting = [c for c in merge.not_matched if c.action == "insert"]
-    if len(inserting) < 2:
-        return frame, None
-    observation = Observation()
-    counts = [F.sum((number == F.lit(c.number)).cast("int")).alias(f"clause_{c.number}") for c in inserting]
-    return frame.observe(observation, *counts), observation
-
-
-def observed_inserts(
-    merge: ResolvedMerge, observation: Observation | None, inserted: int
-) -> dict[tuple[str, int], int]:
-    """Reads the counts of `observing_clauses`; one clause has all rows."""
-    if observation is None:
-        return only_clause(merge, inserted)
-    found = observed(observation)
-    return {
-        ("not_matched", c.number): int(found.get(f"clause_{c.number}") or 0)
-        for c in merge.not_matched
-        if c.action == "insert"
-    }
-
-
-def put_together(frame: DataFrame, tasks: int, rows: int) -> DataFrame:
-    """Lets Spark put rows together that would come from many tasks, each of which would write a small file.
-
-    Args:
-        frame: The rows.
-        tasks: About how many tasks they come from.
-        rows: About how many they are.
-    """
-    return frame.hint("rebalance") if tasks > _FEW_TASKS and rows < tasks * _ROWS_IN_A_FILE else frame
-
-
-def only_clause(merge: ResolvedMerge, inserted: int) -> dict[tuple[str, int], int]:
-    """Counts all inserted rows for the one INSERT clause."""
-    return {("not_matched", c.number): inserted for c in merge.not_matched if c.action == "insert"}
-
-
-def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFiles) -> tuple[int, int]:
-    """Finds how many rows were copied and inserted, from what the files themselves say.
-
-    Raises:
-        DeltaRuntimeException: The written rows do not add up; committing them would lose or double rows.
-    """
-    merge = execution.merge
-    before = sum(logical_rows(execution.table.store, file) for file in touched.rewrite)
-    clauses = (*merge.matched, *merge.not_matched_by_source)
-    updated, deleted = touched.rows(clauses, "update"), touched.rows(clauses, "delete")
-    copied = 0 if execution.writes_deletion_vectors else before - updated - deleted
-    inserted = written.row_count - updated - copied
-    if copied < 0 or inserted < 0 or (inserted and not merge.inserts):
-        raise DeltaRuntimeException(
-            "DELTA_MERGE_SOURCE_CHANGED",
-            f"The merge found {updated} rows to update and {deleted} to delete among {before}, but then wrote "
-            f"{written.row_count} rows. The source gave other rows when it was read again; the table is as it was. Set "
-            "spark.databricks.delta.merge.materializeSource to auto, or make the source deterministic.",
-            sqlstate="XXKDS",
-        )
-    return copied, inserted
 
 
 def skipping_notes(sizes: ScanSizes, by: str) -> tuple[str, ...]:

@@ -22,26 +22,17 @@ from deltamerge.merge.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.changed_rows import ChangedRows
 from deltamerge.merge.execute import (
     BY_KEYS_AND_CONDITIONS,
-    NOTHING_WRITTEN,
-    Execution,
-    MergeChanges,
-    count_rows,
-    guarded_changes,
-    guarded_rows,
-    observed_inserts,
-    observing_clauses,
-    only_clause,
-    put_together,
     refuse_append_only,
     skipping_notes,
-    table_columns,
     target_side,
 )
+from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.lookup import look_up_matches, lookup_of
 from deltamerge.merge.matches import NO_MATCHES, Matches, changing_clauses, find_matches
 from deltamerge.merge.plan import condition_shape, plan_files, read_predicate
 from deltamerge.merge.resolved import ResolvedClause
+from deltamerge.merge.row_counts import count_rows, observed_inserts, observing_clauses, only_clause
 from deltamerge.merge.scopes import Rows, source_rows
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast
 from deltamerge.merge.touched_files import (
@@ -50,6 +41,7 @@ from deltamerge.merge.touched_files import (
     TouchedFiles,
     find_touched_files,
 )
+from deltamerge.merge.written_rows import guarded_changes, guarded_rows, put_together, table_columns
 from deltamerge.scan.target import absolute_key, file_key, spark_spellings
 from deltamerge.session import job_description
 from deltamerge.write.data_files import (

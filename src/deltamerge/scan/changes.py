@@ -14,7 +14,7 @@ from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, spark_spellings, target_frame
-from deltamerge.session import READING_MANY_FILES, session_settings
+from deltamerge.session import READING_MANY_FILES, session_settings, without_call_sites
 from deltamerge.table import Table, spark_schema
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]
         groups.setdefault((changed.change_type, seen[key]), []).append(changed)
     if not groups:
         return table.spark.createDataFrame([], columns)
-    with session_settings(table.spark, READING_MANY_FILES):
+    with session_settings(table.spark, READING_MANY_FILES), without_call_sites():
         frames = [_rows_of(table, snapshot, schema, group) for group in groups.values()]
         return reduce(lambda left, right: left.union(right), frames)
 

@@ -9,7 +9,7 @@ from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, target_frame
-from deltamerge.session import READING_MANY_FILES, session_settings
+from deltamerge.session import READING_MANY_FILES, session_settings, without_call_sites
 from deltamerge.table import Table, spark_schema
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
             parameters={"tableName": table.name},
         )
     prefix = free_prefix(schema.names)
-    with session_settings(table.spark, READING_MANY_FILES):
+    with session_settings(table.spark, READING_MANY_FILES), without_call_sites():
         frame = target_frame(
             table,
             schema,

@@ -15,7 +15,7 @@ from deltamerge.log.row_tracking import ENABLED, MaterializedColumns, materializ
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, spark_spellings, target_frame
-from deltamerge.session import READING_MANY_FILES, session_settings
+from deltamerge.session import READING_MANY_FILES, session_settings, without_call_sites
 from deltamerge.table import Table, spark_schema
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
         )
     schema = spark_schema(snapshot)
     prefix = free_prefix((*schema.names, *stored.names))
-    with session_settings(table.spark, READING_MANY_FILES):
+    with session_settings(table.spark, READING_MANY_FILES), without_call_sites():
         frame = tracked_frame(
             table,
             schema,

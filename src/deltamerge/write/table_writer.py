@@ -27,7 +27,7 @@ from deltamerge.log.column_mapping import (
 from deltamerge.log.row_tracking import with_column_names
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
+from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings, without_call_sites
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.table import Table
@@ -239,7 +239,7 @@ def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: 
         folder=folder,
         clock=_now,
     )
-    with session_settings(table.spark, READING_MANY_FILES):
+    with session_settings(table.spark, READING_MANY_FILES), without_call_sites():
         try:
             return write_files(checked(frame, definition.schema, definition.properties), target)
         except Exception as error:
