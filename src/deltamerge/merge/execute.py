@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,8 @@ from deltamerge.write.deletion_vectors import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_ONE_TASK_BYTES = 8 << 20
+_ONE_TASK_ROWS = 10_000
 _SMALL_TARGET_BYTES = 8 << 20
 BY_KEYS_AND_CONDITIONS = "the source's key ranges and the conditions on the target"
 
@@ -147,15 +150,16 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         predicate = read_predicate(merge, shape, summary.predicate)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
     rows = source_rows(source.frame, merge.source_schema, merge.source_alias, names)
+    gathered = _in_one_task if _is_small(sizes, summary) else _as_it_is
     touched, deleted = NOTHING_TOUCHED, dict[str, BitMap64]()
     by_name = {absolute_key(execution.table, file): file for file in files}
     if files:
         with steps.step("find_touched_files", "scanning files for matches"):
-            target = target_side(execution, files)
+            target, rows_once = gathered(target_side(execution, files)), gathered(rows)
             if execution.writes_deletion_vectors:
-                touched, deleted = find_touched_rows(merge, rows, target, by_name, names)
+                touched, deleted = find_touched_rows(merge, rows_once, target, by_name, names)
             else:
-                touched = find_touched_files(merge, rows, target, by_name, names)
+                touched = find_touched_files(merge, rows_once, target, by_name, names)
     if touched.rewrite:
         refuse_append_only(execution.snapshot)
     second = counted_again(source, rows, merge, names, execution.conf)
@@ -167,7 +171,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             steps.step("write_all_changes", _writing(execution, touched)),
             assigning_values(merge),
         ):
-            written, by_clause = _write_all_changes(execution, rows, touched)
+            written, by_clause = _write_all_changes(execution, rows, touched, gathered)
     elif merge.inserts and summary.row_count:
         second_scan = summary.row_count
         with (
@@ -266,8 +270,21 @@ def write_inserts(
     return written, observed_inserts(merge, counts, written.row_count)
 
 
+def _is_small(sizes: ScanSizes, summary: SourceSummary) -> bool:
+    return sizes.bytes_after <= _ONE_TASK_BYTES and summary.row_count <= _ONE_TASK_ROWS
+
+
+def _as_it_is(rows: Rows) -> Rows:
+    return rows
+
+
+def _in_one_task(rows: Rows) -> Rows:
+    """Brings rows into one task: what is in one place need not be shuffled, and each shuffle is a job of its own."""
+    return Rows(rows.frame.coalesce(1), rows.names)
+
+
 def _write_all_changes(
-    execution: Execution, source: Rows, touched: TouchedFiles
+    execution: Execution, source: Rows, touched: TouchedFiles, gathered: Callable[[Rows], Rows]
 ) -> tuple[WrittenFiles, dict[tuple[str, int], int]]:
     merge, names = execution.merge, execution.names
     # Files in which nothing changes are joined only so that an INSERT knows of their matches. Of files whose changed
@@ -285,7 +302,13 @@ def _write_all_changes(
         target.frame, (*target.names[:-1], *tracked, names.file_rewritten, names.target_row_present)
     )
     rows = write_all_changes_rows(
-        merge, source, target, names, execution.conf, execution.defaults, copies_rows=copies_rows
+        merge,
+        gathered(source),
+        gathered(target),
+        names,
+        execution.conf,
+        execution.defaults,
+        copies_rows=copies_rows,
     )
     if touched.has_multiple_matches:
         rows = keep_one_match(rows, names)
