@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("skipping",),
     ("txn",),
     ("sql",),
-    ("session", "statement"),
+    ("session", "statement", "lean_columns"),
     ("table", "catalog"),
     ("scan",),
     ("write",),

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-import pyspark.errors.utils as pyspark_errors
 from pyspark.logger import PySparkLogger
 
 from deltamerge.config import MergeConf, read_conf
@@ -111,46 +110,6 @@ def errors_said_once() -> Iterator[None]:
     finally:
         for logger in loggers:
             logger.removeFilter(of_another_thread)
-
-
-@contextmanager
-def without_call_sites() -> Iterator[None]:
-    """Keeps PySpark from noting, for each Column made meanwhile, the line of Python that made it.
-
-    Spark's messages show the line where a user made a Column; those that are made here are ours. For each of them
-    PySpark would walk the stack, look for IPython, and ask the JVM a dozen things: half the time of a small merge.
-    """
-    _CALL_SITES.leave_out()
-    try:
-        yield
-    finally:
-        _CALL_SITES.restore()
-
-
-class _CallSites:
-    """PySpark's switch, which it reads once from `spark.python.sql.dataFrameDebugging.enabled`."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holders = 0
-        self._before: bool | None = None
-
-    def leave_out(self) -> None:
-        with self._lock:
-            if not self._holders:
-                self._before = getattr(pyspark_errors, _SWITCH, None)
-                setattr(pyspark_errors, _SWITCH, False)
-            self._holders += 1
-
-    def restore(self) -> None:
-        with self._lock:
-            self._holders -= 1
-            if not self._holders:
-                setattr(pyspark_errors, _SWITCH, self._before)
-
-
-_SWITCH = "_enable_debugging_cache"
-_CALL_SITES = _CallSites()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import CommitStateUnknownException
+from deltamerge.lean_columns import lean_columns
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.log.type_widening import widening_mode
@@ -37,7 +38,6 @@ from deltamerge.session import (
     errors_said_once,
     merge_conf,
     session_settings,
-    without_call_sites,
 )
 from deltamerge.statement import MergeStatement
 from deltamerge.table import Table
@@ -99,7 +99,7 @@ def run_merge(
     moment = clock() * 1000 if command.moment is None else command.moment
     steps = Steps(spark, progress)
     settings = {**READING_MANY_FILES, **PLANNING}
-    with session_settings(spark, settings), errors_said_once(), without_call_sites():
+    with session_settings(spark, settings), errors_said_once(), lean_columns(spark):
         conf = merge_conf(spark)
         with steps.step("snapshot", "loading the table's log"):
             snapshot = command.table.snapshot()

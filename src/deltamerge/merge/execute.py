@@ -280,7 +280,7 @@ def _as_it_is(rows: Rows) -> Rows:
 
 def _in_one_task(rows: Rows) -> Rows:
     """Brings rows into one task: what is in one place need not be shuffled, and each shuffle is a job of its own."""
-    return Rows(rows.frame.coalesce(1), rows.names)
+    return Rows(rows.frame.coalesce(1).hint("shuffle_hash"), rows.names)
 
 
 def _write_all_changes(

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
+from deltamerge.lean_columns import lean_columns
 from deltamerge.log.change_feed import ChangedFile
 from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, spark_spellings, target_frame
-from deltamerge.session import READING_MANY_FILES, session_settings, without_call_sites
+from deltamerge.session import READING_MANY_FILES, session_settings
 from deltamerge.table import Table, spark_schema
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]
         groups.setdefault((changed.change_type, seen[key]), []).append(changed)
     if not groups:
         return table.spark.createDataFrame([], columns)
-    with session_settings(table.spark, READING_MANY_FILES), without_call_sites():
+    with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
         frames = [_rows_of(table, snapshot, schema, group) for group in groups.values()]
         return reduce(lambda left, right: left.union(right), frames)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltamerge.errors import DeltaAnalysisException
+from deltamerge.lean_columns import lean_columns
 from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, target_frame
-from deltamerge.session import READING_MANY_FILES, session_settings, without_call_sites
+from deltamerge.session import READING_MANY_FILES, session_settings
 from deltamerge.table import Table, spark_schema
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
             parameters={"tableName": table.name},
         )
     prefix = free_prefix(schema.names)
-    with session_settings(table.spark, READING_MANY_FILES), without_call_sites():
+    with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
         frame = target_frame(
             table,
             schema,

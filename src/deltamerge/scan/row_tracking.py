@@ -9,13 +9,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from deltamerge.errors import DeltaAnalysisException
+from deltamerge.lean_columns import lean_columns
 from deltamerge.log.actions import AddFile
 from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.log.row_tracking import ENABLED, MaterializedColumns, materialized_columns
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, spark_spellings, target_frame
-from deltamerge.session import READING_MANY_FILES, session_settings, without_call_sites
+from deltamerge.session import READING_MANY_FILES, session_settings
 from deltamerge.table import Table, spark_schema
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
         )
     schema = spark_schema(snapshot)
     prefix = free_prefix((*schema.names, *stored.names))
-    with session_settings(table.spark, READING_MANY_FILES), without_call_sites():
+    with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
         frame = tracked_frame(
             table,
             schema,

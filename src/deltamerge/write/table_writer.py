@@ -14,6 +14,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import CommitStateUnknownException, DeltaAnalysisException
+from deltamerge.lean_columns import lean_columns
 from deltamerge.log.actions import Action, Metadata, Protocol, RemoveFile
 from deltamerge.log.clustering import FEATURE, MOST_COLUMNS, clustering_columns, clustering_domain
 from deltamerge.log.column_mapping import (
@@ -27,7 +28,7 @@ from deltamerge.log.column_mapping import (
 from deltamerge.log.row_tracking import with_column_names
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings, without_call_sites
+from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.table import Table
@@ -239,7 +240,7 @@ def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: 
         folder=folder,
         clock=_now,
     )
-    with session_settings(table.spark, READING_MANY_FILES), without_call_sites():
+    with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
         try:
             return write_files(checked(frame, definition.schema, definition.properties), target)
         except Exception as error:
