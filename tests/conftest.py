@@ -22,6 +22,8 @@ EXECUTOR = os.environ.get("DELTAMERGE_TEST_EXECUTOR")
 
 SETTINGS = {
     "spark.driver.memory": "2g",
+    # Most of what Spark runs here it runs a few times only: to compile it well takes longer than to run it.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
@@ -31,8 +33,15 @@ SETTINGS = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is only for Connect where the session is a classic one, and over Connect what has no session."""
+    """Leaves out what is only for Connect where the session is a classic one, and over Connect what has no session.
+
+    Tests without Spark are quick unless they are marked as slow; those with Spark where they are marked as quick.
+    """
+    for item in items:
+        if not _uses_spark(item) and not item.get_closest_marker("slow"):
+            item.add_marker("quick")
     if CONNECT:
         with_session = [item for item in items if _uses_spark(item)]
         config.hook.pytest_deselected(items=[item for item in items if not _uses_spark(item)])

@@ -64,7 +64,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Deltamerge:
     return BuilderEntry(tmp_path_factory.mktemp("tables"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", parameters())
 def test_merge_by_the_builder(case: Case, engine: Deltamerge, spark: SparkSession, tmp_path: Path) -> None:
     engine.make_table(spark, case.target, table_folder(case, str(tmp_path)))

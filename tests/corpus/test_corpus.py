@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = list(load_cases())
+QUICK_EVERY = 24
+"""Of so many recorded merges one is in the quick suite; they stand in the order of their topics."""
 
 
 def parameters() -> list[object]:
     def marks(case: Case) -> list[pytest.MarkDecorator]:
         missing = reason(case.name)
-        return [pytest.mark.xfail(reason=missing, strict=True)] if missing else []
+        quick = [pytest.mark.quick] if case in CASES[::QUICK_EVERY] else []
+        return [*quick, *([pytest.mark.xfail(reason=missing, strict=True)] if missing else [])]
 
     return [pytest.param(case, id=f"{case.topic}-{case.id}", marks=marks(case)) for case in CASES]
 

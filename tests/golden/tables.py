@@ -66,7 +66,7 @@ def needs_to_write(name: str) -> list[str]:
 def parameter(name: str, missing: list[str], *, quick: bool) -> Any:
     """Makes a test's parameter: strictly expected to fail while something is missing, slow unless it is quick."""
     marks = [pytest.mark.xfail(reason=", ".join(missing), strict=True)] if missing else []
-    return pytest.param(name, marks=marks if quick else [*marks, pytest.mark.slow])
+    return pytest.param(name, marks=[*marks, pytest.mark.quick] if quick else marks)
 
 
 def copied(name: str, folder: Path) -> str:

@@ -47,14 +47,7 @@ QUICK = frozenset(
         "spark/transaction_log_schema_evolvability",
     }
 )
-MERGED_QUICK = frozenset(
-    {
-        "connectors/data-reader-escaped-chars",
-        "connectors/data-reader-timestamp_ntz-id-mode",
-        "connectors/v2-checkpoint-json",
-        "rs/cdf-table-with-cdc-and-dvs",
-    }
-)
+MERGED_QUICK = frozenset({"rs/cdf-table-with-cdc-and-dvs"})
 REFUSED_TABLES = {
     name: REFUSED[feature]
     for name, told in MANIFEST.items()
@@ -81,7 +74,6 @@ def test_rows_are_what_delta_spark_reads(spark: SparkSession, name: str) -> None
     assert checksum(lines) == told["rows"]["checksum"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [parameter(n, needs_to_read(n), quick=True) for n in UNREADABLE])
 def test_broken_table_gives_an_error_that_says_why(spark: SparkSession, name: str) -> None:
     told = MANIFEST[name]["error"]

@@ -80,6 +80,7 @@ def test_ranges_by_timestamp(changed: DeltaTable) -> None:
     assert raised.value.getErrorClass() == "DELTA_TIMESTAMP_INVALID"
 
 
+@pytest.mark.quick
 def test_changes_that_were_not_recorded(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.range(3), path)

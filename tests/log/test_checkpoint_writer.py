@@ -180,6 +180,7 @@ def test_statistics_as_structs_only(tmp_path):
     assert [json.loads(text) for text in found] == [expected, expected]
 
 
+@pytest.mark.slow
 def test_many_files_make_several_row_groups(tmp_path):
     log = Log(tmp_path)
     log.commit(PROTOCOL, metadata(), *(add(f"f{number}") for number in range(70_000)))

@@ -141,6 +141,7 @@ def _race(root, gate, results):
             pass
 
 
+@pytest.mark.slow
 def test_processes_race_for_each_version(tmp_path):
     context = multiprocessing.get_context("spawn")
     gate, results = context.Barrier(2), context.Queue()
@@ -169,6 +170,7 @@ for version in range(1_000_000):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempt", range(3))
 def test_killed_writer_leaves_no_half_file(tmp_path, attempt):
     writer = subprocess.Popen(

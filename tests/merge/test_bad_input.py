@@ -69,6 +69,7 @@ def test_an_unreadable_log(spark: SparkSession, tmp_path: Path) -> None:
     assert files_below(path) == before
 
 
+@pytest.mark.quick
 def test_a_column_that_does_not_exist(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
@@ -78,6 +79,7 @@ def test_a_column_that_does_not_exist(spark: SparkSession, tmp_path: Path) -> No
     assert "Did you mean `name`" in str(caught.value)
 
 
+@pytest.mark.quick
 def test_an_unknown_name_in_a_text_is_pointed_at(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     frame(spark, "id INT, name STRING", [(1, "x")]).createOrReplaceTempView("changes_to_people")
@@ -94,6 +96,7 @@ def test_an_unknown_name_in_a_text_is_pointed_at(spark: SparkSession, tmp_path: 
     assert "line 3" in caught.value.message
 
 
+@pytest.mark.quick
 def test_a_wrong_type(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
@@ -136,6 +139,7 @@ def test_an_insert_that_omits_a_not_null_column(spark: SparkSession, tmp_path: P
         merge.whenNotMatchedInsert(values={"v": "s.v"}).execute()
 
 
+@pytest.mark.quick
 def test_a_check_shows_the_values_at_fault(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t", properties={"delta.constraints.adult": "age >= 18"})
     with unchanged(path), pytest.raises(InvariantViolationException) as caught:
@@ -152,6 +156,7 @@ def test_a_row_that_is_not_written_violates_nothing(spark: SparkSession, tmp_pat
     assert (report.metrics["numTargetRowsDeleted"], report.metrics["numTargetRowsInserted"]) == (1, 0)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -224,6 +229,7 @@ def test_a_check_on_a_first_column_that_the_insert_omits(spark: SparkSession, tm
         upsert(spark, path, [(9, "x", 1)]).whenNotMatchedInsert(values={"name": "s.name"}).execute()
 
 
+@pytest.mark.quick
 def test_several_source_rows_for_one_target_row(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     with unchanged(path), pytest.raises(MultipleSourceRowsException) as caught:
@@ -271,6 +277,7 @@ def test_a_setting_that_does_not_exist(spark: SparkSession, tmp_path: Path, key:
     assert isinstance(caught.value, ValueError)
 
 
+@pytest.mark.quick
 def test_clauses_that_hide_others(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:

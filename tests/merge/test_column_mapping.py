@@ -149,6 +149,7 @@ def read_by_delta_rs(path: str) -> list[dict[str, Any]]:
     return pa.table(QueryBuilder().register("t", DeltaRs(path)).execute("SELECT * FROM t")).to_pylist()
 
 
+@pytest.mark.quick
 def test_files_are_skipped_by_physical_names(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     spark.range(0, 100, 1, 1).toDF("a b").createOrReplaceTempView("low")

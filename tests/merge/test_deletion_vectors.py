@@ -255,6 +255,7 @@ def respelled(path: str, vector: dict[str, Any], kind: str) -> dict[str, Any]:
     return {k: v for k, v in vector.items() if k != "offset"} | {"storageType": "i", "pathOrInlineDv": text}
 
 
+@pytest.mark.quick
 def test_two_merges_of_one_file(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
     other = At("commit", lambda: delete(spark, path, [1]))

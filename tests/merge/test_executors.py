@@ -231,6 +231,7 @@ def test_what_another_session_cached_is_read_again(spark: SparkSession, tmp_path
     before.unpersist()
 
 
+@pytest.mark.quick
 def test_session_settings_are_put_back(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     keys = ["spark.sql.sources.parallelPartitionDiscovery.threshold", "spark.sql.parquet.outputTimestampType"]
@@ -240,6 +241,7 @@ def test_session_settings_are_put_back(spark: SparkSession, tmp_path: Path) -> N
     assert [spark.conf.get(key) for key in keys] == before
 
 
+@pytest.mark.quick
 def test_user_columns_with_the_merges_own_names(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     names = ["__dm_target_0", "__DM_source_row_present_", "_row_id_", "_metadata", "file_path"]

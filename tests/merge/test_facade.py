@@ -69,6 +69,7 @@ def test_wrong_arguments(spark: SparkSession, tmp_path: Path, mistake: dict[str,
         merge.whenMatchedUpdate(**mistake)
 
 
+@pytest.mark.quick
 def test_create_builders(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     made = (
@@ -99,6 +100,7 @@ def test_create_builders(spark: SparkSession, tmp_path: Path) -> None:
         DeltaTable.replace(spark).location(str(tmp_path / "none")).addColumn("x", "INT").execute()
 
 
+@pytest.mark.quick
 def test_write_delta_modes(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     assert write_delta(spark.range(3), path, partition_by=None) == 0
@@ -119,6 +121,7 @@ def test_is_delta_table(spark: SparkSession, tmp_path: Path) -> None:
     assert not DeltaTable.isDeltaTable(spark, str(tmp_path / "other"))
 
 
+@pytest.mark.quick
 def test_for_name(spark: SparkSession, tmp_path: Path) -> None:
     made = DeltaTable.createOrReplace(spark).tableName("deltamerge_people").addColumn("id", "INT").execute()
     write_delta(frame(spark, "id INT", [(1,), (2,)]), made.detail().collect()[0]["location"], mode="append")
@@ -133,6 +136,7 @@ def test_for_name(spark: SparkSession, tmp_path: Path) -> None:
         DeltaTable.forName(spark, "deltamerge_nobody")
 
 
+@pytest.mark.quick
 def test_history_tells_what_was_done(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", "night run")

@@ -35,6 +35,7 @@ def events(spark: SparkSession, path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.quick
 def test_append_computes_what_is_missing_and_checks_what_is_given(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -87,15 +87,9 @@ def outcome(spark: SparkSession, path: str, executor: str, statement: str) -> di
     return found
 
 
-@pytest.mark.parametrize("layout", ["plain", pytest.param("partitions", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("layout", ["plain", "partitions"])
 @pytest.mark.parametrize("change_data", [False, True])
-@pytest.mark.parametrize(
-    "merge",
-    [
-        name if name in ("upsert", "every kind") else pytest.param(name, marks=pytest.mark.slow)
-        for name in MERGES
-    ],
-)
+@pytest.mark.parametrize("merge", MERGES)
 def test_both_executors_agree(
     spark: SparkSession,
     tmp_path: Path,
@@ -117,6 +111,7 @@ def test_both_executors_agree(
     assert not caplog.records, "no step was done in another way than planned"
 
 
+@pytest.mark.quick
 def test_rows_that_stay_are_patched(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path / "t")
     before = {add["path"]: add for version in range(2) for add in actions(path, version, "add")}

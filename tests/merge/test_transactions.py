@@ -68,6 +68,7 @@ def test_rows_appended_out_of_the_merges_reach(spark: SparkSession, tmp_path: Pa
     assert [row[0] for row in rows(DeltaTable.forPath(spark, path).toDF())] == [1, 100, 2, 3, 9]
 
 
+@pytest.mark.quick
 def test_the_same_application_transaction_is_done_once(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     spark.conf.set("spark.databricks.delta.write.txnAppId", "nightly")

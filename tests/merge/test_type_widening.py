@@ -102,6 +102,7 @@ def test_statistics_of_floats_bound_the_doubles_they_are_read_as(spark: SparkSes
     assert merged.metrics["numTargetRowsDeleted"] == 1
 
 
+@pytest.mark.quick
 def test_what_refers_to_a_column_keeps_its_type(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     builder = DeltaTable.create(spark).location(path).addColumn("k", "INT")

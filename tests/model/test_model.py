@@ -87,7 +87,6 @@ def test_random_merges(spark: SparkSession, tmp_path: Path) -> None:
     holds()
 
 
-@pytest.mark.slow
 def test_many_random_merges(spark: SparkSession, tmp_path: Path) -> None:
     @searching(EXAMPLES)
     @given(example=examples())

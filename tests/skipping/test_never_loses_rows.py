@@ -7,6 +7,7 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.skipping.rows import KINDS, ZONE, evaluate, predicates, schema_of
@@ -106,6 +107,7 @@ def written(rows, columns, row_group_size):
     return pq.read_metadata(buffer)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_no_file_with_a_matching_row_is_skipped(data):

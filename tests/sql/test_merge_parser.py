@@ -256,6 +256,7 @@ def test_ctes(ctes, names):
     assert (merge.ctes.text, merge.cte_names) == (ctes, names)
 
 
+@pytest.mark.slow
 def test_wide_statements_are_read_quickly():
     columns = [f"c{i}" for i in range(3000)]
     assignments = ", ".join(f"{c} = coalesce(s.{c}, t.{c} + {i})" for i, c in enumerate(columns))

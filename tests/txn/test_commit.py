@@ -239,6 +239,7 @@ def append_forever(root, started):
             started.set()
 
 
+@pytest.mark.slow
 def test_two_processes_race_and_no_commit_is_lost(tmp_path):
     create(tmp_path)
     racers = [PROCESSES.Process(target=append_many, args=(str(tmp_path), 20, base)) for base in (0, 1000)]
@@ -258,6 +259,7 @@ def test_two_processes_race_and_no_commit_is_lost(tmp_path):
     assert len(ids) == 41
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_a_readable_table(tmp_path):
     create(tmp_path, checkpointInterval="2")
     for _ in range(3):
