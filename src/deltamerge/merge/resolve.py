@@ -5,11 +5,8 @@ Spark resolves every expression, each clause family on frames that see just what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from operator import and_
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -18,6 +15,7 @@ from pyspark.sql.types import DataType, StructType
 from deltamerge.config import MergeConf
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.merge.align import align, check_same_fields, find_field, same_name
+from deltamerge.merge.analysis import Analysis, Sides, analyse, sides_of, values_of
 from deltamerge.merge.analysis_errors import (
     analysis_error,
     conflicting_assignments,
@@ -30,7 +28,6 @@ from deltamerge.merge.analysis_errors import (
     unsettable_field,
 )
 from deltamerge.merge.evolution import evolved_schema, wants_evolution
-from deltamerge.merge.plan import condition_tree
 from deltamerge.merge.resolved import (
     Output,
     ResolvedClause,
@@ -43,14 +40,9 @@ from deltamerge.merge.resolved import (
 )
 from deltamerge.merge.store_assignment import StoreAssignment, can_up_cast
 from deltamerge.merge.table_columns import outputs_of_table
-from deltamerge.names import free_prefix
-from deltamerge.session import is_built_on_subquery
-from deltamerge.sql.conditions import contains_subquery, tree_contains_subquery
-from deltamerge.sql.stars import contains_star
 from deltamerge.statement import (
     KIND_AS_SQL,
     Assignment,
-    ClauseKind,
     Default,
     Expression,
     Insert,
@@ -61,24 +53,9 @@ from deltamerge.statement import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 TARGET_ALIAS = "__dm_target"
-
-# Makes a frame that Spark can only make where conditions are sound.
-_Attempt: TypeAlias = "Callable[[list[Column]], Callable[[], DataFrame]]"
-
-
-@dataclass(frozen=True)
-class _Sides:
-    """Empty frames with both sides' columns, for Spark to resolve names on."""
-
-    target: DataFrame
-    source: DataFrame
-    source_alone: DataFrame
-    target_schema: StructType
-    source_schema: StructType
-    other: DataFrame
 
 
 def resolve(
@@ -110,33 +87,15 @@ def resolve(
             sqlstate="0AKDC",
         )
     target_alias = statement.target_alias or TARGET_ALIAS
-    source = (
-        statement.source if statement.source_alias is None else statement.source.alias(statement.source_alias)
-    )
-    source_schema = statement.source.schema
-    sides = _Sides(
-        spark.createDataFrame([], target_schema).alias(target_alias),
-        source,
-        _alone(statement, source_schema),
-        target_schema,
-        source_schema,
-        spark.range(1).toDF(free_prefix((*target_schema.names, *source_schema.names)) + "other"),
-    )
-    resolver = _Resolver(statement, sides, target_alias, conf, widening)
-    return resolver.resolve()
-
-
-def _alone(statement: MergeStatement, schema: StructType) -> DataFrame:
-    """Gives the source as INSERT clauses see it when they run: by name or by the alias, by no other qualifier."""
-    alone = statement.source.toDF(*schema.names)
-    return alone if statement.source_alias is None else alone.alias(statement.source_alias)
+    sides = sides_of(spark, statement, target_schema, target_alias)
+    return _Resolver(statement, sides, target_alias, conf, widening).resolve()
 
 
 class _Resolver:
     """One resolution; holds what all its steps look at."""
 
     def __init__(
-        self, statement: MergeStatement, sides: _Sides, target_alias: str, conf: MergeConf, widening: str
+        self, statement: MergeStatement, sides: Sides, target_alias: str, conf: MergeConf, widening: str
     ) -> None:
         self.statement = statement
         self.sides = sides
@@ -152,14 +111,15 @@ class _Resolver:
         self._assignable: set[tuple[str, str]] = set()
 
     def resolve(self) -> ResolvedMerge:
-        self._check_conditions()
+        analysis = Analysis(self.statement, self.sides, self.conf.double_quoted_identifiers)
+        analysis.check_conditions()
         paths = {id(clause): self._assigned_paths(clause) for clause in self.statement.clauses}
         output_schema = self._output_schema(paths)
         for clause in self.statement.clauses:
             self._check_paths(clause, paths[id(clause)], output_schema)
         for clause in self.statement.clauses:
             self._check_star(clause, output_schema)
-        typed = {kind: self._typed_values(kind) for kind in KIND_AS_SQL}
+        typed = {kind: analysis.typed_values(kind) for kind in KIND_AS_SQL}
         counters: dict[str, int] = {}
         clauses = []
         for clause in self.statement.clauses:
@@ -181,115 +141,11 @@ class _Resolver:
             double_quoted_identifiers=self.conf.double_quoted_identifiers,
         )
 
-    # Conditions
-
-    def _check_conditions(self) -> None:
-        self._check_condition(self.statement.condition, "ON", self._on_join)
-        attempts: list[tuple[ClauseKind, _Attempt]] = [
-            ("matched", self._on_join),
-            ("not_matched", self._on_source),
-            ("not_matched_by_source", self._on_target),
-        ]
-        for kind, attempt in attempts:
-            conditions = [c for c in self.statement.of_kind(kind) if c.condition is not None]
-            try:
-                _analyse(attempt([c.condition.to_column() for c in conditions if c.condition]))
-            except PySparkException:
-                for clause in conditions:
-                    assert clause.condition is not None
-                    self._check_condition(clause.condition, clause.to_sql(), attempt)
-                raise
-            for clause in conditions:
-                assert clause.condition is not None
-                self._refuse_subquery(clause.condition, clause.to_sql())
-
-    def _check_condition(self, condition: Expression, where: str, attempt: _Attempt) -> None:
-        self._refuse_subquery(condition, where)
-        try:
-            _analyse(attempt([condition.to_column()]))
-        except PySparkException as error:
-            raise self._error(error, condition, where, is_condition=True) from None
-
-    def _refuse_star(self, expression: Expression, where: str) -> None:
-        if contains_star(expression.text):
-            raise DeltaAnalysisException(
-                "DELTA_MERGE_UNRESOLVED_EXPRESSION",
-                f"Cannot resolve the star in {expression.text}: inside an expression of a MERGE columns must be named. "
-                f"Compute the value in the source instead. In: {where}",
-                sqlstate="42601",
-                parameters={"sqlExpr": expression.text, "clause": where},
-            )
-
-    def _refuse_subquery(self, condition: Expression, where: str) -> None:
-        self._refuse_star(condition, where)
-        if self._holds_subquery(condition):
-            raise DeltaAnalysisException(
-                "DELTA_UNSUPPORTED_SUBQUERY",
-                f"Subqueries are not supported in the condition of a MERGE: {condition.text}. Join what it looks up "
-                f"to the source instead. In: {where}",
-                sqlstate="0AKDC",
-            )
-
-    def _holds_subquery(self, condition: Expression) -> bool:
-        if condition.column is None:
-            return contains_subquery(condition.text)
-        if is_built_on_subquery(condition.column):
-            return True
-        return tree_contains_subquery(condition_tree(condition, self.conf.double_quoted_identifiers))
-
-    def _on_join(self, conditions: list[Column]) -> Callable[[], DataFrame]:
-        # A join condition must be deterministic and boolean, so Spark refuses what MERGE refuses.
-        return lambda: self.sides.source.join(self.sides.target, _all(conditions), "inner")
-
-    def _on_source(self, conditions: list[Column]) -> Callable[[], DataFrame]:
-        return lambda: self.sides.source_alone.join(self.sides.other, _all(conditions), "inner")
-
-    def _on_target(self, conditions: list[Column]) -> Callable[[], DataFrame]:
-        return lambda: self.sides.target.join(self.sides.other, _all(conditions), "inner")
-
-    # Values
-
-    def _typed_values(self, kind: ClauseKind) -> list[list[DataType]]:
-        clauses = self.statement.of_kind(kind)
-        frame = {
-            "matched": lambda: self.sides.source.join(self.sides.target, F.lit(True), "inner"),
-            "not_matched": lambda: self.sides.source_alone,
-            "not_matched_by_source": lambda: self.sides.target,
-        }[kind]()
-        expressions = [(clause, value) for clause in clauses for value in _values(clause)]
-        for clause, value in expressions:
-            self._refuse_star(value, clause.to_sql())
-        columns = [value.to_column().alias(f"v{i}") for i, (_, value) in enumerate(expressions)]
-        if not columns:
-            return [[] for _ in clauses]
-        try:
-            schema = frame.select(*columns).schema
-        except PySparkException:
-            for (clause, value), column in zip(expressions, columns, strict=True):
-                self._check_value(clause, value, frame, column)
-            raise
-        types = iter(field.dataType for field in schema.fields)
-        return [[next(types) for _ in _values(clause)] for clause in clauses]
-
-    def _check_value(self, clause: MergeClause, value: Expression, frame: DataFrame, column: Column) -> None:
-        try:
-            _analyse(lambda: frame.select(column))
-        except PySparkException as error:
-            raise self._error(error, value, clause.to_sql(), is_condition=False) from None
-
-    def _error(
-        self, error: PySparkException, expression: Expression, where: str, *, is_condition: bool
-    ) -> Exception:
-        return analysis_error(error, expression, where, self.statement.text, is_condition=is_condition)
-
     # Assignments
 
     def _assigned_paths(self, clause: MergeClause) -> tuple[tuple[str, ...], ...]:
         """Gives the assigned columns and fields, without the target's alias, as the user spelled them."""
-        assignments = _assignments(clause)
-        if assignments is None or isinstance(assignments, Star):
-            return ()
-        return tuple(self._without_alias(a.target) for a in assignments)
+        return tuple(self._without_alias(a.target) for a in clause.assignments)
 
     def _without_alias(self, name: tuple[str, ...]) -> tuple[str, ...]:
         if len(name) > 1 and same_name(name[0], self.target_alias, self.case_sensitive):
@@ -375,7 +231,7 @@ class _Resolver:
         spelled = [self._spelled(path, schema) for path in paths]
         assigned = self._assigned_outputs(clause, assignments, spelled, types, schema)
         outputs = outputs_of_table(clause, assigned, schema)
-        values = tuple(value.to_column() for value in _values(clause))
+        values = tuple(value.to_column() for value in values_of(clause))
         return ResolvedClause(clause, number, condition, values, tuple(types), outputs)
 
     def _excepted(self, star: Star) -> set[str]:
@@ -473,7 +329,7 @@ class _Resolver:
             return
         value = align(F.lit(None).cast(given), given, wanted, self.assignment)
         try:
-            _analyse(lambda: self.sides.other.select(value))
+            analyse(lambda: self.sides.other.select(value))
         except PySparkException as error:
             raise analysis_error(
                 error, Expression(column), clause.to_sql(), self.statement.text, is_condition=False
@@ -485,25 +341,9 @@ def _assignments(clause: MergeClause) -> tuple[Assignment, ...] | Star | None:
     return clause.action.assignments if isinstance(clause.action, (Update, Insert)) else None
 
 
-def _values(clause: MergeClause) -> list[Expression]:
-    assignments = _assignments(clause)
-    if assignments is None or isinstance(assignments, Star):
-        return []
-    return [a.value for a in assignments if isinstance(a.value, Expression)]
-
-
 def _type_at(schema: StructType, path: Sequence[str]) -> DataType:
     data_type: DataType = schema
     for part in path:
         assert isinstance(data_type, StructType)
         data_type = next(f.dataType for f in data_type.fields if f.name == part)
     return data_type
-
-
-def _all(conditions: list[Column]) -> Column:
-    return reduce(and_, conditions) if conditions else F.lit(True)
-
-
-def _analyse(frame: Callable[[], DataFrame]) -> None:
-    # Classic Spark resolves as the frame is made, Connect when its schema is asked for.
-    _ = frame().schema

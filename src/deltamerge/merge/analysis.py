@@ -1,0 +1,215 @@
+"""Has Spark resolve the expressions of a merge, those of each clause family on what the family may see; no job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.merge.analysis_errors import analysis_error
+from deltamerge.merge.plan import condition_tree
+from deltamerge.names import free_prefix
+from deltamerge.session import is_built_on_subquery
+from deltamerge.sql.conditions import contains_subquery, tree_contains_subquery
+from deltamerge.sql.stars import contains_star
+from deltamerge.statement import ClauseKind, Expression, MergeClause, MergeStatement
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+# Makes a frame that Spark can only make where conditions are sound.
+_Attempt: TypeAlias = "Callable[[list[Column]], Callable[[], DataFrame]]"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Empty frames with both sides' columns, for Spark to resolve names on."""
+
+    target: DataFrame
+    source: DataFrame
+    source_alone: DataFrame
+    target_schema: StructType
+    source_schema: StructType
+    other: DataFrame
+
+
+def sides_of(
+    spark: SparkSession, statement: MergeStatement, target_schema: StructType, target_alias: str
+) -> Sides:
+    """Makes the frames that a statement's names are resolved on.
+
+    Args:
+        spark: The session.
+        statement: What the user said.
+        target_schema: The table's schema.
+        target_alias: The name that qualifies its columns.
+    """
+    schema = statement.source.schema
+    # INSERT clauses see the source by name or by the alias when they run, by no other qualifier.
+    source, alone = statement.source, statement.source.toDF(*schema.names)
+    if statement.source_alias is not None:
+        source, alone = source.alias(statement.source_alias), alone.alias(statement.source_alias)
+    other = spark.range(1).toDF(free_prefix((*target_schema.names, *schema.names)) + "other")
+    target = spark.createDataFrame([], target_schema).alias(target_alias)
+    return Sides(target, source, alone, target_schema, schema, other)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Spark's analysis of a statement.
+
+    Args:
+        statement: What the user said.
+        sides: What its names are resolved on.
+        double_quoted_identifiers: Whether ``"a"`` is a name: ``spark.sql.ansi.doubleQuotedIdentifiers``.
+    """
+
+    statement: MergeStatement
+    sides: Sides
+    double_quoted_identifiers: bool
+
+    def check_conditions(self) -> None:
+        """Has Spark resolve ON and the conditions of all clauses.
+
+        Raises:
+            DeltaAnalysisException: One of them is wrong, or holds a star or a subquery.
+        """
+        self._check_condition(self.statement.condition, "ON", self._on_join)
+        attempts: list[tuple[ClauseKind, _Attempt]] = [
+            ("matched", self._on_join),
+            ("not_matched", self._on_source),
+            ("not_matched_by_source", self._on_target),
+        ]
+        for kind, attempt in attempts:
+            conditions = [c for c in self.statement.of_kind(kind) if c.condition is not None]
+            try:
+                analyse(attempt([c.condition.to_column() for c in conditions if c.condition]))
+            except PySparkException:
+                for clause in conditions:
+                    assert clause.condition is not None
+                    self._check_condition(clause.condition, clause.to_sql(), attempt)
+                raise
+            for clause in conditions:
+                assert clause.condition is not None
+                self._refuse_subquery(clause.condition, clause.to_sql())
+
+    def _check_condition(self, condition: Expression, where: str, attempt: _Attempt) -> None:
+        self._refuse_subquery(condition, where)
+        try:
+            analyse(attempt([condition.to_column()]))
+        except PySparkException as error:
+            raise self._error(error, condition, where, is_condition=True) from None
+
+    def _refuse_star(self, expression: Expression, where: str) -> None:
+        if contains_star(expression.text):
+            raise DeltaAnalysisException(
+                "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+                f"Cannot resolve the star in {expression.text}: inside an expression of a MERGE columns must be named. "
+                f"Compute the value in the source instead. In: {where}",
+                sqlstate="42601",
+                parameters={"sqlExpr": expression.text, "clause": where},
+            )
+
+    def _refuse_subquery(self, condition: Expression, where: str) -> None:
+        self._refuse_star(condition, where)
+        if self._holds_subquery(condition):
+            raise DeltaAnalysisException(
+                "DELTA_UNSUPPORTED_SUBQUERY",
+                f"Subqueries are not supported in the condition of a MERGE: {condition.text}. Join what it looks up "
+                f"to the source instead. In: {where}",
+                sqlstate="0AKDC",
+            )
+
+    def _holds_subquery(self, condition: Expression) -> bool:
+        if condition.column is None:
+            return contains_subquery(condition.text)
+        if is_built_on_subquery(condition.column):
+            return True
+        return tree_contains_subquery(condition_tree(condition, self.double_quoted_identifiers))
+
+    def _on_join(self, conditions: list[Column]) -> Callable[[], DataFrame]:
+        # A join condition must be deterministic and boolean, so Spark refuses what MERGE refuses.
+        return lambda: self.sides.source.join(self.sides.target, _all(conditions), "inner")
+
+    def _on_source(self, conditions: list[Column]) -> Callable[[], DataFrame]:
+        return lambda: self.sides.source_alone.join(self.sides.other, _all(conditions), "inner")
+
+    def _on_target(self, conditions: list[Column]) -> Callable[[], DataFrame]:
+        return lambda: self.sides.target.join(self.sides.other, _all(conditions), "inner")
+
+    def typed_values(self, kind: ClauseKind) -> list[list[DataType]]:
+        """Finds the types of the values that clauses assign.
+
+        Args:
+            kind: The family of the clauses.
+
+        Returns:
+            By clause, in the order of the statement, the types of its values but for DEFAULT.
+
+        Raises:
+            DeltaAnalysisException: A value is wrong.
+        """
+        clauses = self.statement.of_kind(kind)
+        frame = {
+            "matched": lambda: self.sides.source.join(self.sides.target, F.lit(True), "inner"),
+            "not_matched": lambda: self.sides.source_alone,
+            "not_matched_by_source": lambda: self.sides.target,
+        }[kind]()
+        expressions = [(clause, value) for clause in clauses for value in values_of(clause)]
+        for clause, value in expressions:
+            self._refuse_star(value, clause.to_sql())
+        columns = [value.to_column().alias(f"v{i}") for i, (_, value) in enumerate(expressions)]
+        if not columns:
+            return [[] for _ in clauses]
+        try:
+            schema = frame.select(*columns).schema
+        except PySparkException:
+            for (clause, value), column in zip(expressions, columns, strict=True):
+                self._check_value(clause, value, frame, column)
+            raise
+        types = iter(field.dataType for field in schema.fields)
+        return [[next(types) for _ in values_of(clause)] for clause in clauses]
+
+    def _check_value(self, clause: MergeClause, value: Expression, frame: DataFrame, column: Column) -> None:
+        try:
+            analyse(lambda: frame.select(column))
+        except PySparkException as error:
+            raise self._error(error, value, clause.to_sql(), is_condition=False) from None
+
+    def _error(
+        self, error: PySparkException, expression: Expression, where: str, *, is_condition: bool
+    ) -> Exception:
+        return analysis_error(error, expression, where, self.statement.text, is_condition=is_condition)
+
+
+def values_of(clause: MergeClause) -> list[Expression]:
+    """Gives the values that a clause assigns, but for stars and DEFAULT.
+
+    Args:
+        clause: The clause.
+    """
+    return [a.value for a in clause.assignments if isinstance(a.value, Expression)]
+
+
+def _all(conditions: list[Column]) -> Column:
+    return reduce(and_, conditions) if conditions else F.lit(True)
+
+
+def analyse(frame: Callable[[], DataFrame]) -> None:
+    """Has Spark resolve a frame.
+
+    Args:
+        frame: Makes it.
+
+    Raises:
+        PySparkException: Spark cannot.
+    """
+    # Classic Spark resolves as the frame is made, Connect when its schema is asked for.
+    _ = frame().schema
