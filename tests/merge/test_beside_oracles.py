@@ -87,6 +87,19 @@ def test_a_missing_name_comes_before_a_type_that_does_not_fit(spark: SparkSessio
     assert caught.value.getCondition() == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
 
 
+def test_a_missing_name_comes_before_types_that_evolution_cannot_merge(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    DeltaTable.create(spark).location(path).addColumn("k", "INT").addColumn("v", "BINARY").execute()
+    with pytest.raises(DeltaAnalysisException, match="DELTA_MERGE_UNRESOLVED_EXPRESSION"):
+        merge_sql(
+            spark,
+            f"MERGE WITH SCHEMA EVOLUTION INTO delta.`{path}` AS t USING (SELECT 1 AS k, 2S AS v) AS s ON t.k = s.k "
+            "WHEN MATCHED THEN UPDATE SET missing = NULL WHEN NOT MATCHED THEN INSERT *",
+        )
+
+
 @pytest.mark.parametrize(
     ("target", "source", "merges"),
     [

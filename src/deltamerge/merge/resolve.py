@@ -114,6 +114,8 @@ class _Resolver:
         analysis = Analysis(self.statement, self.sides, self.conf.double_quoted_identifiers)
         analysis.check_conditions()
         paths = {id(clause): self._assigned_paths(clause) for clause in self.statement.clauses}
+        for clause in self.statement.clauses:
+            self._check_known(clause, paths[id(clause)])
         output_schema = self._output_schema(paths)
         for clause in self.statement.clauses:
             self._check_paths(clause, paths[id(clause)], output_schema)
@@ -188,6 +190,13 @@ class _Resolver:
                 shorter = min(len(left), len(right))
                 if left[:shorter] == right[:shorter]:
                     raise conflicting_assignments(left, right, clause.to_sql())
+
+    def _check_known(self, clause: MergeClause, paths: tuple[tuple[str, ...], ...]) -> None:
+        """Refuses names that no evolution can add, before any types are compared, as delta-spark does."""
+        sides = (self.sides.target_schema, self.sides.source_schema)
+        for path in paths:
+            if all(find_field(schema, path[0], self.case_sensitive) is None for schema in sides):
+                raise unknown_target_column(path, 0, sides[0], clause.to_sql(), self.statement.text)
 
     def _check_path(self, path: tuple[str, ...], clause: MergeClause, schema: StructType) -> None:
         data_type: DataType = schema
