@@ -18,7 +18,7 @@ help:
 	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
 	@echo "make check         lint, types and every test"
-	@echo "make bench-small   ten rows into ten rows, beside delta-spark (needs Maven)"
+	@echo "make bench-small   small merges, beside delta-spark (needs Maven)"
 	@echo "make bench-log     loading a large table's log"
 	@echo "make bench         32 merges of TPC-H's lineitem, beside delta-spark and delta-rs (needs Maven)"
 	@echo "make lock          new versions into requirements.lock (needs uv)"

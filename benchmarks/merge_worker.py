@@ -33,17 +33,35 @@ class Deltamerge:
         self._spark = builder.getOrCreate()
 
     def merge(self, statement: str, queries: dict[str, str]) -> dict[str, Any]:
-        """Merges and takes the time; says which executor ran and how long each step took."""
+        """Merges and takes the time; says which executor ran, how long each step took and what jobs there were."""
         from deltamerge import merge_sql
 
         for name, query in queries.items():
             self._spark.sql(query).createOrReplaceTempView(name)
+        jobs = self._jobs()
         start = time.perf_counter()
         report = merge_sql(self._spark, statement)
         seconds = time.perf_counter() - start
+        jobs = self._jobs() - jobs
         outcome = report.outcome
         steps = {step.name: step.milliseconds for step in outcome.steps}
-        return {"seconds": seconds, "executor": outcome.executor, "steps": steps}
+        return {
+            "seconds": seconds,
+            "executor": outcome.executor,
+            "steps": steps,
+            "jobs": jobs,
+            "job_seconds": self._job_seconds(),
+        }
+
+    def _jobs(self) -> int:
+        """Counts the Spark jobs so far."""
+        return len(self._spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+    def _job_seconds(self) -> float:
+        """Takes the time of a job that does next to nothing."""
+        start = time.perf_counter()
+        self._spark.range(1).collect()
+        return time.perf_counter() - start
 
     def close(self) -> None:
         """Ends the session."""
