@@ -1,4 +1,4 @@
-"""Runs a drawn merge by one executor on a table that delta-rs makes and reads."""
+"""Runs a drawn merge by one executor on a table that a witness makes and reads."""
 
 from __future__ import annotations
 
@@ -10,29 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
-
-from deltamerge import merge_sql
+from deltamerge import DeltaTable, merge_sql
 from deltamerge.exceptions import MultipleSourceRowsException
 
 from .language import Row
-from .strategies import STRUCT, Example, source_query
+from .strategies import Example, rows_query
+from .witness import Witness
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ARROW = {
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "STRING": pa.string(),
-    "DOUBLE": pa.float64(),
-    "DECIMAL(10,2)": pa.decimal128(10, 2),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "BOOLEAN": pa.bool_(),
-    STRUCT: pa.struct([("a", pa.int32()), ("b", pa.string())]),
-}
 
 
 @dataclass(frozen=True)
@@ -40,32 +26,36 @@ class Seen:
     """What can be seen of a merge.
 
     Args:
+        executor: The executor that ran it.
         rows: The table's rows.
         changes: Its change data, None without a feed.
         metrics: Its counts of rows.
         clause_rows: The rows of its clauses, by kind and action.
+        version: The version that it made; None where it made none.
     """
 
+    executor: str
     rows: list[Row]
     changes: list[tuple[str, Row]] | None
     metrics: dict[str, int]
     clause_rows: dict[str, int]
+    version: int | None
 
 
-def make_table(example: Example, path: str) -> None:
-    """Makes the target; each write is a file a partition."""
-    schema = pa.schema([(name, ARROW[kind]) for name, kind in example.types.items()])
-    for rows in [[], *example.files]:
-        write_deltalake(
-            path,
-            pa.Table.from_pylist(rows, schema),
-            mode="append",
-            partition_by=list(example.partition_by) or None,
-            configuration=example.properties if not rows else None,
+def make_table(spark: SparkSession, example: Example, witness: Witness, path: str) -> None:
+    """Makes the target, and deletes by a merge what the example wants deleted before."""
+    witness.make(spark, example, path)
+    if example.deleted is not None:
+        merge_sql(
+            spark,
+            f"MERGE INTO delta.`{path}` AS t USING (SELECT 1 AS one) AS s ON {example.deleted.sql()} "
+            "WHEN MATCHED THEN DELETE",
         )
 
 
-def run(spark: SparkSession, example: Example, made: str, path: str, executor: str) -> Seen | None:
+def run(
+    spark: SparkSession, example: Example, witness: Witness, made: str, path: str, executor: str
+) -> Seen | None:
     """Merges into a copy of the target.
 
     Returns:
@@ -73,46 +63,37 @@ def run(spark: SparkSession, example: Example, made: str, path: str, executor: s
     """
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(made, path)
-    spark.sql(source_query(example)).createOrReplaceTempView("model_source")
+    spark.sql(rows_query(example.types, example.source)).createOrReplaceTempView("model_source")
     spark.conf.set("spark.deltamerge.merge.executor", executor)
     try:
         report = merge_sql(spark, example.sql(f"delta.`{path}`", "model_source"))
     except MultipleSourceRowsException:
-        assert DeltaTable(path).version() == DeltaTable(made).version(), "a failed merge made a version"
+        versions = [DeltaTable.forPath(spark, place).table.snapshot().version for place in (made, path)]
+        assert versions[0] == versions[1], "a failed merge made a version"
         return None
     counts: dict[str, int] = {}
     for clause in report.clauses:
         key = f"{clause.kind} {clause.action}"
         counts[key] = counts.get(key, 0) + clause.rows
+    changes = None
+    if "delta.enableChangeDataFeed" in example.properties:
+        changes = [] if report.version is None else witness.changes(spark, path, report.version)
     return Seen(
-        rows=read(path),
-        changes=_changes(path, report.version)
-        if "delta.enableChangeDataFeed" in example.properties
-        else None,
+        executor=report.outcome.executor,
+        rows=witness.rows(spark, path),
+        changes=changes,
         metrics=dict(report.metrics),
         clause_rows=counts,
+        version=report.version,
     )
 
 
-def read(path: str) -> list[Row]:
-    """Reads a table with delta-rs."""
-    table = DeltaTable(path)
-    rows = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t"))
-    return rows.cast(pa.schema(table.schema().to_arrow())).to_pylist()
-
-
-def _changes(path: str, version: int | None) -> list[tuple[str, Row]]:
-    """Reads a version's change data with delta-rs."""
-    if version is None:
-        return []
-    found = pa.table(
-        DeltaTable(path).load_cdf(starting_version=version, ending_version=version).read_all()
-    ).to_pylist()
-    changes = []
-    for row in found:
-        kind = row["_change_type"]
-        changes.append((kind, {name: value for name, value in row.items() if not name.startswith("_c")}))
-    return changes
+def row_versions(spark: SparkSession, path: str) -> dict[int, int]:
+    """Gives the version that last changed each row, by the row's id, in a table with row tracking."""
+    rows = DeltaTable.forPath(spark, path).with_row_ids().selectExpr("_metadata.*").collect()
+    versions = {row.row_id: row.row_commit_version for row in rows}
+    assert len(versions) == len(rows), "two rows have one id"
+    return versions
 
 
 def bag(rows: Iterable[Any]) -> list[str]:
@@ -132,6 +113,8 @@ def _plain(value: Any) -> Any:
     return f"{type(value).__name__} {value}"
 
 
-def all_rows(example: Example) -> list[Row]:
-    """Gives the rows of all files."""
-    return list(itertools.chain.from_iterable(example.files))
+def rows_before(example: Example) -> list[Row]:
+    """Gives the rows of all files without those that were deleted before the merge."""
+    rows = itertools.chain.from_iterable(example.files)
+    gone = example.deleted
+    return [row for row in rows if gone is None or gone.value({"t": row}) is not True]

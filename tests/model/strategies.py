@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -51,21 +50,25 @@ PARTITIONS = ("INT", "STRING", "DATE", "BOOLEAN", "BIGINT", "TIMESTAMP", "DECIMA
 # delta-rs, which reads the change data, finds no file in a folder whose name needs escapes.
 PLAIN_PARTITIONS = ("INT", "DATE", "BOOLEAN", "BIGINT", "DECIMAL(10,2)")
 
-# Properties that tables may have; a new feature of tables is switched on here.
+FEED = {"delta.enableChangeDataFeed": "true"}
+VECTORS = {"delta.enableDeletionVectors": "true"}
+MAPPED = {"delta.columnMapping.mode": "name"}
+TRACKED = {"delta.enableRowTracking": "true"}
+# Properties that tables may have, the more often the oftener they stand here; a new feature of tables is switched on
+# here.
 PROPERTIES: tuple[dict[str, str], ...] = (
-    {},
-    {"delta.enableChangeDataFeed": "true"},
-    {"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "1"},
+    *[{}] * 3,
+    *[FEED] * 3,
+    *[{**FEED, "delta.dataSkippingNumIndexedCols": "1"}] * 2,
+    *[VECTORS] * 3,
+    *[{**VECTORS, **FEED}] * 3,
+    MAPPED,
+    {**MAPPED, **FEED},
+    TRACKED,
+    {**VECTORS, **FEED, **MAPPED, **TRACKED},
 )
-
-
-# Values of spark.deltamerge.merge.executor with the merges that each is to run; by itself a merge that only inserts
-# is an insert_only one, and any other of so few rows a classic one.
-EXECUTORS: dict[str, Callable[[Merge], bool]] = {
-    "auto": lambda merge: True,
-    "classic": lambda merge: all(clause.kind == "not_matched" for clause in merge.clauses),
-    "low_shuffle": lambda merge: True,
-}
+# Tables with these are merged into by the classic executor also where low_shuffle is asked for.
+ONLY_CLASSIC = (*VECTORS, *MAPPED, *TRACKED)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Example:
         partition_by: The partition columns.
         properties: The table's properties.
         files: The target's rows by write.
+        deleted: Which target rows another merge deletes before this one; None for no such merge.
         source: The source's rows.
         merge: The statement.
     """
@@ -85,8 +89,21 @@ class Example:
     partition_by: tuple[str, ...]
     properties: dict[str, str]
     files: list[list[Row]]
+    deleted: Expression | None
     source: list[Row]
     merge: Merge
+
+    @property
+    def executors(self) -> dict[str, str]:
+        """Gives what ``spark.deltamerge.merge.executor`` is to be, with the executor that then runs the merge.
+
+        No executor runs twice: by itself a merge of so few rows is an insert_only or a classic one.
+        """
+        only_inserts = all(clause.kind == "not_matched" for clause in self.merge.clauses)
+        found = {"auto": "insert_only", "classic": "classic"} if only_inserts else {"auto": "classic"}
+        if not any(name in self.properties for name in ONLY_CLASSIC):
+            found["low_shuffle"] = "low_shuffle"
+        return found
 
     def sql(self, target: str, source: str) -> str:
         """Gives the statement."""
@@ -96,6 +113,7 @@ class Example:
     def __repr__(self) -> str:
         rows = [f"  file {i}: {rows}" for i, rows in enumerate(self.files)]
         lines = [f"{self.types} partitioned by {self.partition_by}, {self.properties}", *rows]
+        lines += [] if self.deleted is None else [f"  deleted before: {self.deleted.sql()}"]
         return "\n".join(["", *lines, f"  source: {self.source}", self.sql("target", "source")])
 
 
@@ -148,12 +166,24 @@ def examples(draw: st.DrawFn) -> Example:
         partition_by = ("p",)
     rows = st.fixed_dictionaries({name: _column_values(name, types) for name in types})
     files = draw(st.lists(st.lists(rows, min_size=1, max_size=4), max_size=3))
+    # Most often rows go from files that the merge then meets with a vector.
+    deleted = draw(_deletion(types)) if "delta.enableDeletionVectors" in properties else None
     source = draw(st.lists(rows, max_size=6))
     if draw(st.integers(0, 4)):
         source = _one_per_key(source)
     clauses = draw(_clauses(types))
     merge = Merge(draw(_on(types)), clauses)
-    return Example(types, partition_by, properties, files, source, merge)
+    return Example(types, partition_by, properties, files, deleted, source, merge)
+
+
+@st.composite
+def _deletion(draw: st.DrawFn, types: dict[str, str]) -> Expression | None:
+    drawn = draw(st.integers(0, 5))
+    if drawn == 0:
+        return None
+    if drawn < 4:
+        return Compare("<=>", Name("t", ("k",)), Literal(draw(values(types["k"])), types["k"]))
+    return draw(conditions(types, ("t",)))
 
 
 def _column_values(name: str, types: dict[str, str]) -> st.SearchStrategy[Any]:
@@ -282,13 +312,9 @@ def conditions(draw: st.DrawFn, types: dict[str, str], sides: tuple[str, ...], d
     return Compare(sign, left, draw(expressions(data_type, types, sides, 0)))
 
 
-def source_query(example: Example) -> str:
-    """Gives the query that makes the source."""
-    columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in example.types.items())
-    if not example.source:
-        return f"SELECT {columns} WHERE false"
-    rows = [
-        "(" + ", ".join(literal(row[name], kind) for name, kind in example.types.items()) + ")"
-        for row in example.source
-    ]
-    return f"SELECT * FROM VALUES {', '.join(rows)} AS v({', '.join(example.types)})"
+def rows_query(types: dict[str, str], rows: list[Row]) -> str:
+    """Gives the query that makes rows."""
+    if not rows:
+        return f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind in types.items())} WHERE false"
+    lines = ["(" + ", ".join(literal(row[name], kind) for name, kind in types.items()) + ")" for row in rows]
+    return f"SELECT * FROM VALUES {', '.join(lines)} AS v({', '.join(types)})"

@@ -14,8 +14,9 @@ from corpus.deltamerge_engine import is_ci
 
 from .language import Case, Compare, IsNull, Literal, Name, Plus
 from .merge_model import Clause, Merge, Merged, SeveralSourceRows, merge_rows
-from .running import all_rows, bag, make_table, run
-from .strategies import EXECUTORS, Example, examples
+from .running import Seen, bag, make_table, row_versions, rows_before, run
+from .strategies import Example, examples
+from .witness import witness_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +43,7 @@ def searching(count: int) -> Any:
 def expected(example: Example) -> Merged | None:
     """Gives what the model says; None where several source rows want one target row."""
     try:
-        return merge_rows(list(example.types), all_rows(example), example.source, example.merge)
+        return merge_rows(list(example.types), rows_before(example), example.source, example.merge)
     except SeveralSourceRows:
         return None
 
@@ -52,16 +53,18 @@ def check(spark: SparkSession, folder: Path, example: Example) -> None:
     for key, setting in SMALL.items():
         spark.conf.set(key, setting)
     wanted = expected(example)
-    made = str(folder / "made")
+    made, merged = str(folder / "made"), str(folder / "t")
     clear(folder)
-    make_table(example, made)
-    for executor, fits in EXECUTORS.items():
-        if not fits(example.merge):
-            continue
-        got = run(spark, example, made, str(folder / "t"), executor)
+    witness = witness_of(example.properties)
+    make_table(spark, example, witness, made)
+    if example.deleted is not None:
+        assert bag(witness.rows(spark, made)) == bag(rows_before(example)), "rows before the merge"
+    for asked, executor in example.executors.items():
+        got = run(spark, example, witness, made, merged, asked)
         assert (got is None) == (wanted is None), f"{executor}: several source rows"
         if got is None or wanted is None:
             continue
+        assert got.executor == executor
         assert bag(got.rows) == bag(wanted.rows), f"{executor}: rows"
         assert {name: got.metrics[name] for name in wanted.metrics} == wanted.metrics, f"{executor}: metrics"
         if got.changes is not None:
@@ -69,6 +72,19 @@ def check(spark: SparkSession, folder: Path, example: Example) -> None:
         counted = sum(rows for key, rows in got.clause_rows.items() if not key.endswith("do_nothing"))
         changed = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
         assert counted == sum(wanted.metrics[name] for name in changed), f"{executor}: rows of the clauses"
+        if "delta.enableRowTracking" in example.properties:
+            check_row_ids(row_versions(spark, made), row_versions(spark, merged), got, wanted)
+
+
+def check_row_ids(before: dict[int, int], after: dict[int, int], got: Seen, wanted: Merged) -> None:
+    """Compares the rows' ids and versions before and after a merge with what the model says of its rows."""
+    kept = before.keys() & after.keys()
+    counts = wanted.metrics
+    assert len(before) - len(kept) == counts["numTargetRowsDeleted"], "rows lost their ids"
+    assert len(after) - len(kept) == counts["numTargetRowsInserted"], "rows got ids"
+    updated = [i for i in kept if after[i] != before[i]]
+    assert len(updated) == counts["numTargetRowsUpdated"], "rows got another version"
+    assert all(after[i] == got.version for i in [*updated, *(after.keys() - kept)]), "the version of rows"
 
 
 def clear(folder: Path) -> None:
