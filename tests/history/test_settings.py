@@ -54,9 +54,9 @@ def test_columns_that_are_gone_since_the_table_was_opened(spark: SparkSession, t
     opened = DeltaTable.forPath(spark, path)
     source = spark.sql("SELECT 1 AS id, 3 AS w")
     merge = opened.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedDelete()
-    write_delta(spark.sql("SELECT 1 AS id, 2 AS v, 3 AS w"), path, mode="overwrite")
+    write_delta(spark.sql("SELECT 1 AS id, 2 AS v, 3 AS w"), path, mode="overwrite", overwrite_schema=True)
     assert merge.run().version == 2
-    write_delta(spark.sql("SELECT 1 AS id, 3 AS w"), path, mode="overwrite")
+    write_delta(spark.sql("SELECT 1 AS id, 3 AS w"), path, mode="overwrite", overwrite_schema=True)
     with pytest.raises(DeltaAnalysisException, match=r"it was struct<id:int,v:int>") as raised:
         merge.run()
     assert raised.value.getErrorClass() == "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"

@@ -109,7 +109,7 @@ def test_write_delta_modes(spark: SparkSession, tmp_path: Path) -> None:
         write_delta(spark.range(3), path)
     assert sorted(r[0] for r in DeltaTable.forPath(spark, path).toDF().collect()) == [0, 1, 2, 3, 4]
     overwritten = spark.range(2).selectExpr("id AS k", "id % 2 AS p")
-    assert write_delta(overwritten, path, mode="overwrite", partition_by="p") == 2
+    assert write_delta(overwritten, path, mode="overwrite", partition_by="p", overwrite_schema=True) == 2
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0, 0), (1, 1)]
     assert rows(DeltaTable.forPath(spark, path).at(version=1)) == [(0,), (1,), (2,), (3,), (4,)]
     with pytest.raises(ValueError, match="mode"):

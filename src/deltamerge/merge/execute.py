@@ -11,10 +11,8 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from deltamerge.errors import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.column_mapping import mapping_mode
-from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
 from deltamerge.merge.classic import keep_one_match, write_all_changes_rows
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
@@ -51,6 +49,7 @@ from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, absolute_key, target_frame
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.table import Table
+from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles, write_files, write_files_with_changes
 from deltamerge.write.deletion_vectors import (
     NO_VECTORS,
@@ -161,7 +160,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             else:
                 touched = find_touched_files(merge, rows_once, target, by_name, names)
     if touched.rewrite:
-        refuse_append_only(execution.snapshot)
+        refuse_append_only(execution.snapshot, "the merge updates or deletes rows")
     second = counted_again(source, rows, merge, names, execution.conf)
     rows = second.rows
     written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
@@ -362,14 +361,3 @@ def skipping_notes(sizes: ScanSizes, by: str) -> tuple[str, ...]:
     """Says how many files were not read."""
     skipped = sizes.files_before - sizes.files_after
     return (f"{skipped} of {sizes.files_before} files were never read, thanks to {by}.",) if skipped else ()
-
-
-def refuse_append_only(snapshot: Snapshot) -> None:
-    """Refuses to update or delete rows of a table that only takes appends."""
-    if snapshot.metadata.configuration.get("delta.appendOnly", "").lower() == "true":
-        raise DeltaAnalysisException(
-            "DELTA_CANNOT_MODIFY_APPEND_ONLY",
-            "This table is configured to only allow appends, and the merge updates or deletes rows. Nothing was "
-            "changed. To permit it: ALTER TABLE … SET TBLPROPERTIES (delta.appendOnly=false).",
-            sqlstate="42809",
-        )

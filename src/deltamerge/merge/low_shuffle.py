@@ -22,7 +22,6 @@ from deltamerge.merge.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.changed_rows import ChangedRows
 from deltamerge.merge.execute import (
     BY_KEYS_AND_CONDITIONS,
-    refuse_append_only,
     skipping_notes,
     target_side,
 )
@@ -44,6 +43,7 @@ from deltamerge.merge.touched_files import (
 from deltamerge.merge.written_rows import guarded_changes, guarded_rows, put_together, table_columns
 from deltamerge.scan.target import absolute_key, file_key, spark_spellings
 from deltamerge.session import job_description
+from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import (
     WrittenFiles,
     collect_files,
@@ -118,7 +118,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     touched = NOTHING_TOUCHED
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changed))
     if changed:
-        refuse_append_only(execution.snapshot)
+        refuse_append_only(execution.snapshot, "the merge updates or deletes rows")
         touched = TouchedFiles(tuple(changed.values()), (), matches.rows_by_clause, matches.has_competing)
     written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
     if touched.rewrite or (merge.inserts and summary.row_count):

@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -15,13 +15,11 @@ from pyspark.sql.types import StructField, StructType
 from deltamerge.config import MergeConf
 from deltamerge.errors import CommitStateUnknownException, DeltaAnalysisException
 from deltamerge.lean_columns import lean_columns
-from deltamerge.log.actions import Action, Metadata, Protocol, RemoveFile
-from deltamerge.log.clustering import FEATURE, MOST_COLUMNS, clustering_columns, clustering_domain
+from deltamerge.log.actions import Action, Metadata, Protocol
+from deltamerge.log.clustering import FEATURE, clustering_columns, clustering_domain
 from deltamerge.log.column_mapping import (
     NONE,
-    check_names,
     mapping_mode,
-    physical_name,
     with_column_ids,
     without_mapping,
 )
@@ -29,16 +27,17 @@ from deltamerge.log.row_tracking import with_column_names
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
-from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.table import Table
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
+from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings, excess_in
 from deltamerge.write.constraints import checked, violation_in
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
 from deltamerge.write.defaults import column_defaults
+from deltamerge.write.definition import TableDefinition, check_definition, physical_names
 from deltamerge.write.generated import GENERATION_EXPRESSION, check_generation_expressions, with_generated
 from deltamerge.write.identity import (
     IDENTITY,
@@ -52,25 +51,6 @@ from deltamerge.write.table_features import protocol_for, stored_properties, upg
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True)
-class TableDefinition:
-    """What a table is to be.
-
-    Args:
-        schema: Its columns.
-        partition_columns: Those of them that it is partitioned by.
-        properties: Its properties.
-        description: Its comment.
-        clustered_by: The columns it is clustered by.
-    """
-
-    schema: StructType
-    partition_columns: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    description: str | None = None
-    clustered_by: tuple[str, ...] = ()
 
 
 def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
@@ -104,7 +84,7 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
             parameters={"tableName": table.name},
         )
     definition = replace(definition, schema=as_strings(definition.schema))
-    _check_definition(definition)
+    check_definition(definition)
     check_identity_columns(definition.schema, definition.partition_columns)
     check_generation_expressions(table.spark, definition.schema)
     definition = _with_column_ids(definition, table.snapshot() if exists else None)
@@ -123,8 +103,8 @@ def write_table(
     Args:
         table: Where.
         frame: The rows.
-        mode: ``append``, ``overwrite`` or ``error``.
-        partition_columns: The partition columns of a new or overwritten table; None leaves an existing table's.
+        mode: ``append``, ``overwrite``, ``overwrite_schema`` or ``error``.
+        partition_columns: The partition columns of a new table; None leaves an existing table's.
         properties: Properties of a new or overwritten table.
 
     Returns:
@@ -143,21 +123,37 @@ def write_table(
         )
     if exists and mode == "append":
         return _append(table, frame, partition_columns)
+    if exists and mode == "overwrite":
+        return _overwrite(table, frame, partition_columns, properties)
     before = table.snapshot() if exists else None
-    if before is not None and partition_columns is None:
-        partition_columns = before.metadata.partition_columns
-    inherited = dict(before.metadata.configuration) if before is not None else {}
-    definition = TableDefinition(
-        as_strings(_plain(frame.schema)), partition_columns or (), {**inherited, **properties}
-    )
-    _check_definition(definition)
-    _protocol(before, definition)
+    schema = as_strings(_plain(frame.schema))
+    definition = TableDefinition(schema, partition_columns or (), properties)
     if before is not None:
         before.check_writable()
+        refuse_append_only(before, "the overwrite deletes rows")
+        definition = _redefined(before.metadata, schema, partition_columns, properties)
+    check_definition(definition)
+    _protocol(before, definition)
     definition = _with_column_ids(definition, before)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     written = _write(table, frame, definition, folder)
     return _commit_definition(table, definition, exists=exists, files=written, folder=folder)
+
+
+def _redefined(
+    before: Metadata,
+    schema: StructType,
+    partition_columns: tuple[str, ...] | None,
+    properties: Mapping[str, str],
+) -> TableDefinition:
+    """Gives a table's definition with another schema."""
+    return TableDefinition(
+        schema,
+        before.partition_columns if partition_columns is None else partition_columns,
+        {**before.configuration, **properties},
+        description=before.description,
+        name=before.name,
+    )
 
 
 def _plain(schema: StructType) -> StructType:
@@ -174,32 +170,90 @@ def _plain_metadata(field: StructField) -> dict[str, Any]:
 def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] | None) -> int:
     snapshot = table.snapshot()
     snapshot.check_writable()
+    _check_partitioning(table, snapshot.metadata, partition_columns)
+    definition = _definition_of(snapshot)
+    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    written, schema = _write_into(table, frame, definition, folder)
+    actions = (*_changed_metadata(snapshot, definition.properties, schema), *written.files)
+    prepared = _prepared(table, snapshot, actions, "WRITE", _write_parameters("Append", definition))
+    return _commit(
+        table,
+        replace(prepared, read_set=ReadSet(), is_blind_append=True, operation_metrics=_metrics(written)),
+        folder,
+    )
+
+
+def _overwrite(
+    table: Table,
+    frame: DataFrame,
+    partition_columns: tuple[str, ...] | None,
+    properties: Mapping[str, str],
+) -> int:
+    """Replaces a table's rows. Delta: ImplicitMetadataOperation, without overwriteSchema."""
+    snapshot = table.snapshot()
+    snapshot.check_writable()
+    refuse_append_only(snapshot, "the overwrite deletes rows")
+    _check_partitioning(table, snapshot.metadata, partition_columns)
+    definition = _definition_of(snapshot)
+    configuration = with_column_names({**definition.properties, **stored_properties(properties)})
+    protocol = upgraded(snapshot.protocol, protocol_for(StructType([]), properties))
+    definition = replace(definition, properties=configuration)
+    if mapping_mode(configuration) != mapping_mode(snapshot.metadata.configuration):
+        definition = _with_column_ids(definition, snapshot)
+    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    written, schema = _write_into(table, frame, definition, folder)
+    now = _now()
+    actions = (
+        *(() if protocol == snapshot.protocol else (protocol,)),
+        *_changed_metadata(snapshot, definition.properties, schema),
+        *(file.remove(now) for file in snapshot.files.add_files()),
+        *written.files,
+    )
+    prepared = _prepared(table, snapshot, actions, "WRITE", _write_parameters("Overwrite", definition))
+    return _commit(table, replace(prepared, operation_metrics=_metrics(written)), folder)
+
+
+def _definition_of(snapshot: Snapshot) -> TableDefinition:
     metadata = snapshot.metadata
+    return TableDefinition(schema_to_write(snapshot), metadata.partition_columns, metadata.configuration)
+
+
+def _check_partitioning(
+    table: Table, metadata: Metadata, partition_columns: tuple[str, ...] | None
+) -> None:
     if partition_columns is not None and partition_columns != metadata.partition_columns:
         raise DeltaAnalysisException(
             "DELTA_PARTITION_COLUMNS_MISMATCH",
             f"Partition columns do not match those of table {table.name}: given {list(partition_columns)}, the table "
-            f"has {list(metadata.partition_columns)}.",
+            f"has {list(metadata.partition_columns)}. To replace them: mode='overwrite', overwrite_schema=True.",
             sqlstate="42K0E",
         )
-    conf = merge_conf(table.spark)
-    schema = schema_to_write(snapshot)
-    definition = TableDefinition(schema, metadata.partition_columns, metadata.configuration)
-    folder = data_folder(definition.properties, str(uuid.uuid4()))
-    fitted, given = _fitted(frame, schema, conf, table.name)
+
+
+def _write_into(
+    table: Table, frame: DataFrame, definition: TableDefinition, folder: str
+) -> tuple[WrittenFiles, StructType]:
+    """Writes rows of a table that is there.
+
+    Returns:
+        The files, and the schema with the high water marks that come after them.
+    """
+    schema = definition.schema
+    fitted, given = _fitted(frame, schema, merge_conf(table.spark), table.name)
     with identities_given(fitted, schema, given) as (rows, identities):
         written = _write(table, with_generated(rows, schema, given), definition, folder)
-    prepared = _prepared(
-        table, snapshot, tuple(written.files), "WRITE", _write_parameters("Append", definition)
-    )
-    marked = with_high_water_marks(schema, identities, table.store, written.files)
-    if marked != schema:
-        committed = schema_to_commit(marked, snapshot)
-        advanced = replace(metadata, schema_string=json.dumps(committed.jsonValue()))
-        prepared = replace(prepared, actions=(advanced, *prepared.actions))
-    return _commit(
-        table, replace(prepared, is_blind_append=True, operation_metrics=_metrics(written)), folder
-    )
+    return written, with_high_water_marks(schema, identities, table.store, written.files)
+
+
+def _changed_metadata(
+    snapshot: Snapshot, configuration: Mapping[str, str], schema: StructType
+) -> tuple[Metadata, ...]:
+    """Gives the metadata to commit, none where nothing of it changes."""
+    metadata = replace(snapshot.metadata, configuration=dict(configuration))
+    if schema != schema_to_write(snapshot):
+        text = json.dumps(schema_to_commit(schema, snapshot).jsonValue())
+        metadata = replace(metadata, schema_string=text)
+    return () if metadata == snapshot.metadata else (metadata,)
 
 
 def _fitted(
@@ -216,7 +270,8 @@ def _fitted(
     if unknown:
         raise DeltaAnalysisException(
             "DELTA_SCHEMA_MISMATCH",
-            f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out.",
+            f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them "
+            "out, or replace the table's schema: mode='overwrite', overwrite_schema=True.",
             sqlstate="42KDG",
         )
     columns, given, default = [], set[str](), column_defaults(schema, _now() * 1000)
@@ -255,7 +310,7 @@ def _commit_definition(
     now = _now()
     metadata = Metadata(
         id=snapshot.metadata.id if snapshot is not None else str(uuid.uuid4()),
-        name=None,
+        name=definition.name,
         description=definition.description,
         format_provider="parquet",
         schema_string=json.dumps(definition.schema.jsonValue()),
@@ -309,17 +364,13 @@ def _is_mapped(snapshot: Snapshot) -> bool:
 
 def _clustering(snapshot: Snapshot | None, definition: TableDefinition) -> list[Action]:
     """Says by which columns the table is clustered, and no longer by those that are gone."""
-    physical = _physical_names(definition.schema)
+    physical = physical_names(definition.schema)
     if definition.clustered_by:
         return [clustering_domain([(physical[name],) for name in definition.clustered_by])]
     before = () if snapshot is None else clustering_columns(snapshot.domain_metadata)
     if all(parts[0] in physical.values() for parts in before):
         return []
     return [clustering_domain([])]
-
-
-def _physical_names(schema: StructType) -> dict[str, str]:
-    return {field.name: physical_name(field) for field in parse_schema(schema.json()).fields}
 
 
 def _prepared(
@@ -329,11 +380,10 @@ def _prepared(
     operation: str,
     parameters: dict[str, str],
 ) -> PreparedCommit:
-    reads_all = any(isinstance(action, (RemoveFile, Metadata)) for action in actions) and snapshot is not None
     return PreparedCommit(
         snapshot=table.store if snapshot is None else snapshot,
         actions=actions,
-        read_set=ReadSet((ALWAYS,) if reads_all else (), frozenset(), whole_table=reads_all),
+        read_set=ReadSet() if snapshot is None else ReadSet((ALWAYS,), frozenset(), whole_table=True),
         operation=operation,
         operation_parameters=parameters,
         operation_metrics={},
@@ -376,60 +426,6 @@ def _create_parameters(definition: TableDefinition) -> dict[str, str]:
         "partitionBy": json.dumps(list(definition.partition_columns)),
         "properties": json.dumps(dict(definition.properties)),
     }
-
-
-def _check_definition(definition: TableDefinition) -> None:
-    check_names(parse_schema(json.dumps(definition.schema.jsonValue())), definition.properties)
-    names = [f.name.lower() for f in definition.schema.fields]
-    for f in definition.schema.fields:
-        if names.count(f.name.lower()) > 1:
-            raise DeltaAnalysisException(
-                "DELTA_DUPLICATE_COLUMNS_FOUND",
-                f"Found duplicate column: {f.name}. Column names must differ by more than case.",
-                sqlstate="42711",
-            )
-    for name in definition.partition_columns:
-        if name not in definition.schema.names:
-            raise DeltaAnalysisException(
-                "DELTA_PARTITION_COLUMN_NOT_FOUND",
-                f"Partition column `{name}` is not among the table's columns: {', '.join(definition.schema.names)}.",
-                sqlstate="42703",
-            )
-    _check_clustering(definition)
-    if definition.schema.fields and len(definition.partition_columns) == len(definition.schema.fields):
-        raise DeltaAnalysisException(
-            "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION",
-            "Cannot use all columns for partition columns: data files would have no column left.",
-            sqlstate="428FT",
-        )
-
-
-def _check_clustering(definition: TableDefinition) -> None:
-    if definition.clustered_by and definition.partition_columns:
-        raise DeltaAnalysisException(
-            "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY",
-            "Clustering and partitioning cannot both be specified. Leave out partitionedBy or clusterBy.",
-            sqlstate="42613",
-        )
-    if len(definition.clustered_by) > MOST_COLUMNS:
-        raise DeltaAnalysisException(
-            "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS",
-            f"CLUSTER BY supports up to {MOST_COLUMNS} clustering columns, but the table has "
-            f"{len(definition.clustered_by)}. Please remove the extra clustering columns.",
-            sqlstate="54000",
-        )
-    log_schema = parse_schema(definition.schema.json())
-    indexed = IndexedColumns.of(log_schema, definition.partition_columns, definition.properties)
-    known = {parts[0] for parts in indexed.paths}
-    physical = _physical_names(definition.schema)
-    missing = [name for name in definition.clustered_by if physical.get(name) not in known]
-    if missing:
-        raise DeltaAnalysisException(
-            "DELTA_CLUSTERING_COLUMN_MISSING_STATS",
-            f"Clustering requires clustering columns to have stats. Couldn't find clustering column(s) "
-            f"'{', '.join(missing)}' among the columns with statistics.",
-            sqlstate="22000",
-        )
 
 
 def _now() -> int:

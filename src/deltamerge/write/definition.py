@@ -1,0 +1,103 @@
+"""What a table is to be, and what none can be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql.types import StructType
+
+from deltamerge.errors import DeltaAnalysisException
+from deltamerge.log.clustering import MOST_COLUMNS
+from deltamerge.log.column_mapping import check_names, physical_name
+from deltamerge.log.schema import parse_schema
+from deltamerge.skipping.indexed import IndexedColumns
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """What a table is to be.
+
+    Args:
+        schema: Its columns.
+        partition_columns: Those of them that it is partitioned by.
+        properties: Its properties.
+        description: Its comment.
+        clustered_by: The columns it is clustered by.
+        name: Its name in the log.
+    """
+
+    schema: StructType
+    partition_columns: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    description: str | None = None
+    clustered_by: tuple[str, ...] = ()
+    name: str | None = None
+
+
+def check_definition(definition: TableDefinition) -> None:
+    """Refuses what no table can be.
+
+    Args:
+        definition: What it is to be.
+
+    Raises:
+        DeltaAnalysisException: Its columns, partition columns or clustering columns are wrong.
+    """
+    check_names(parse_schema(json.dumps(definition.schema.jsonValue())), definition.properties)
+    names = [f.name.lower() for f in definition.schema.fields]
+    for f in definition.schema.fields:
+        if names.count(f.name.lower()) > 1:
+            raise DeltaAnalysisException(
+                "DELTA_DUPLICATE_COLUMNS_FOUND",
+                f"Found duplicate column: {f.name}. Column names must differ by more than case.",
+                sqlstate="42711",
+            )
+    for name in definition.partition_columns:
+        if name not in definition.schema.names:
+            raise DeltaAnalysisException(
+                "DELTA_PARTITION_COLUMN_NOT_FOUND",
+                f"Partition column `{name}` is not among the table's columns: {', '.join(definition.schema.names)}.",
+                sqlstate="42703",
+            )
+    _check_clustering(definition)
+    if definition.schema.fields and len(definition.partition_columns) == len(definition.schema.fields):
+        raise DeltaAnalysisException(
+            "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION",
+            "Cannot use all columns for partition columns: data files would have no column left.",
+            sqlstate="428FT",
+        )
+
+
+def _check_clustering(definition: TableDefinition) -> None:
+    if definition.clustered_by and definition.partition_columns:
+        raise DeltaAnalysisException(
+            "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY",
+            "Clustering and partitioning cannot both be specified. Leave out partitionedBy or clusterBy.",
+            sqlstate="42613",
+        )
+    if len(definition.clustered_by) > MOST_COLUMNS:
+        raise DeltaAnalysisException(
+            "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS",
+            f"CLUSTER BY supports up to {MOST_COLUMNS} clustering columns, but the table has "
+            f"{len(definition.clustered_by)}. Please remove the extra clustering columns.",
+            sqlstate="54000",
+        )
+    log_schema = parse_schema(definition.schema.json())
+    indexed = IndexedColumns.of(log_schema, definition.partition_columns, definition.properties)
+    known = {parts[0] for parts in indexed.paths}
+    physical = physical_names(definition.schema)
+    missing = [name for name in definition.clustered_by if physical.get(name) not in known]
+    if missing:
+        raise DeltaAnalysisException(
+            "DELTA_CLUSTERING_COLUMN_MISSING_STATS",
+            f"Clustering requires clustering columns to have stats. Couldn't find clustering column(s) "
+            f"'{', '.join(missing)}' among the columns with statistics.",
+            sqlstate="22000",
+        )
+
+
+def physical_names(schema: StructType) -> dict[str, str]:
+    """Gives the names that files use for columns, by the table's names."""
+    return {field.name: physical_name(field) for field in parse_schema(schema.json()).fields}
