@@ -113,3 +113,15 @@ def test_feature_blocks_writing_only_where_it_is_used(feature):
     check_writable(Protocol(1, 7, None, frozenset({feature})), PLAIN)
     error = refused(check_writable, Protocol(1, 7, None, frozenset({feature})), used)
     assert error.getMessageParameters() == {"unsupported": feature}
+
+
+@pytest.mark.parametrize("formats", ["hudi", "iceberg, hudi"])
+def test_other_formats_metadata_is_not_left_behind(formats):
+    configuration = {"delta.universalFormat.enabledFormats": formats}
+    used = Metadata("id", schema_string=schema_with(), configuration=configuration)
+    check_readable(Protocol(1, 2), used)
+    error = refused(check_writable, Protocol(1, 2), used)
+    assert error.getErrorClass() == "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"
+    for name in formats.split(", "):
+        assert f"delta.universalFormat.enabledFormats={name}" in error.getMessageParameters()["unsupported"]
+    check_writable(Protocol(1, 2), Metadata("id", schema_string=schema_with(), configuration={**configuration, "delta.universalFormat.enabledFormats": ""}))

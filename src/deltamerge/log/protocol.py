@@ -6,7 +6,7 @@ below; a reader-writer feature must stand in both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from deltamerge.errors import DeltaUnsupportedFeatureException
@@ -60,6 +60,9 @@ SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
 
 NEVER_READABLE: tuple[str, ...] = ("catalogManaged", "catalogOwned")
 """Commits of such tables are ratified by a catalog: the log alone does not say what the table holds."""
+
+UNIVERSAL_FORMATS = "delta.universalFormat.enabledFormats"
+"""Names the formats whose metadata each commit must bring up to date. Hudi's asks for no feature of the protocol."""
 
 LEGACY_READER_FEATURES: dict[int, frozenset[str]] = {1: frozenset(), 2: frozenset({"columnMapping"})}
 """What a reader version before 3 implies."""
@@ -169,16 +172,30 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
         metadata: Its metadata.
 
     Raises:
-        DeltaUnsupportedFeatureException: The table cannot be read, or its protocol names or implies a writer
-            feature that is not implemented and that the table uses.
+        DeltaUnsupportedFeatureException: The table cannot be read, its protocol names or implies a writer feature
+            that is not implemented and that the table uses, or other formats' metadata would be left behind.
     """
     check_readable(protocol, metadata)
     unknown = writer_features(protocol) - SUPPORTED_WRITER_FEATURES
     if unknown:
         facts = TableFacts(metadata, parse_schema(metadata.schema_string))
         unknown = frozenset(name for name in unknown if name not in IN_USE or IN_USE[name](facts))
+    unknown |= universal_formats(metadata.configuration)
     if unknown:
         raise _unsupported("WRITE", unknown)
+
+
+def universal_formats(configuration: Mapping[str, str]) -> frozenset[str]:
+    """Gives the other formats that a table is to be readable as, each as an error names it.
+
+    Args:
+        configuration: The table's properties.
+
+    Returns:
+        Such as ``delta.universalFormat.enabledFormats=hudi``.
+    """
+    formats = configuration.get(UNIVERSAL_FORMATS, "").split(",")
+    return frozenset(f"{UNIVERSAL_FORMATS}={name.strip()}" for name in formats if name.strip())
 
 
 def _check_versions(protocol: Protocol) -> None:

@@ -14,6 +14,7 @@ from deltamerge.log.protocol import (
     SUPPORTED_WRITER_FEATURES,
     check_readable,
     reader_features,
+    universal_formats,
     writer_features,
 )
 from deltamerge.log.snapshot import Snapshot
@@ -46,6 +47,10 @@ _BY_PROPERTY: dict[str, tuple[str, str]] = {
     "delta.enableVariantShredding": ("true", "variantShredding"),
     "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
     "delta.checkpointPolicy": ("v2", "v2Checkpoint"),
+    "delta.enableIcebergCompatV1": ("true", "icebergCompatV1"),
+    "delta.enableIcebergCompatV2": ("true", "icebergCompatV2"),
+    "delta.enableIcebergCompatV3": ("true", "icebergCompatV3"),
+    "delta.enableIcebergWriterCompatV1": ("true", "icebergWriterCompatV1"),
 }
 
 
@@ -72,10 +77,13 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
     if wanted & {"rowTracking", "clustering"}:
         wanted.add("domainMetadata")
     unknown = sorted(
-        name
-        for name in wanted
-        if name not in SUPPORTED_WRITER_FEATURES
-        or (name in _READER_WRITER and name not in SUPPORTED_READER_FEATURES)
+        universal_formats(properties)
+        | {
+            name
+            for name in wanted
+            if name not in SUPPORTED_WRITER_FEATURES
+            or (name in _READER_WRITER and name not in SUPPORTED_READER_FEATURES)
+        }
     )
     if unknown:
         raise DeltaUnsupportedFeatureException(
