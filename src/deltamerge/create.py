@@ -10,9 +10,9 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.catalog import warehouse_location
 from deltamerge.table import open_table
+from deltamerge.write.definition import TableDefinition
 from deltamerge.write.generated import GENERATION_EXPRESSION
 from deltamerge.write.identity import identity_metadata
-from deltamerge.write.definition import TableDefinition
 from deltamerge.write.table_writer import create_table
 
 if TYPE_CHECKING:

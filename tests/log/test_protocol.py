@@ -124,4 +124,5 @@ def test_other_formats_metadata_is_not_left_behind(formats):
     assert error.getErrorClass() == "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"
     for name in formats.split(", "):
         assert f"delta.universalFormat.enabledFormats={name}" in error.getMessageParameters()["unsupported"]
-    check_writable(Protocol(1, 2), Metadata("id", schema_string=schema_with(), configuration={**configuration, "delta.universalFormat.enabledFormats": ""}))
+    unused = {"delta.universalFormat.enabledFormats": ""}
+    check_writable(Protocol(1, 2), Metadata("id", schema_string=schema_with(), configuration=unused))

@@ -22,15 +22,20 @@ if TYPE_CHECKING:
 def orders(spark: SparkSession, path: Path, **properties: str) -> str:
     """Makes a table whose columns are all of a kind of their own, with two rows."""
     builder = DeltaTable.create(spark).location(str(path)).comment("what was ordered")
-    builder.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator(start=10, step=10))
-    builder.addColumn("day", "DATE", nullable=False, comment="of the order")
-    builder.addColumn("year", "INT", generatedAlwaysAs="year(day)")
-    builder.addColumns([StructField("state", StringType(), True, {"CURRENT_DEFAULT": "'open'"})])
-    builder.partitionedBy("year")
-    for name, value in {"delta.constraints.recent": "day > '2000-01-01'", **properties}.items():
-        builder.property(name, value)
+    builder = builder.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator(start=10, step=10))
+    builder = builder.addColumn("day", "DATE", nullable=False, comment="of the order")
+    builder = builder.addColumn("year", "INT", generatedAlwaysAs="year(day)")
+    builder = builder.addColumns([StructField("state", StringType(), True, {"CURRENT_DEFAULT": "'open'"})])
+    builder = builder.partitionedBy("year")
+    for name, value in {
+        "delta.constraints.recent": "day IS NULL OR day > '2000-01-01'",
+        **properties,
+    }.items():
+        builder = builder.property(name, value)
     builder.execute()
-    write_delta(spark.sql("SELECT DATE'2020-05-05' AS day UNION ALL SELECT DATE'2021-06-06'"), str(path), "append")
+    write_delta(
+        spark.sql("SELECT DATE'2020-05-05' AS day UNION ALL SELECT DATE'2021-06-06'"), str(path), "append"
+    )
     return str(path)
 
 

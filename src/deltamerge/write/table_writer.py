@@ -174,7 +174,10 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
     definition = _definition_of(snapshot)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     written, schema = _write_into(table, frame, definition, folder)
-    actions = (*_changed_metadata(snapshot, definition.properties, schema), *written.files)
+    actions: tuple[Action, ...] = (
+        *_changed_metadata(snapshot, definition.properties, schema),
+        *written.files,
+    )
     prepared = _prepared(table, snapshot, actions, "WRITE", _write_parameters("Append", definition))
     return _commit(
         table,
@@ -203,7 +206,7 @@ def _overwrite(
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     written, schema = _write_into(table, frame, definition, folder)
     now = _now()
-    actions = (
+    actions: tuple[Action, ...] = (
         *(() if protocol == snapshot.protocol else (protocol,)),
         *_changed_metadata(snapshot, definition.properties, schema),
         *(file.remove(now) for file in snapshot.files.add_files()),
@@ -218,9 +221,7 @@ def _definition_of(snapshot: Snapshot) -> TableDefinition:
     return TableDefinition(schema_to_write(snapshot), metadata.partition_columns, metadata.configuration)
 
 
-def _check_partitioning(
-    table: Table, metadata: Metadata, partition_columns: tuple[str, ...] | None
-) -> None:
+def _check_partitioning(table: Table, metadata: Metadata, partition_columns: tuple[str, ...] | None) -> None:
     if partition_columns is not None and partition_columns != metadata.partition_columns:
         raise DeltaAnalysisException(
             "DELTA_PARTITION_COLUMNS_MISMATCH",
