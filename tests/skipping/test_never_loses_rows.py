@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.skipping.rows import KINDS, ZONE, evaluate, predicates, schema_of
 
-from deltamerge.log.actions import AddFile
+from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
+from deltamerge.log.add_file_stats import with_wide_bounds
 from deltamerge.log.file_table import FileTable
 from deltamerge.skipping.collect import IndexedColumns, parquet_statistics
 from deltamerge.skipping.pruning import files_that_may_match
@@ -62,18 +64,69 @@ def rows_of(draw, columns, partition):
 
 
 @st.composite
+def configurations(draw):
+    """Gives properties by which statistics say less: of some columns only, of strings their first characters."""
+    found = {}
+    if draw(st.booleans()):
+        found["delta.dataSkippingStringPrefixLength"] = str(draw(st.sampled_from([0, 1, 2, 31, 32, 40])))
+    if draw(st.booleans()):
+        found["delta.dataSkippingNumIndexedCols"] = str(draw(st.integers(-1, 3)))
+    elif draw(st.booleans()):
+        found["delta.dataSkippingStatsColumns"] = draw(
+            st.sampled_from(["c0", "st", "`c1.x`,st.n", "c2,c0", "p"])
+        )
+    return found
+
+
+@st.composite
+def deleted_among(draw, rows):
+    """Gives the places of rows that a deletion vector deletes; None where the file has none."""
+    if draw(st.booleans()):
+        return None
+    return draw(st.sets(st.integers(0, len(rows) - 1)))
+
+
+@st.composite
+def statistics_of(draw, rows, deleted, columns, schema, indexed):
+    """Gives what a writer may say of a file: with a deletion vector its bounds may be tight, wide, or either."""
+
+    def collected(some):
+        footer = written(some, columns, draw(st.integers(1, 4)))
+        return parquet_statistics(footer, schema, indexed)
+
+    kind = "unsaid" if deleted is None else draw(st.sampled_from(["unsaid", "wide", "tight"]))
+    if kind == "tight":
+        live = [row for at, row in enumerate(rows) if at not in deleted]
+        return dumps({**loads(collected(live)), "numRecords": len(rows), "tightBounds": True})
+    if kind == "unsaid":
+        return collected(rows)
+    document = loads(with_wide_bounds(collected(rows), len(rows)))
+    return dumps({**document, "nullCount": draw(blurred(document["nullCount"], len(rows)))})
+
+
+@st.composite
+def blurred(draw, counts, num_records):
+    """Gives counts of NULLs among wide bounds: only none and all mean something there."""
+    if isinstance(counts, dict):
+        return {name: draw(blurred(count, num_records)) for name, count in counts.items()}
+    if num_records < 2 or draw(st.booleans()):
+        return counts
+    return draw(st.integers(1, num_records - 1))
+
+
+@st.composite
 def spoiled(draw, stats):
     """Gives statistics as other writers, older writers and mishaps leave them."""
     if draw(st.booleans()):
         return stats
-    change = draw(st.integers(0, 6))
+    change = draw(st.integers(0, 7))
     if change == 0:
         return None
     if change == 1:
         return draw(
             st.sampled_from(["", "garbage", "{}", "[]", "null", "{\n}", '{"numRecords":', '{"a":1} {}'])
         )
-    document = json.loads(stats)
+    document = loads(stats)
     if change == 2:
         document["nullCounts"] = document.pop("nullCount")
     elif change == 3:
@@ -87,10 +140,27 @@ def spoiled(draw, stats):
     elif change == 5:
         document["minValues"] = dict.fromkeys(document["minValues"])
         document["more"] = {"x": [1, {"y": "z"}]}
+    elif change == 6:
+        for tree in document["maxValues"], document["minValues"], document["nullCount"]:
+            for name in draw(st.sets(st.sampled_from(sorted(tree)))) if tree else ():
+                del tree[name]
     else:
         document["maxValues"] = {name: {"odd": True} for name in document["maxValues"]}
-        return json.dumps(document, indent=1)
-    return json.dumps(document)
+        return "{\n" + dumps(document)[1:]
+    return dumps(document)
+
+
+def loads(text):
+    return json.loads(text, parse_float=Decimal)
+
+
+def dumps(value):
+    """Gives JSON with numbers as they were read."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{dumps(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(dumps, value)) + "]"
+    return str(value) if isinstance(value, Decimal) else json.dumps(value)
 
 
 def written(rows, columns, row_group_size):
@@ -117,16 +187,24 @@ def test_no_file_with_a_matching_row_is_skipped(data):
         all_columns["p",] = partition
     schema = schema_of(all_columns)
     partition_columns = ["p"] if partition is not None else []
-    adds = []
+    indexed = IndexedColumns.of(schema, partition_columns, data.draw(configurations()))
+    adds, live = [], []
     for at, rows in enumerate(files):
-        footer = written(rows, columns, data.draw(st.integers(1, 4)))
-        stats = parquet_statistics(footer, schema, IndexedColumns.of(schema, partition_columns, {}))
+        deleted = data.draw(deleted_among(rows))
+        stats = data.draw(statistics_of(rows, deleted, columns, schema, indexed))
+        vector = (
+            None
+            if not deleted
+            else DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 1, 34, len(deleted))
+        )
         values = {} if partition is None else {"p": partition_text(rows[0]["p"], partition)}
-        adds.append(AddFile(f"f{at}", values, 1, 1, stats=data.draw(spoiled(stats))))
+        stats = data.draw(spoiled(stats))
+        adds.append(AddFile(f"f{at}", values, 1, 1, stats=stats, deletion_vector=vector))
+        live.append([row for place, row in enumerate(rows) if place not in (deleted or ())])
     table = FileTable.from_add_files(adds)
     predicate = data.draw(predicates(all_columns))
     types = {path: kind.name for path, kind in all_columns.items()}
     mask = files_that_may_match(predicate, table, schema, partition_columns, ZONE)
-    for rows, kept in zip(files, mask, strict=True):
+    for rows, kept in zip(live, mask, strict=True):
         if not kept:
             assert not any(evaluate(predicate, row, types) is True for row in rows)
