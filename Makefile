@@ -2,6 +2,8 @@
 
 PYTHON = .venv/bin/python
 PYTEST = $(PYTHON) -m pytest
+# Two processes share out the tests, each with a Spark of its own.
+SHARED = -n 2 --dist worksteal
 
 # Random merges beside delta-spark: how many, and the seed of the first.
 MERGES = 100
@@ -30,15 +32,15 @@ demo: setup
 	@$(PYTHON) demo/flights.py
 
 test: setup
-	$(PYTEST) -q -m "quick and not slow and not oracle and not connect"
+	$(PYTEST) -q $(SHARED) -m "quick and not slow and not oracle and not connect"
 
 test-all: test-classic test-connect
 
 test-classic: setup
-	$(PYTEST) -q -m "not connect"
+	$(PYTEST) -q $(SHARED) -m "not connect"
 
 test-connect: setup
-	DELTAMERGE_TEST_MODE=connect $(PYTEST) -q -m "not oracle"
+	DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"
 
 oracle: setup
 	PYTHONPATH=tests $(PYTHON) -m oracle.random_merges --merges $(MERGES) --seed $(SEED)

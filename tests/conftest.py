@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE", "classic") == "connect"
 EXECUTOR = os.environ.get("DELTAMERGE_TEST_EXECUTOR")
+# The tests may be shared out among processes (pytest-xdist), each with a session of its own.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+PLAN_CHECKS = ("spark.sql.planChangeValidation", "spark.sql.lightweightPlanChangeValidation")
 
 SETTINGS = {
     "spark.driver.memory": "2g",
@@ -67,6 +70,10 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
     builder = builder.remote("local[2]") if CONNECT else builder.master("local[2]")
     folder = tmp_path_factory.mktemp("spark")
     places = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
+    if CONNECT and WORKER is not None:
+        # Each worker's server then takes a free port, and would check each plan besides.
+        os.environ["SPARK_TESTING"] = "1"
+        places |= dict.fromkeys(PLAN_CHECKS, "false")
     forced = {"spark.deltamerge.merge.executor": EXECUTOR} if EXECUTOR else {}
     for name, value in {**SETTINGS, **places, **forced}.items():
         builder = builder.config(name, value)
