@@ -3,7 +3,7 @@
 Makes synthetic logs and loads each in a process of its own::
 
     python benchmarks/log_load.py --files 100000
-    python benchmarks/log_load.py --files 1000000 --columns 20 --variant commits
+    python benchmarks/log_load.py --files 1000000 --variant checkpoint_and_tail
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-VARIANTS = ("one_commit", "commits", "checkpoint", "parsed_stats", "checkpoint_and_commits", "escaped_paths")
+VARIANTS = (
+    "one_commit",
+    "commits",
+    "checkpoint",
+    "parsed_stats",
+    "checkpoint_and_commits",
+    "checkpoint_and_tail",
+    "escaped_paths",
+)
+_TAIL = 10
 
 
 def main() -> None:
@@ -48,8 +57,9 @@ def main() -> None:
                 make(root, variant, arguments.files, arguments.columns)
             command = [sys.executable, __file__, "--load", str(root)]
             found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            if found["files"] != arguments.files:
-                raise SystemExit(f"{variant}: {found['files']} files were loaded")
+            for count in ("files", "paths", "records"):
+                if found[count] != arguments.files:
+                    raise SystemExit(f"{variant}: {found[count]:,.0f} {count}, not {arguments.files:,}")
             log = sum(file.stat().st_size for file in (root / "_delta_log").rglob("*") if file.is_file())
             print(
                 f"{variant:24}{log / 1e6:8.1f}{found['seconds']:9.2f}{found['cpu']:7.2f}{found['again']:8.2f}"
@@ -61,6 +71,7 @@ def load(root: Path) -> dict[str, float]:
     """Loads one log, then advances the snapshot by nothing; peak and kept memory are above the imports'."""
     from deltamerge.log.snapshot import load_snapshot
     from deltamerge.log.store import open_store
+    from deltamerge.skipping.statistics import read_statistics
 
     store = open_store(str(root))
     before = _memory("VmRSS")
@@ -71,8 +82,11 @@ def load(root: Path) -> dict[str, float]:
     begin = time.perf_counter()
     load_snapshot(store, previous=snapshot)
     again = time.perf_counter() - begin
+    statistics = read_statistics(snapshot.files.arrow.column("stats"), [])
     return {
         "files": snapshot.files.num_files,
+        "paths": len(set(snapshot.files.paths())),
+        "records": len(statistics.num_records.drop_null()),
         "seconds": seconds,
         "cpu": cpu,
         "again": again,
@@ -99,12 +113,19 @@ def make(root: Path, variant: str, files: int, columns: int) -> None:
         columns: How many columns have statistics.
     """
     (root / "_delta_log").mkdir(parents=True)
-    per_commit = {"commits": 100, "checkpoint_and_commits": 1000}.get(variant, files)
+    few = {"commits": 100, "checkpoint_and_commits": 1000, "checkpoint_and_tail": max(files // 100, 1)}
+    per_commit = few.get(variant, files)
     version = _write_commits(root, files, columns, per_commit, escaped=variant == "escaped_paths")
     if variant in ("checkpoint", "parsed_stats"):
         _write_checkpoint(root, version, parsed=variant == "parsed_stats")
     elif variant == "checkpoint_and_commits":
         _write_checkpoint(root, version // 2, parsed=False)
+    elif variant == "checkpoint_and_tail":
+        begin = max(version - _TAIL, 0)
+        _write_checkpoint(root, begin, parsed=False)
+        # The log as its clean-up leaves it.
+        for number in range(begin):
+            (root / "_delta_log" / f"{number:020d}.json").unlink()
 
 
 def _write_commits(root: Path, files: int, columns: int, per_commit: int, *, escaped: bool) -> int:

@@ -183,8 +183,14 @@ def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]
 
 def _untouched(base: pa.Table, touched: pa.Array, root: str) -> pa.Table:
     keys = file_keys(base.column("path"), base.column("deletion_vector"), root)
-    gone = pc.is_in(keys, value_set=touched)
-    return base.filter(pc.invert(gone)) if pc.any(gone).as_py() else base
+    gone = pa.chunked_array(_chunks(pc.is_in(keys, value_set=touched)), pa.bool_()).combine_chunks()
+    # Of a large table most chunks lose no file: those are not copied.
+    kept, at = [], 0
+    for batch in base.to_batches():
+        part = gone.slice(at, batch.num_rows)
+        kept.append(batch.filter(pc.invert(part)) if pc.any(part).as_py() else batch)
+        at += batch.num_rows
+    return pa.Table.from_batches(kept, base.schema)
 
 
 def _keep(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
