@@ -11,13 +11,14 @@ SEED = 1
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
 
-.PHONY: help setup demo oracle model test test-all test-classic test-connect lint types check bench-small bench-log bench lock clean
+.PHONY: help setup demo oracle matrix model test test-all test-classic test-connect lint types check bench-small bench-log bench lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
 	@echo "make test          the quick tests"
 	@echo "make test-all      every test, on classic Spark and over Spark Connect"
 	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
+	@echo "make matrix        features of tables, back and forth with delta-spark and delta-rs (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
 	@echo "make check         lint, types and every test"
 	@echo "make bench-small   small merges, beside delta-spark (needs Maven)"
@@ -36,14 +37,18 @@ test: setup
 
 test-all: test-classic test-connect
 
+# The matrix is a command of its own.
 test-classic: setup
-	$(PYTEST) -q $(SHARED) -m "not connect"
+	$(PYTEST) -q $(SHARED) -m "not connect and not matrix"
 
 test-connect: setup
 	DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"
 
 oracle: setup
 	PYTHONPATH=tests $(PYTHON) -m oracle.random_merges --merges $(MERGES) --seed $(SEED)
+
+matrix: setup
+	PYTHONPATH=tests $(PYTHON) -m round_trip
 
 model: setup
 	DELTAMERGE_MODEL_EXAMPLES=$(EXAMPLES) $(PYTEST) -q tests/model -k many

@@ -14,7 +14,7 @@ from .outcome import schema_string
 from .runner import canonical_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 LACKS = frozenset({"typeWidening"})
@@ -34,6 +34,17 @@ def rows_read_by_delta_rs(spark: SparkSession, path: str, file: Path) -> tuple[s
         path: The table's folder.
         file: Where the rows go as Parquet, from delta-rs to Spark.
     """
+    return canonical_rows(frame_read_by_delta_rs(spark, path, file))
+
+
+def frame_read_by_delta_rs(spark: SparkSession, path: str, file: Path) -> DataFrame:
+    """Reads a table with delta-rs; gives its rows as a frame.
+
+    Args:
+        spark: The session.
+        path: The table's folder.
+        file: Where the rows go as Parquet, from delta-rs to Spark.
+    """
     from pyspark.sql.types import StructType
 
     table = DeltaTable(path)
@@ -42,4 +53,4 @@ def rows_read_by_delta_rs(spark: SparkSession, path: str, file: Path) -> tuple[s
     arrow = pa.schema(table.schema().to_arrow())
     pq.write_table(rows.select(arrow.names).cast(arrow), file)
     schema = StructType.fromJson(json.loads(schema_string(path)))
-    return canonical_rows(spark.read.schema(schema).parquet(str(file)))
+    return spark.read.schema(schema).parquet(str(file))

@@ -54,7 +54,7 @@ class Deltamerge:
         check_alterations(alterations)
         builder = DeltaTable.create(spark).location(path)
         for column in split_columns(target["ddl"]):
-            builder = _add_column(builder, column)
+            builder = add_column(builder, column)
         if target.get("partition_by"):
             builder = builder.partitionedBy(*target["partition_by"])
         for name, value in target.get("properties", {}).items():
@@ -108,7 +108,8 @@ def _deleted(statement: str) -> str | None:
     return None if found is None else found.group(1)
 
 
-def _add_column(builder: Any, column: ColumnDefinition) -> Any:
+def add_column(builder: Any, column: ColumnDefinition) -> Any:
+    """Adds a column to a table's builder."""
     if column.identity:
         return builder.addColumns([_identity(column)])
     if column.default is not None:

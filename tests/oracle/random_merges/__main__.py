@@ -9,8 +9,6 @@ on in every table. It ends with 1 where anything differs.
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import sys
 import tempfile
 import time
@@ -18,49 +16,21 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..client import RequestFailed, start_oracle
-from ..environment import find_or_build
+from ..client import RequestFailed
+from ..sessions import both_sessions
 from .generator import random_merge
 from .harness import BothEngines, Comparison
 from .merge import RandomMerge
 from .properties import FEATURES
-from .settings import SMALL
 from .shrink import shrink
-
-if TYPE_CHECKING:
-    pass
-
-SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "OFF",
-}
 
 
 @contextmanager
 def engines(folder: Path) -> Iterator[BothEngines]:
-    """Starts both engines, each with one core and one shuffle partition."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
-
-    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
-    oracle_settings = {**SMALL, "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    with start_oracle(find_or_build(), oracle_settings) as oracle:
-        builder = SparkSession.builder.appName("random merges")
-        for name, value in {
-            **SETTINGS,
-            **SMALL,
-            "spark.sql.warehouse.dir": str(folder / "ours-warehouse"),
-        }.items():
-            builder = builder.config(name, value)
-        spark = builder.getOrCreate()
+    """Starts both engines."""
+    with both_sessions(folder) as (spark, oracle):
         yield BothEngines(spark, oracle, folder)
-        spark.stop()
 
 
 def shrunk(engines: BothEngines, comparison: Comparison) -> Comparison:
