@@ -16,7 +16,7 @@ EXAMPLES = 5000
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
 	@echo "make test          the quick tests"
-	@echo "make test-all      every test, on classic Spark and over Spark Connect"
+	@echo "make test-all      every test but the matrix, on classic Spark and over Spark Connect"
 	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
 	@echo "make matrix        features of tables, back and forth with delta-spark and delta-rs (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"

@@ -31,12 +31,14 @@ they read it.
 - **Theirs over ours**: their merge into the table that deltamerge made and merged into; `DeltaTable.toDF` reads it.
 
 Tables with rules (generated and identity columns, CHECK, NOT NULL, append-only) are also offered a merge that breaks \
-the rule, in the last two ways; it must be refused.
+the rule, in the last two ways; it must be refused. What change data and row ids say is compared with delta-spark in \
+[test_oracle.py](../tests/history/test_oracle.py). Where delta-rs refuses to write, the table that it was to write is \
+one of delta-spark's.
 """
 
 _FOOT = """
 ✓ works. ✓¹ works; {made_by} makes the table, since delta-rs does not make such tables, and delta-rs merges into it. \
-– nobody here makes such a table.
+– there is no such table: deltamerge and delta-spark read compacted logs, but make none.
 """
 
 
