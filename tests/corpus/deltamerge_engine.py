@@ -57,6 +57,8 @@ class Deltamerge:
             builder = add_column(builder, column)
         if target.get("partition_by"):
             builder = builder.partitionedBy(*target["partition_by"])
+        if target.get("cluster_by"):
+            builder = builder.clusterBy(*target["cluster_by"])
         for name, value in target.get("properties", {}).items():
             builder = builder.property(name, value)
         for name, condition in target.get("constraints", {}).items():

@@ -188,7 +188,7 @@ def change_data(spark: SparkSession, table: str, version: int, schema: Any) -> D
     """Reads one version's change data from its files, without an engine that knows the feed.
 
     A commit with change files says its changes with those alone; of one without, each added file is inserts
-    and each removed file deletes (Protocol: Add CDC File). Column mapping and deletion vectors are not read.
+    and each removed file deletes (Protocol: Add CDC File). Deletion vectors are not read.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType, StructField, StructType
@@ -200,24 +200,53 @@ def change_data(spark: SparkSession, table: str, version: int, schema: Any) -> D
         files += [(a["remove"], "delete") for a in actions if a.get("remove", {}).get("dataChange")]
     kind = StructField("_change_type", StringType())
     whole = StructType([StructField(f.name, f.dataType) for f in schema] + [kind])
+    stored = stored_type(StructType(whole.fields[:-1]), json.loads(schema_string(table))).add(kind)
     rows = spark.createDataFrame([], whole)
     for file, change in files:
         if file.get("deletionVector"):
             raise NotImplementedError("change data of a commit with deletion vectors and no change files")
         values = file.get("partitionValues") or {}
-        fields = [f for f in whole if f.name not in values and not (change and f.name == "_change_type")]
+        fields = [f for f in stored if f.name not in values and not (change and f.name == kind.name)]
         path = os.path.join(table, unquote(file["path"]))
         data = spark.read.schema(StructType(fields)).parquet(glob_escape(path))
         columns = [
             F.lit(change).alias(f.name)
-            if f.name == "_change_type" and change
-            else F.lit(values[f.name]).cast(f.dataType).alias(f.name)
-            if f.name in values
-            else F.col(quote(f.name))
-            for f in whole
+            if f.name == kind.name and change
+            else F.lit(values[s.name]).cast(f.dataType).alias(f.name)
+            if s.name in values
+            # Structs are cast by position, whatever their fields are called.
+            else F.col(quote(s.name)).cast(f.dataType).alias(f.name)
+            for f, s in zip(whole, stored, strict=True)
         ]
         rows = rows.unionAll(data.select(*columns))
     return rows
+
+
+def stored_type(data_type: Any, logged: Any) -> Any:
+    """Gives a type under the names that files have for its fields (Protocol: Column Mapping).
+
+    Args:
+        data_type: The type.
+        logged: The same type as the log's schema has it.
+    """
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    if isinstance(data_type, ArrayType):
+        return ArrayType(stored_type(data_type.elementType, logged["elementType"]))
+    if isinstance(data_type, MapType):
+        key, value = logged["keyType"], logged["valueType"]
+        return MapType(stored_type(data_type.keyType, key), stored_type(data_type.valueType, value))
+    if not isinstance(data_type, StructType):
+        return data_type
+    return StructType(
+        [
+            StructField(
+                field["metadata"].get("delta.columnMapping.physicalName", field["name"]),
+                stored_type(f.dataType, field["type"]),
+            )
+            for f, field in zip(data_type.fields, logged["fields"], strict=True)
+        ]
+    )
 
 
 def glob_escape(path: str) -> str:

@@ -51,12 +51,14 @@ class DeltaSpark:
         """Makes a case's target table; each INSERT becomes one file a partition."""
         table = path_relation(path)
         partitions = ", ".join(quote(name) for name in target.get("partition_by", []))
+        clusters = ", ".join(quote(name) for name in target.get("cluster_by", []))
         properties = ", ".join(
             f"{string_literal(k)} = {string_literal(v)}" for k, v in target.get("properties", {}).items()
         )
         statements = [
             f"CREATE TABLE {table} ({target['ddl']}) USING delta"
             + (f" PARTITIONED BY ({partitions})" if partitions else "")
+            + (f" CLUSTER BY ({clusters})" if clusters else "")
             + (f" TBLPROPERTIES ({properties})" if properties else "")
         ]
         listed = target.get("columns")

@@ -19,6 +19,7 @@ from .random_merges.explained import DUPLICATES, explain
 from .random_merges.generator import random_merge
 from .random_merges.harness import BothEngines, Comparison, compare_outcomes
 from .random_merges.merge import RandomMerge
+from .random_merges.neutral import NEW, identity_columns, neutral, row_ids, wrong_numbers
 from .random_merges.settings import SMALL
 from .random_merges.shrink import candidates, shrink
 
@@ -109,6 +110,28 @@ def test_what_differs_is_found() -> None:
         assert not explained
     found, _ = compare_outcomes(merge, same, same, {"nullable": True}, {"nullable": False})
     assert [d.what for d in found] == ["schema"]
+
+
+def test_numbers_are_compared_by_what_they_must_be() -> None:
+    field = {"name": "i", "metadata": {"delta.identity.start": 10, "delta.identity.step": 5}}
+    before = {"fields": [{**field, "metadata": {**field["metadata"], "delta.identity.highWaterMark": 15}}]}
+    after = {"fields": [{**field, "metadata": {**field["metadata"], "delta.identity.highWaterMark": 30}}]}
+    columns = identity_columns(before)
+
+    def rows(*numbers: int | None) -> Outcome:
+        return Outcome(rows=tuple(json.dumps({"i": number}) for number in numbers))
+
+    # New numbers may be any that the step allows; old ones are what they are.
+    assert neutral(rows(10, 15, 20), columns) == neutral(rows(10, 15, 30), columns)
+    assert neutral(rows(10, 15, 20), columns) != neutral(rows(10, 10, 20), columns)
+    assert neutral(rows(10, 15, 20), columns) != neutral(rows(10, 15, 21), columns)
+    assert neutral(rows(10, 15, 20), columns) != neutral(rows(10, 15, 5), columns)
+    assert not wrong_numbers(rows(10, 15, 20, 30), columns, after)
+    for wrong in (rows(10, 10), rows(10, None), rows(10, 35)):
+        assert len(wrong_numbers(wrong, columns, after)) == 1
+    tracked = [{"metaData": {"configuration": {"delta.enableRowTracking": "true"}}}]
+    assert row_ids([{"metaData": {"configuration": {}}}]) == ()
+    assert neutral(Outcome(rows=('{"row_id": 7}',)), row_ids(tracked)).rows == (f'{{"row_id": "{NEW}"}}',)
 
 
 def test_explanations_are_narrow() -> None:

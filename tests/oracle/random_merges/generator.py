@@ -6,8 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from random import Random
 
+from corpus.sql import quote
+
 from .expressions import Expressions, visible
 from .kinds import (
+    BIGINT,
+    BOOLEAN,
+    CLUSTERING,
+    DATE,
+    INT,
     KEYS,
     NUMBERS,
     PARTITIONS,
@@ -27,8 +34,10 @@ from .merge import Clause, Column, Expr, RandomMerge, RandomSource, RandomTable,
 from .properties import FEATURES
 
 TABLE_SHARED_BY = 4
-# How many tables have a generated column.
-GENERATED = 0.08
+# How many tables have a generated column, an identity column, columns to be clustered by.
+GENERATED = 0.12
+IDENTITY = 0.12
+CLUSTERED = 0.08
 EXECUTORS = ("auto", "auto", "classic", "low_shuffle")
 NAMES = ("v", "w", "Name", "x", "größe", "select", "dot.ted")
 NEW_NAMES = ("extra", "newS", "more")
@@ -79,23 +88,68 @@ def random_table(random: Random, forced: Collection[str] = ()) -> RandomTable:
     if all(c.name in partition_by for c in columns):
         partition_by = []
     shares = {feature: 1.0 if feature.name in forced else feature.share for feature in FEATURES}
-    properties = [
-        p for feature, share in shares.items() if random.random() < share for p in feature.properties
-    ]
+    wanted = [feature.properties for feature, share in shares.items() if random.random() < share]
+    # A property has one value: that of the last feature that sets it.
+    properties = list(dict(pair for pairs in wanted for pair in pairs).items())
     columns, more = _options(random, columns, partition_by)
     if random.random() < GENERATED:
-        columns.append(Column("g", STRING, "GENERATED ALWAYS AS (CAST(id AS STRING))"))
+        columns.append(_generated(random, columns))
+    if random.random() < IDENTITY:
+        columns.insert(random.randint(0, len(columns)), _identity(random))
+    clustered_by: tuple[str, ...] = ()
+    if random.random() < CLUSTERED and not partition_by and _has_all_statistics(properties):
+        fitting = [c.name for c in columns if isinstance(c.kind, Scalar) and c.kind.sql in CLUSTERING]
+        clustered_by = tuple(random.sample(fitting, min(len(fitting), random.choice((1, 2)))))
     table = RandomTable(
         tuple(columns),
         (),
         tuple(partition_by),
         tuple(properties + more),
+        clustered_by=clustered_by,
         made_by=random.choice(("deltamerge", "delta-spark")),
     )
     writes = tuple(
         _rows(random, table.written, random.randint(1, 4)) for _ in range(random.choice((0, 1, 2, 3, 3)))
     )
-    return _with_constraint(random, replace(table, writes=writes))
+    table = replace(table, writes=writes, deleted=_deleted(random, table))
+    return _with_constraint(random, table)
+
+
+def _deleted(random: Random, table: RandomTable) -> str | None:
+    """Chooses rows to delete, so that the merge meets files with deletion vectors."""
+    properties = dict(table.properties)
+    if "delta.enableDeletionVectors" not in properties or "delta.appendOnly" in properties:
+        return None
+    key = next(c for c in table.columns if c.name == "id").kind
+    ways = (f"id <=> {value(random, key)}", f"id >= {value(random, key, nulls=0)}", "id IS NULL")
+    return random.choice(ways) if random.random() < 0.6 else None
+
+
+def _generated(random: Random, columns: Sequence[Column]) -> Column:
+    """Makes a generated column of a column that is there."""
+    kinds = {c.name: c.kind.sql for c in columns if isinstance(c.kind, Scalar)}
+    ways = [(STRING, "CAST(id AS STRING)"), (BOOLEAN, "id IS NULL")]
+    for name, sql in kinds.items():
+        if sql in ("TINYINT", "SMALLINT", "INT"):
+            ways.append((BIGINT, f"CAST({quote(name)} AS BIGINT) * 2"))
+        if sql in ("DATE", "TIMESTAMP"):
+            ways.append((INT, f"year({quote(name)})"))
+        if sql == "TIMESTAMP":
+            ways.append((DATE, f"CAST({quote(name)} AS DATE)"))
+        if sql == "STRING":
+            ways.append((STRING, f"upper(substring({quote(name)}, 1, 1))"))
+    made, expression = random.choice(ways)
+    return Column("g", made, f"GENERATED ALWAYS AS ({expression})")
+
+
+def _identity(random: Random) -> Column:
+    when = random.choice(("ALWAYS", "ALWAYS", "BY DEFAULT"))
+    numbers = random.choice(("", " (START WITH 10 INCREMENT BY 5)", " (START WITH -3 INCREMENT BY -1)"))
+    return Column("i", BIGINT, f"GENERATED {when} AS IDENTITY{numbers}")
+
+
+def _has_all_statistics(properties: Sequence[tuple[str, str]]) -> bool:
+    return "delta.dataSkippingNumIndexedCols" not in dict(properties)
 
 
 def _options(
@@ -119,7 +173,7 @@ def _options(
 
 
 def _with_constraint(random: Random, table: RandomTable) -> RandomTable:
-    numbers = [c for c in table.columns if isinstance(c.kind, Scalar) and c.kind.sql in NUMBERS]
+    numbers = [c for c in table.written if isinstance(c.kind, Scalar) and c.kind.sql in NUMBERS]
     if not numbers or random.random() > 0.12:
         return table
     column = random.choice(numbers)
@@ -168,7 +222,7 @@ def _source(random: Random, table: RandomTable, evolution: bool) -> RandomSource
         drawn = random.random()
         if drawn < strange * 0.2 and column.name != "id":
             continue
-        if column.name == "g" and drawn < 0.7:
+        if column.name in ("g", "i") and drawn < 0.7:
             continue
         if drawn < strange * 0.5:
             column = replace(column, kind=_similar(random, column.kind, evolution))
@@ -311,7 +365,9 @@ def _assignments(
     columns = [c for c in table.columns if random.random() < (0.85 if action == "insert" else 0.45)]
     if "id" not in [c.name for c in columns] and action == "insert":
         columns += [c for c in table.columns if c.name == "id"]
-    columns = columns or [random.choice(table.columns)]
+    # Values for identity columns are errors, but where a column by default is inserted.
+    columns = [c for c in columns if not c.is_identity or random.random() < _given(c, action)]
+    columns = columns or [random.choice(table.written)]
     if random.random() < 0.3:
         random.shuffle(columns)
     made: list[tuple[tuple[str, ...], Expr]] = []
@@ -324,6 +380,11 @@ def _assignments(
         column = random.choice(new)
         made.append(((column.name,), _of_same_name(random, column, scope)))
     return tuple(made)
+
+
+def _given(column: Column, action: str) -> float:
+    """Gives the share of clauses that may give an identity column a value and do."""
+    return 0.5 if action == "insert" and "BY DEFAULT" in column.options else 0.06
 
 
 def _spelled(random: Random, name: str) -> tuple[str, ...]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from corpus.cases import Case
 from corpus.deltamerge_engine import Deltamerge
-from corpus.outcome import Outcome, outcome_from_dict, schema_string
+from corpus.outcome import Outcome, commit_actions, commits, outcome_from_dict, schema_string
 from corpus.runner import run_case, settings, table_folder
 
 from ..client import LineProcess, RequestFailed
 from .explained import explain
 from .merge import RandomMerge
+from .neutral import ROW_IDS, identity_columns, neutral, row_ids, wrong_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,14 +98,24 @@ class BothEngines:
         for folder in (ours, theirs):
             shutil.rmtree(folder, ignore_errors=True)
         case = merge.case()
-        self._make_table(merge, Path(table_folder(case, str(ours))))
-        shutil.copytree(table_folder(case, str(ours)), table_folder(case, str(theirs)))
+        tables = [table_folder(case, str(folder)) for folder in (ours, theirs)]
+        self._make_table(merge, Path(tables[0]))
+        shutil.copytree(*tables)
+        actions = [action for version in commits(tables[0]) for action in commit_actions(tables[0], version)]
+        ids = row_ids(actions)
+        numbered = (*identity_columns(json.loads(schema_string(tables[0]))), *ids)
+        if ids:
+            case = replace(case, values={**case.values, "read": ["*", *ROW_IDS]})
         with ThreadPoolExecutor(1) as beside:
-            answer = beside.submit(self._run_theirs, merge, theirs)
-            got = self._run_ours(merge, ours)
+            answer = beside.submit(self._run_theirs, case, theirs)
+            got = self._run_ours(merge, case, ours)
             wanted = answer.result()
-        schemas = [_schema(table_folder(case, str(folder))) for folder in (ours, theirs)]
-        differences, explained = compare_outcomes(merge, got, wanted, schemas[0], schemas[1])
+        schemas = [json.loads(schema_string(table)) for table in tables]
+        wrong = wrong_numbers(got, numbered, schemas[0])
+        got, wanted = neutral(got, numbered), neutral(wanted, numbered)
+        differences, explained = compare_outcomes(merge, got, wanted, *map(_comparable, schemas))
+        if wrong:
+            differences += (Difference("numbers", wrong, ()),)
         return Comparison(merge, got, wanted, differences, explained)
 
     def _make_table(self, merge: RandomMerge, path: Path) -> None:
@@ -124,15 +136,14 @@ class BothEngines:
             raise RequestFailed(made_before)
         shutil.copytree(made_before, path)
 
-    def _run_ours(self, merge: RandomMerge, folder: Path) -> Outcome:
+    def _run_ours(self, merge: RandomMerge, case: Case, folder: Path) -> Outcome:
         with settings(self._spark, {"spark.deltamerge.merge.executor": merge.executor}):
             try:
-                return run_case(self._engine, self._spark, merge.case(), str(folder))
+                return run_case(self._engine, self._spark, case, str(folder))
             except Exception as error:
                 return Outcome(error=f"no error class, {type(error).__name__}", message=str(error))
 
-    def _run_theirs(self, merge: RandomMerge, folder: Path) -> Outcome:
-        case = merge.case()
+    def _run_theirs(self, case: Case, folder: Path) -> Outcome:
         try:
             answer = self._oracle.ask("case", topic=case.topic, values=dict(case.values), folder=str(folder))
         except RequestFailed as error:
@@ -140,13 +151,14 @@ class BothEngines:
         return outcome_from_dict(answer)
 
 
-def _schema(table: str) -> Any:
-    def without_physical_names(field: dict[str, Any]) -> dict[str, Any]:
-        # New columns get random ones.
-        field.pop("delta.columnMapping.physicalName", None)
-        return field
+def _comparable(schema: Any) -> Any:
+    """Gives a schema without what each engine chooses: new columns' physical names, new rows' numbers."""
 
-    return json.loads(schema_string(table), object_hook=without_physical_names)
+    def without_choices(field: dict[str, Any]) -> dict[str, Any]:
+        chosen = ("delta.columnMapping.physicalName", "delta.identity.highWaterMark")
+        return {name: value for name, value in field.items() if name not in chosen}
+
+    return json.loads(json.dumps(schema), object_hook=without_choices)
 
 
 def compare_outcomes(
@@ -177,7 +189,7 @@ def _differences(ours: Outcome, theirs: Outcome, our_schema: Any, their_schema: 
         return found
     found = [
         Difference("rows", ours.rows, theirs.rows),
-        Difference("schema", json.dumps(our_schema), json.dumps(their_schema)),
+        Difference("schema", *(json.dumps(schema, sort_keys=True) for schema in (our_schema, their_schema))),
         Difference("counts", _pairs(ours.counts), _pairs(theirs.counts)),
         Difference("version", ours.new_version, theirs.new_version),
     ]

@@ -61,8 +61,13 @@ class Column:
 
     @property
     def is_generated(self) -> bool:
-        """Whether the table computes it."""
+        """Whether the table computes or numbers it."""
         return "GENERATED" in self.options
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the table numbers it."""
+        return "AS IDENTITY" in self.options
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,8 @@ class RandomTable:
         properties: Its properties.
         constraints: Its CHECK constraints: name and condition.
         constraint_columns: The column that each constraint is about.
+        clustered_by: Names of the columns by which it is clustered.
+        deleted: The condition of the rows that are deleted before the merge; None for no such deletion.
         made_by: ``deltamerge`` or ``delta-spark``.
     """
 
@@ -85,7 +92,14 @@ class RandomTable:
     properties: Pairs = ()
     constraints: Pairs = ()
     constraint_columns: tuple[str, ...] = ()
+    clustered_by: tuple[str, ...] = ()
+    deleted: str | None = None
     made_by: str = "deltamerge"
+
+    @property
+    def deleted_by(self) -> tuple[str, ...]:
+        """Gives the columns that the condition of the deleted rows names."""
+        return () if self.deleted is None else ("id",)
 
     @property
     def written(self) -> tuple[Column, ...]:
@@ -192,6 +206,10 @@ class RandomMerge:
         }
         if table.partition_by:
             values["partition_by"] = list(table.partition_by)
+        if table.clustered_by:
+            values["cluster_by"] = list(table.clustered_by)
+        if table.deleted is not None:
+            values["setup_sql"] = [f"DELETE FROM {{target}} WHERE {table.deleted}"]
         if table.properties:
             values["properties"] = dict(table.properties)
         if table.constraints:
@@ -223,9 +241,11 @@ class RandomMerge:
         lines = [f"-- seed {self.seed}; table made by {table.made_by}, merged by {self.executor}"]
         lines.append(f"CREATE TABLE target ({case.target['ddl']})")
         lines += [f"  PARTITIONED BY ({', '.join(table.partition_by)})"] if table.partition_by else []
+        lines += [f"  CLUSTER BY ({', '.join(table.clustered_by)})"] if table.clustered_by else []
         lines += [f"  '{key}' = '{value}'" for key, value in table.properties]
         lines += [f"  CONSTRAINT {name} CHECK ({condition})" for name, condition in table.constraints]
         lines += [f"INSERT: {', '.join(rows)}" for rows in case.target["writes"]]
+        lines += [] if table.deleted is None else [f"DELETE FROM target WHERE {table.deleted}"]
         kind = self.source.format or "view"
         lines.append(f"source, a {kind}: ({', '.join(c.ddl for c in self.source.columns)})")
         lines.append(f"  {', '.join(case.values['source']['rows'])}")

@@ -28,9 +28,9 @@ FEATURES = (
     Feature("few statistics", (("delta.dataSkippingNumIndexedCols", "1"),), 0.05),
     Feature("no statistics", (("delta.dataSkippingNumIndexedCols", "0"),), 0.03),
     Feature("checkpoints", (("delta.checkpointInterval", "2"),), 0.1),
-    Feature("type widening", (("delta.enableTypeWidening", "true"),), 0.0),
-    # The runner of the cases does not read change data under physical names yet.
-    Feature("column mapping", (("delta.columnMapping.mode", "name"),), 0.0),
-    Feature("deletion vectors", (("delta.enableDeletionVectors", "true"),), 0.0),
-    Feature("row tracking", (("delta.enableRowTracking", "true"),), 0.0),
+    Feature("type widening", (("delta.enableTypeWidening", "true"),), 0.08),
+    Feature("column mapping", (("delta.columnMapping.mode", "name"),), 0.12),
+    Feature("column mapping by id", (("delta.columnMapping.mode", "id"),), 0.08),
+    Feature("deletion vectors", (("delta.enableDeletionVectors", "true"),), 0.3),
+    Feature("row tracking", (("delta.enableRowTracking", "true"),), 0.15),
 )

@@ -58,6 +58,10 @@ def candidates(merge: RandomMerge) -> Iterator[RandomMerge]:
         yield replace(merge, table=replace(table, properties=properties))
     if table.constraints:
         yield replace(merge, table=replace(table, constraints=(), constraint_columns=()))
+    if table.deleted is not None:
+        yield replace(merge, table=replace(table, deleted=None))
+    for names in _without_one(table.clustered_by):
+        yield replace(merge, table=replace(table, clustered_by=names))
     for names in _without_one(table.partition_by):
         yield replace(merge, table=replace(table, partition_by=names))
     if table.made_by != "deltamerge" and all("GENERATED" not in c.options for c in table.columns):
@@ -111,7 +115,12 @@ def _named(merge: RandomMerge, side: str, column: str) -> bool:
 
 def _without_column(merge: RandomMerge, name: str) -> RandomMerge | None:
     table, source = merge.table, merge.source
-    if len(table.columns) == 1 or name in table.partition_by or name in table.constraint_columns:
+    if len(table.columns) == 1 or name in (
+        *table.partition_by,
+        *table.constraint_columns,
+        *table.clustered_by,
+        *table.deleted_by,
+    ):
         return None
     if any(c.is_generated and c.name != name and name in c.options for c in table.columns):
         return None
@@ -180,7 +189,8 @@ def _plainer_columns(merge: RandomMerge) -> Iterator[RandomMerge]:
 def _as_numbers(table: RandomTable) -> Iterator[RandomTable]:
     for index, column in enumerate(table.columns):
         generates = any(c.is_generated and column.name in c.options for c in table.columns)
-        if column.kind == INT or column.options or generates or column.name in table.constraint_columns:
+        named = column.name in (*table.constraint_columns, *table.deleted_by)
+        if column.kind == INT or column.options or generates or named:
             continue
         columns = (*table.columns[:index], replace(column, kind=INT), *table.columns[index + 1 :])
         place = table.written.index(column)
