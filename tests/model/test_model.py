@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FEW = 10
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
-EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "10" if CONNECT else "60"))
+EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "10" if CONNECT else "200"))
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 

@@ -351,6 +351,17 @@ def test_nested_and_dotted_names_are_not_mixed_up():
     assert kept(IsNull(ColumnRef(("a",))), table_schema, stats) == [0]
 
 
+def test_a_struct_beside_its_field():
+    table = StructType((StructField("s", schema("integer"), True),))
+    field = ColumnRef(("s", "x"))
+    stats = [{"numRecords": 1, "minValues": {"s": {"x": x}}, "maxValues": {"s": {"x": x}}} for x in (1, 2)]
+    adds = [AddFile(f"f{at}", {}, 1, 1, stats=json.dumps(one)) for at, one in enumerate(stats)]
+    for null in (IsNull(ColumnRef(("s",))), IsNotNull(ColumnRef(("s",)))):
+        both = And((null, Comparison("=", field, 2, "integer")))
+        mask = files_that_may_match(both, FileTable.from_add_files(adds), table, [], "UTC")
+        assert list(mask) == [False, True]
+
+
 def test_partition_values_and_statistics_together():
     table_schema = StructType(
         (StructField("x", PrimitiveType("string")), StructField("y", PrimitiveType("long")))

@@ -97,7 +97,8 @@ def _partition_bounds(
 def _data_bounds(
     columns: Mapping[tuple[str, ...], TargetColumn], files: FileTable
 ) -> dict[tuple[str, ...], Bounds]:
-    wanted = [column for column in columns.values() if not column.partition]
+    # Of structs, arrays and maps themselves statistics say nothing.
+    wanted = [column for column in columns.values() if not column.partition and column.counts_nulls]
     statistics = read_statistics(files.arrow.column("stats"), wanted)
     return {column.path: _bounds_of(column, statistics) for column in wanted}
 
