@@ -7,9 +7,15 @@ The two kinds of session cannot live in one process, so each mode is a run of py
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
 import sys
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +25,8 @@ if TYPE_CHECKING:
 
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE", "classic") == "connect"
 EXECUTOR = os.environ.get("DELTAMERGE_TEST_EXECUTOR")
-# The tests may be shared out among processes (pytest-xdist), each with a session of its own.
-WORKER = os.environ.get("PYTEST_XDIST_WORKER")
-PLAN_CHECKS = ("spark.sql.planChangeValidation", "spark.sql.lightweightPlanChangeValidation")
+CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+START_SECONDS = 120
 
 SETTINGS = {
     "spark.driver.memory": "2g",
@@ -66,24 +71,67 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName("deltamerge tests")
-    builder = builder.remote("local[2]") if CONNECT else builder.master("local[2]")
     folder = tmp_path_factory.mktemp("spark")
-    places = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
-    if CONNECT and WORKER is not None:
-        # Each worker's server then takes a free port, and would check each plan besides.
-        os.environ["SPARK_TESTING"] = "1"
-        places |= dict.fromkeys(PLAN_CHECKS, "false")
     forced = {"spark.deltamerge.merge.executor": EXECUTOR} if EXECUTOR else {}
-    for name, value in {**SETTINGS, **places, **forced}.items():
+    settings = {
+        **SETTINGS,
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        **forced,
+    }
+    if CONNECT:
+        with connect_server(settings, folder / "server.log") as url:
+            session = SparkSession.builder.remote(url).getOrCreate()
+            yield session
+            session.stop()
+        return
+    builder = SparkSession.builder.appName("deltamerge tests").master("local[2]")
+    for name, value in settings.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
-        # Over Connect each setting goes to the server's start and then to the session, where some come too late.
         warnings.simplefilter("ignore")
         session = builder.getOrCreate()
     yield session
-    # Over Connect the process would not end while the session lives.
     session.stop()
+
+
+@contextmanager
+def connect_server(settings: Mapping[str, str], log: Path) -> Iterator[str]:
+    """Runs a Spark Connect server in a process of its own, as in a cluster, and gives its address.
+
+    Each run of pytest, and each of its workers, has a server of its own at a free port.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {**settings, "spark.connect.grpc.binding.port": str(port)}
+    confs = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    pyspark = Path(find_spec("pyspark").origin).parent  # type: ignore[union-attr, arg-type]
+    environment = {**os.environ, "SPARK_HOME": str(pyspark), "SPARK_CONNECT_MODE": "0"}
+    submit = [pyspark / "bin" / "spark-submit", "--master", "local[2]", *confs]
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [*submit, "--class", CONNECT_SERVER, "spark-internal"],
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        _wait_for(port, server, log)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and server.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise RuntimeError(f"The Spark Connect server did not start:\n{log.read_text()}")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField
 
@@ -60,6 +61,18 @@ def test_materialization_settings(spark: SparkSession, tmp_path: Path, setting: 
     report = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
     assert ("materialize_source" in [step.name for step in report.steps]) == (setting != "none")
     assert len(rows(DeltaTable.forPath(spark, path).toDF())) == 4
+
+
+def test_a_source_that_is_not_kept_is_computed_by_many_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    spark.conf.set(MATERIALIZE, "none")
+    task = F.udf(lambda _: TaskContext.get().partitionId(), "int")  # type: ignore[union-attr]
+    source = spark.range(0, 40, 1, 4).select(
+        F.col("id").cast("int").alias("id"), F.lit("x").alias("name"), task("id").alias("age")
+    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert {age for _, _, age in rows(DeltaTable.forPath(spark, path).toDF())} == {0, 1, 2, 3}
 
 
 def test_a_source_that_changes_between_scans(spark: SparkSession, tmp_path: Path) -> None:

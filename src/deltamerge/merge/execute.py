@@ -59,6 +59,8 @@ from deltamerge.write.deletion_vectors import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# What one task may read of the target, and of the source.
+_ONE_TASK_FILES = 32
 _ONE_TASK_BYTES = 8 << 20
 _ONE_TASK_ROWS = 10_000
 _SMALL_TARGET_BYTES = 8 << 20
@@ -149,7 +151,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         predicate = read_predicate(merge, shape, summary.predicate)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
     rows = source_rows(source.frame, merge.source_schema, merge.source_alias, names)
-    gathered = _in_one_task if _is_small(sizes, summary) else _as_it_is
+    gathered = _in_one_task if _is_small(source, sizes, summary) else _as_it_is
     touched, deleted = NOTHING_TOUCHED, dict[str, BitMap64]()
     by_name = {absolute_key(execution.table, file): file for file in files}
     if files:
@@ -269,8 +271,14 @@ def write_inserts(
     return written, observed_inserts(merge, counts, written.row_count)
 
 
-def _is_small(sizes: ScanSizes, summary: SourceSummary) -> bool:
-    return sizes.bytes_after <= _ONE_TASK_BYTES and summary.row_count <= _ONE_TASK_ROWS
+def _is_small(source: Source, sizes: ScanSizes, summary: SourceSummary) -> bool:
+    """Tells whether one task does best; a source that is not kept would also be computed in it, however large."""
+    return (
+        source.summary is not None
+        and summary.row_count <= _ONE_TASK_ROWS
+        and sizes.files_after <= _ONE_TASK_FILES
+        and sizes.bytes_after <= _ONE_TASK_BYTES
+    )
 
 
 def _as_it_is(rows: Rows) -> Rows:
@@ -278,8 +286,12 @@ def _as_it_is(rows: Rows) -> Rows:
 
 
 def _in_one_task(rows: Rows) -> Rows:
-    """Brings rows into one task: what is in one place need not be shuffled, and each shuffle is a job of its own."""
-    return Rows(rows.frame.coalesce(1).hint("shuffle_hash"), rows.names)
+    """Brings rows into one task: what is in one place need not be shuffled, and each shuffle is a job of its own.
+
+    Joined by sorting: a broadcast would be a job too, and a hash table of a target whose few bytes are many rows could
+    not be spilled.
+    """
+    return Rows(rows.frame.coalesce(1).hint("merge"), rows.names)
 
 
 def _write_all_changes(
