@@ -20,6 +20,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from corpus.deltamerge_engine import is_ci
+from oracle.client import LineProcess, start_oracle
+from oracle.environment import build, find
+from oracle.random_merges.settings import SMALL
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -145,3 +150,13 @@ def spark(_session: SparkSession) -> Iterator[SparkSession]:
     for name, value in before.items():
         if after.get(name) != value:
             _session.conf.set(name, value)
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Iterator[LineProcess]:
+    """delta-spark in a process of its own; in CI its environment is built where it is missing."""
+    environment = find() or (build() if is_ci() else None)
+    if environment is None:
+        pytest.skip("no delta-spark: python tests/oracle/environment.py builds its environment")
+    with start_oracle(environment, SMALL) as process:
+        yield process

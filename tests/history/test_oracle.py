@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from corpus.deltamerge_engine import is_ci
 from deltamerge import DeltaTable, merge_sql, write_delta
-from oracle.client import LineProcess, start_oracle
-from oracle.environment import build, find
+from oracle.client import LineProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,15 +19,6 @@ UPSERT = (
     "MERGE INTO delta.`{path}` t USING (SELECT * FROM VALUES {values} AS x(k, v)) s ON t.k = s.k "
     "WHEN MATCHED AND s.v IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 )
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[LineProcess]:
-    environment = find() or (build() if is_ci() else None)
-    if environment is None:
-        pytest.skip("no delta-spark: python tests/oracle/environment.py builds its environment")
-    with start_oracle(environment) as process:
-        yield process
 
 
 def asked(oracle: LineProcess, *statements: str) -> list[dict[str, Any]]:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from corpus.deltamerge_engine import is_ci
 from corpus.runner import canonical_rows
 from deltamerge import DeltaTable, merge_sql, write_delta
 from merge.test_deletion_vectors import VECTORS, edited, holds, respelled
 
-from .client import LineProcess, start_oracle
-from .environment import build, find
+from .client import LineProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,15 +38,6 @@ COUNTED = (
     "numTargetFilesRemoved", "numTargetDeletionVectorsAdded", "numTargetDeletionVectorsRemoved",
     "numTargetDeletionVectorsUpdated", "numOutputRows",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[LineProcess]:
-    environment = find() or (build() if is_ci() else None)
-    if environment is None:
-        pytest.skip("no delta-spark: python tests/oracle/environment.py builds its environment")
-    with start_oracle(environment) as process:
-        yield process
 
 
 def table(spark: SparkSession, path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from corpus.cases import Case, load_cases
-from corpus.deltamerge_engine import Deltamerge, is_ci
+from corpus.deltamerge_engine import Deltamerge
 from corpus.expected_failures import reason
 from corpus.outcome import Outcome, differences, outcome_from_dict
 from corpus.runner import run_case, table_folder
 
-from .client import LineProcess, start_oracle
-from .environment import build, find
+from .client import LineProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,15 +55,6 @@ MERGED_TWICE = (
 )
 # These tables need statements that deltamerge does not have.
 MADE_BY_DELTA_SPARK = tuple(case.name for case in CASES.values() if case.target.get("setup_sql"))
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[LineProcess]:
-    environment = find() or (build() if is_ci() else None)
-    if environment is None:
-        pytest.skip("no delta-spark: python tests/oracle/environment.py builds its environment")
-    with start_oracle(environment) as process:
-        yield process
 
 
 def parameters(names: tuple[str, ...]) -> list[object]:

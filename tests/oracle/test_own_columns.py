@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,27 +9,16 @@ import pytest
 from tests.golden.tables import copied
 from tests.log.golden import require_golden_tables
 
-from corpus.deltamerge_engine import is_ci
 from corpus.runner import canonical_rows
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.tables import IdentityGenerator
 
-from .client import LineProcess, RequestFailed, start_oracle
-from .environment import build, find
+from .client import LineProcess, RequestFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.oracle
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[LineProcess]:
-    environment = find() or (build() if is_ci() else None)
-    if environment is None:
-        pytest.skip("no delta-spark: python tests/oracle/environment.py builds its environment")
-    with start_oracle(environment) as process:
-        yield process
 
 
 def upsert(path: str, values: str) -> str:

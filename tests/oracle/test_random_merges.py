@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from corpus.deltamerge_engine import is_ci
 from corpus.outcome import Outcome
 
-from .client import LineProcess, RequestFailed, start_oracle
-from .environment import build, find
+from .client import LineProcess, RequestFailed
 from .random_merges.explained import DUPLICATES, explain
 from .random_merges.generator import random_merge
 from .random_merges.harness import BothEngines, Comparison, compare_outcomes
 from .random_merges.merge import RandomMerge
 from .random_merges.neutral import NEW, identity_columns, neutral, row_ids, wrong_numbers
-from .random_merges.settings import SMALL
 from .random_merges.shrink import candidates, shrink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MERGES = 100
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[LineProcess]:
-    environment = find() or (build() if is_ci() else None)
-    if environment is None:
-        pytest.skip("no delta-spark: python tests/oracle/environment.py builds its environment")
-    with start_oracle(environment, SMALL) as process:
-        yield process
 
 
 @pytest.mark.oracle
