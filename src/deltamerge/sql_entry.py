@@ -99,7 +99,8 @@ def _target(spark: SparkSession, target: p.ParsedTarget, named: Mapping[str, Del
     if target.path is not None:
         return DeltaTable.forPath(spark, target.path)
     name = ".".join(target.name)
-    return named[name] if name in named else DeltaTable.forName(spark, name)
+    given = {key.lower(): table for key, table in named.items()} | named
+    return given.get(name) or given.get(name.lower()) or DeltaTable.forName(spark, name)
 
 
 def _target_alias(target: p.ParsedTarget) -> str | None:

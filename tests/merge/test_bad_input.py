@@ -301,3 +301,28 @@ def test_subqueries_in_conditions_that_are_columns(spark: SparkSession, tmp_path
     # A text that only looks like one is none.
     upsert(spark, path, [(1, "SubqueryExpression", 1)]).whenMatchedDelete("s.name = '(SELECT 1)'").execute()
     assert latest_version(path) == 1
+
+
+class Watcher:
+    """Watches a merge's progress, and fails at some steps."""
+
+    def __init__(self, error: BaseException, *steps: str) -> None:
+        self._error = error
+        self._steps = steps
+
+    def step(self, name: str, description: str) -> None:
+        if name in self._steps:
+            raise self._error
+
+
+def test_a_watcher_that_fails_does_not_fail_the_merge(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    watcher = Watcher(BrokenPipeError("nobody looks"), "find_touched_files", "commit", "refresh")
+    assert upsert(spark, path, [(1, "ANN", 1)]).whenMatchedUpdateAll().run(watcher).version == 2
+
+
+def test_an_interrupted_merge_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"})
+    merge = upsert(spark, path, [(1, "ANN", 1)]).whenMatchedUpdateAll()
+    with unchanged(path), pytest.raises(KeyboardInterrupt):
+        merge.run(Watcher(KeyboardInterrupt(), "write_deletion_vectors"))

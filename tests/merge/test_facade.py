@@ -241,3 +241,20 @@ def test_evolution_into_a_type_that_needs_a_feature(spark: SparkSession, tmp_pat
     with pytest.raises(DeltaAnalysisException, match="timestampNtz"):
         merge.whenMatchedUpdateAll().execute()
     assert latest_version(path) == 1
+
+
+def test_a_builder_holds_what_it_was_told(spark: SparkSession, tmp_path: Path) -> None:
+    builder = DeltaTable.create(spark)
+    builder.location(str(tmp_path / "t"))
+    builder.addColumn(colName="id", dataType="INT")
+    builder.addColumns(StructType([StructField("p", StringType())]))
+    builder.partitionedBy("p")
+    builder.property("delta.appendOnly", "true")
+    detail = builder.execute().detail().collect()[0]
+    assert (detail["partitionColumns"], detail["properties"]) == (["p"], {"delta.appendOnly": "true"})
+
+
+def test_the_target_may_be_named_in_any_case(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    text = "MERGE INTO People USING (SELECT 1 AS id) s ON People.id = s.id WHEN MATCHED THEN DELETE"
+    assert merge_sql(spark, text, tables={"people": path}).metrics["numTargetRowsDeleted"] == 1

@@ -130,9 +130,9 @@ def run_merge(
             moment=moment,
         )
         changes, executor, reason = _execute_with_retries(execution, executor, reason, new_id)
-        with steps.step("commit", "committing"):
+        with steps.step("commit", "committing"), _cleaning_up(changes.execution):
             metrics = _metrics(merge, changes, steps, snapshot)
-            version = _commit_or_clean_up(changes, metrics, new_id())
+            version = commit_merge(changes, metrics, new_id())
         if version is None:
             remove_leftovers(command.table.store, changes.execution.folder)
         else:
@@ -165,8 +165,10 @@ def _execute_with_retries(
         try:
             with _source(execution, executor, _storage_level(conf, attempt)) as source:
                 return _execute(_numbering(execution, source), executor, reason, source)
-        except Exception as error:
+        except BaseException as error:
             remove_leftovers(execution.table.store, execution.folder)
+            if not isinstance(error, Exception):
+                raise
             if not is_lost_source(error):
                 raise translated(error, execution.table.name) from error
             if attempt + 1 == attempts:
@@ -197,14 +199,18 @@ def _execute(
     return execute_classic(execution, source), executor, reason
 
 
-def _commit_or_clean_up(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> int | None:
-    """Commits, and takes the written files away again where it is certain that the commit did not land."""
+@contextmanager
+def _cleaning_up(execution: Execution) -> Iterator[None]:
+    """Takes the written files away again where it is certain that the commit did not land.
+
+    Of a commit that is interrupted (KeyboardInterrupt) that is not certain.
+    """
     try:
-        return commit_merge(changes, metrics, txn_id)
+        yield
     except CommitStateUnknownException:
         raise
     except Exception:
-        remove_leftovers(changes.execution.table.store, changes.execution.folder)
+        remove_leftovers(execution.table.store, execution.folder)
         raise
 
 

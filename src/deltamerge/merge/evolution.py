@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.log.type_widening import NEVER, can_widen
-from deltamerge.merge.align import find_field, same_name
 from deltamerge.scan.column_mapping import logical_type
+from deltamerge.write.align import find_field, same_name
 
 if TYPE_CHECKING:
     from deltamerge.statement import MergeStatement

@@ -11,10 +11,10 @@ from pyspark.sql.types import DataType
 
 from deltamerge.errors import DeltaError, DeltaRuntimeException
 from deltamerge.merge.resolved import Output, ResolvedClause, ResolvedMerge, TakeSource, TakeValue
-from deltamerge.merge.store_assignment import OVERFLOW_MARKER, can_up_cast
 from deltamerge.statement import Expression
 from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
+from deltamerge.write.store_assignment import can_up_cast, overflow_in
 
 _LOST_BLOCK = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|[Cc]heckpoint block rdd_\d+_\d+ not found")
 _OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
@@ -48,13 +48,11 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
         if isinstance(error, DeltaError) or _stands_in_a_condition(str(error), merge):
             raise
         found = _cause(str(error))
-        marked = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:\s]+)", str(error))
-        if marked is not None:
-            said = f"a value of type {marked.group(1).upper()} does not fit {marked.group(2).upper()}"
-        elif found is not None and found[0].startswith(_OVERFLOWS):
+        said = overflow_in(str(error))
+        if said is None:
+            if found is None or not found[0].startswith(_OVERFLOWS):
+                raise
             said = f"[{found[0]}] {found[1]}"
-        else:
-            raise
         raise DeltaRuntimeException(
             "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
             f"An assigned value cannot be stored in its column: {said}{_narrowing(merge)} Nothing was changed. "

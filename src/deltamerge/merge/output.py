@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from deltamerge.merge.align import align, set_fields
 from deltamerge.merge.resolved import (
     Output,
     ResolvedClause,
@@ -28,6 +27,7 @@ from deltamerge.merge.resolved import (
 from deltamerge.merge.scopes import Rows, own_columns, seeing_source, seeing_target
 from deltamerge.names import MergeNames
 from deltamerge.statement import ClauseKind
+from deltamerge.write.align import align, set_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -14,7 +14,6 @@ from pyspark.sql.types import DataType, StructType
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import DeltaAnalysisException
-from deltamerge.merge.align import align, check_same_fields, find_field, same_name
 from deltamerge.merge.analysis import Analysis, Sides, analyse, sides_of, values_of
 from deltamerge.merge.analysis_errors import (
     analysis_error,
@@ -38,7 +37,6 @@ from deltamerge.merge.resolved import (
     TakeTarget,
     TakeValue,
 )
-from deltamerge.merge.store_assignment import StoreAssignment, can_up_cast
 from deltamerge.merge.table_columns import outputs_of_table
 from deltamerge.statement import (
     KIND_AS_SQL,
@@ -51,6 +49,8 @@ from deltamerge.statement import (
     Star,
     Update,
 )
+from deltamerge.write.align import align, check_same_fields, find_field, same_name
+from deltamerge.write.store_assignment import StoreAssignment, can_up_cast
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.types import DataType, StructType
 
-from deltamerge.merge.store_assignment import StoreAssignment
 from deltamerge.statement import ClauseKind, MergeClause, MergeStatement
+from deltamerge.write.store_assignment import StoreAssignment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

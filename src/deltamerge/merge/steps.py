@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from deltamerge.session import job_description
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
 class Steps:
@@ -36,8 +39,7 @@ class Steps:
             name: The step's name, such as ``find_touched_files``.
             description: What it is about to do; Spark's UI shows it behind ``MERGE operation -``.
         """
-        if self._progress is not None:
-            self._progress.step(name, description)
+        self._tell(name, description)
         began = time.monotonic()
         try:
             with job_description(self._spark, f"MERGE operation - {description}"):
@@ -45,6 +47,16 @@ class Steps:
         finally:
             elapsed = int((time.monotonic() - began) * 1000)
             self._timings.append(StepTiming(name, description, elapsed))
+
+    def _tell(self, name: str, description: str) -> None:
+        """Tells whoever watches; one that fails, such as on a closed pipe, must not fail the merge."""
+        if self._progress is None:
+            return
+        try:
+            self._progress.step(name, description)
+        except Exception:
+            logger.warning("what watches the merge's progress failed; the merge goes on", exc_info=True)
+            self._progress = None
 
     @property
     def timings(self) -> tuple[StepTiming, ...]:

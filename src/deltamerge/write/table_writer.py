@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.config import MergeConf
-from deltamerge.errors import CommitStateUnknownException, DeltaAnalysisException
+from deltamerge.errors import CommitStateUnknownException, DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.lean_columns import lean_columns
 from deltamerge.log.actions import Action, Metadata, Protocol
 from deltamerge.log.clustering import FEATURE, clustering_columns, clustering_domain
@@ -32,6 +33,7 @@ from deltamerge.table import Table
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
+from deltamerge.write.align import align, unknown_fields
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings, excess_in
 from deltamerge.write.constraints import checked, violation_in
@@ -47,10 +49,11 @@ from deltamerge.write.identity import (
 )
 from deltamerge.write.inert import schema_to_commit, schema_to_write
 from deltamerge.write.layout import data_folder
+from deltamerge.write.store_assignment import StoreAssignment, can_up_cast, overflow_in
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
@@ -88,7 +91,7 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
     check_identity_columns(definition.schema, definition.partition_columns)
     check_generation_expressions(table.spark, definition.schema)
     definition = _with_column_ids(definition, table.snapshot() if exists else None)
-    _commit_definition(table, definition, exists=exists, files=WrittenFiles((), (), ()), folder=None)
+    _commit_definition(table, definition, exists=exists, files=WrittenFiles((), (), ()))
 
 
 def write_table(
@@ -136,8 +139,9 @@ def write_table(
     _protocol(before, definition)
     definition = _with_column_ids(definition, before)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
-    written = _write(table, frame, definition, folder)
-    return _commit_definition(table, definition, exists=exists, files=written, folder=folder)
+    with _cleaning_up(table, folder):
+        written = _write(table, frame, definition, folder)
+        return _commit_definition(table, definition, exists=exists, files=written)
 
 
 def _redefined(
@@ -157,8 +161,21 @@ def _redefined(
 
 
 def _plain(schema: StructType) -> StructType:
-    """A new table's columns are nullable and never generated, as delta-spark makes them of a frame."""
-    return StructType([StructField(f.name, f.dataType, True, _plain_metadata(f)) for f in schema.fields])
+    """A new table's columns and fields are nullable and never generated, as delta-spark makes them of a frame."""
+    return StructType(
+        [StructField(f.name, _as_nullable(f.dataType), True, _plain_metadata(f)) for f in schema.fields]
+    )
+
+
+def _as_nullable(data_type: DataType) -> DataType:
+    if isinstance(data_type, StructType):
+        fields = [StructField(f.name, _as_nullable(f.dataType), True, f.metadata) for f in data_type.fields]
+        return StructType(fields)
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_as_nullable(data_type.elementType))
+    if isinstance(data_type, MapType):
+        return MapType(_as_nullable(data_type.keyType), _as_nullable(data_type.valueType))
+    return data_type
 
 
 def _plain_metadata(field: StructField) -> dict[str, Any]:
@@ -173,17 +190,15 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
     _check_partitioning(table, snapshot.metadata, partition_columns)
     definition = _definition_of(snapshot)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
-    written, schema = _write_into(table, frame, definition, folder)
-    actions: tuple[Action, ...] = (
-        *_changed_metadata(snapshot, definition.properties, schema),
-        *written.files,
-    )
-    prepared = _prepared(table, snapshot, actions, "WRITE", _write_parameters("Append", definition))
-    return _commit(
-        table,
-        replace(prepared, read_set=ReadSet(), is_blind_append=True, operation_metrics=_metrics(written)),
-        folder,
-    )
+    with _cleaning_up(table, folder):
+        written, schema = _write_into(table, frame, definition, folder)
+        actions: tuple[Action, ...] = (
+            *_changed_metadata(snapshot, definition.properties, schema),
+            *written.files,
+        )
+        prepared = _prepared(table, snapshot, actions, "WRITE", _write_parameters("Append", definition))
+        prepared = replace(prepared, operation_metrics=_metrics(written))
+        return commit(replace(prepared, read_set=ReadSet(), is_blind_append=True), _now).version
 
 
 def _overwrite(
@@ -204,16 +219,17 @@ def _overwrite(
     if mapping_mode(configuration) != mapping_mode(snapshot.metadata.configuration):
         definition = _with_column_ids(definition, snapshot)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
-    written, schema = _write_into(table, frame, definition, folder)
-    now = _now()
-    actions: tuple[Action, ...] = (
-        *(() if protocol == snapshot.protocol else (protocol,)),
-        *_changed_metadata(snapshot, definition.properties, schema),
-        *(file.remove(now) for file in snapshot.files.add_files()),
-        *written.files,
-    )
-    prepared = _prepared(table, snapshot, actions, "WRITE", _write_parameters("Overwrite", definition))
-    return _commit(table, replace(prepared, operation_metrics=_metrics(written)), folder)
+    with _cleaning_up(table, folder):
+        written, schema = _write_into(table, frame, definition, folder)
+        now = _now()
+        actions: tuple[Action, ...] = (
+            *(() if protocol == snapshot.protocol else (protocol,)),
+            *_changed_metadata(snapshot, definition.properties, schema),
+            *(file.remove(now) for file in snapshot.files.add_files()),
+            *written.files,
+        )
+        prepared = _prepared(table, snapshot, actions, "WRITE", _write_parameters("Overwrite", definition))
+        return commit(replace(prepared, operation_metrics=_metrics(written)), _now).version
 
 
 def _definition_of(snapshot: Snapshot) -> TableDefinition:
@@ -265,9 +281,13 @@ def _fitted(
     Returns:
         The table's columns, and the names of those that the frame has.
     """
-    spelled = {name if conf.case_sensitive else name.lower(): name for name in frame.columns}
-    known = {f.name if conf.case_sensitive else f.name.lower() for f in schema.fields}
-    unknown = [name for key, name in spelled.items() if key not in known]
+    assignment = StoreAssignment(conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive)
+    given = {f.name if conf.case_sensitive else f.name.lower(): f for f in frame.schema.fields}
+    known = {f.name if conf.case_sensitive else f.name.lower(): f for f in schema.fields}
+    unknown = [f.name for key, f in given.items() if key not in known]
+    for key in given.keys() & known.keys():
+        types = given[key].dataType, known[key].dataType
+        unknown += unknown_fields(*types, known[key].name, conf.case_sensitive)
     if unknown:
         raise DeltaAnalysisException(
             "DELTA_SCHEMA_MISMATCH",
@@ -275,15 +295,25 @@ def _fitted(
             "out, or replace the table's schema: mode='overwrite', overwrite_schema=True.",
             sqlstate="42KDG",
         )
-    columns, given, default = [], set[str](), column_defaults(schema, _now() * 1000)
-    for index, f in enumerate(schema.fields):
-        name = spelled.get(f.name if conf.case_sensitive else f.name.lower())
-        if name is None:
-            columns.append(default(index).alias(f.name))
-            continue
-        columns.append(F.col("`" + name.replace("`", "``") + "`").cast(f.dataType).alias(f.name))
-        given.add(f.name)
-    return frame.select(*columns), frozenset(given)
+    columns, default = [], column_defaults(schema, _now() * 1000)
+    for index, (key, f) in enumerate(known.items()):
+        value = _stored(given[key], f, assignment) if key in given else default(index)
+        columns.append(value.alias(f.name))
+    return frame.select(*columns), frozenset(f.name for key, f in known.items() if key in given)
+
+
+def _stored(given: StructField, wanted: StructField, assignment: StoreAssignment) -> Column:
+    """Gives a frame's column its type in the table: structs by name, values as an assignment of MERGE stores them."""
+    if assignment.policy == "STRICT" and not can_up_cast(given.dataType, wanted.dataType):
+        source, target = given.dataType.simpleString().upper(), wanted.dataType.simpleString().upper()
+        raise DeltaAnalysisException(
+            "CANNOT_UP_CAST_DATATYPE",
+            f"Cannot up cast {given.name} from {source} to {target}: spark.sql.storeAssignmentPolicy is STRICT. "
+            "Cast the column, or set the policy to ANSI.",
+            sqlstate="42846",
+        )
+    value = F.col("`" + given.name.replace("`", "``") + "`")
+    return align(value, given.dataType, wanted.dataType, assignment)
 
 
 def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: str) -> WrittenFiles:
@@ -299,13 +329,28 @@ def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: 
     with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
         try:
             return write_files(checked(frame, definition.schema, definition.properties), target)
-        except Exception as error:
+        except KeyboardInterrupt:
             remove_leftovers(table.store, folder)
-            raise violation_in(str(error), table.name) or excess_in(str(error)) or error from error
+            raise
+        except Exception as error:
+            found = violation_in(str(error), table.name) or excess_in(str(error)) or _overflow(str(error))
+            raise found or error from error
+
+
+def _overflow(message: str) -> DeltaRuntimeException | None:
+    said = overflow_in(message)
+    if said is None:
+        return None
+    return DeltaRuntimeException(
+        "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
+        f"A value cannot be stored in its column: {said}. Nothing was written. Correct the value, or use try_cast for "
+        "NULL in its place.",
+        sqlstate="22003",
+    )
 
 
 def _commit_definition(
-    table: Table, definition: TableDefinition, *, exists: bool, files: WrittenFiles, folder: str | None
+    table: Table, definition: TableDefinition, *, exists: bool, files: WrittenFiles
 ) -> int:
     snapshot = table.snapshot() if exists else None
     now = _now()
@@ -337,7 +382,7 @@ def _commit_definition(
     prepared = _prepared(table, snapshot, tuple(actions), operation, parameters)
     if files.files:
         prepared = replace(prepared, operation_metrics=_metrics(files))
-    return _commit(table, prepared, folder)
+    return commit(prepared, _now).version
 
 
 def _protocol(snapshot: Snapshot | None, definition: TableDefinition) -> Protocol:
@@ -397,14 +442,15 @@ def _prepared(
     )
 
 
-def _commit(table: Table, prepared: PreparedCommit, folder: str | None) -> int:
+@contextmanager
+def _cleaning_up(table: Table, folder: str) -> Iterator[None]:
+    """Takes the written files away again where it is certain that no commit of them landed."""
     try:
-        return commit(prepared, _now).version
+        yield
     except CommitStateUnknownException:
         raise
     except Exception:
-        if folder is not None:
-            remove_leftovers(table.store, folder)
+        remove_leftovers(table.store, folder)
         raise
 
 

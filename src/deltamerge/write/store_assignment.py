@@ -6,6 +6,7 @@ do not; LEGACY wraps, saturates or gives NULL, also where the session's own cast
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,14 @@ class StoreAssignment:
         return F.when(value.isNotNull() & fitting.isNull(), F.raise_error(message).cast(target)).otherwise(
             fitting
         )
+
+
+def overflow_in(message: str) -> str | None:
+    """Reads out of a failed job's message which type's value does not fit its column's, in words; None where none."""
+    found = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:\s]+)", message)
+    if found is None:
+        return None
+    return f"a value of type {found.group(1).upper()} does not fit {found.group(2).upper()}"
 
 
 def _legacy(value: Column, source: DataType, target: DataType) -> Column:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from deltamerge.errors import DeltaAnalysisException
-from deltamerge.merge.store_assignment import StoreAssignment
+from deltamerge.write.store_assignment import StoreAssignment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -93,6 +93,39 @@ def check_same_fields(
     elif isinstance(source, MapType) and isinstance(target, MapType):
         check_same_fields(source.keyType, target.keyType, column, clause, case_sensitive)
         check_same_fields(source.valueType, target.valueType, column, clause, case_sensitive)
+
+
+def unknown_fields(source: DataType, target: DataType, column: str, case_sensitive: bool) -> list[str]:
+    """Names the fields of a value's structs that the target's lack, at any depth.
+
+    Args:
+        source: The value's type.
+        target: The target column's type.
+        column: The column's name.
+        case_sensitive: The session's rule for names.
+
+    Returns:
+        Their names with all that stands above them, such as ``address.street``.
+    """
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+        return unknown_fields(source.elementType, target.elementType, f"{column}.element", case_sensitive)
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        return [
+            *unknown_fields(source.keyType, target.keyType, f"{column}.key", case_sensitive),
+            *unknown_fields(source.valueType, target.valueType, f"{column}.value", case_sensitive),
+        ]
+    if not (isinstance(source, StructType) and isinstance(target, StructType)):
+        return []
+    found = []
+    for field in source.fields:
+        index, name = find_field(target, field.name, case_sensitive), f"{column}.{field.name}"
+        below = (
+            [name]
+            if index is None
+            else unknown_fields(field.dataType, target.fields[index].dataType, name, case_sensitive)
+        )
+        found += below
+    return found
 
 
 def align(
