@@ -81,7 +81,9 @@ class Analysis:
         Raises:
             DeltaAnalysisException: One of them is wrong, or holds a star or a subquery.
         """
-        self._check_condition(self.statement.condition, "ON", self._on_join)
+        self._check_condition(
+            self.statement.condition, "ON", self._on_join, "search condition of MERGE operation"
+        )
         attempts: list[tuple[ClauseKind, _Attempt]] = [
             ("matched", self._on_join),
             ("not_matched", self._on_source),
@@ -94,18 +96,18 @@ class Analysis:
             except PySparkException:
                 for clause in conditions:
                     assert clause.condition is not None
-                    self._check_condition(clause.condition, clause.to_sql(), attempt)
+                    self._check_condition(clause.condition, clause.to_sql(), attempt, condition_of(clause))
                 raise
             for clause in conditions:
                 assert clause.condition is not None
-                self._refuse_subquery(clause.condition, clause.to_sql())
+                self._refuse_subquery(clause.condition, clause.to_sql(), condition_of(clause))
 
-    def _check_condition(self, condition: Expression, where: str, attempt: _Attempt) -> None:
-        self._refuse_subquery(condition, where)
+    def _check_condition(self, condition: Expression, where: str, attempt: _Attempt, operation: str) -> None:
+        self._refuse_subquery(condition, where, operation)
         try:
             analyse(attempt([condition.to_column()]))
         except PySparkException as error:
-            raise self._error(error, condition, where, is_condition=True) from None
+            raise analysis_error(error, condition, where, self.statement.text, operation) from None
 
     def _refuse_star(self, expression: Expression, where: str) -> None:
         if contains_star(expression.text):
@@ -117,7 +119,7 @@ class Analysis:
                 parameters={"sqlExpr": expression.text, "clause": where},
             )
 
-    def _refuse_subquery(self, condition: Expression, where: str) -> None:
+    def _refuse_subquery(self, condition: Expression, where: str, operation: str) -> None:
         self._refuse_star(condition, where)
         if self._holds_subquery(condition):
             raise DeltaAnalysisException(
@@ -125,6 +127,7 @@ class Analysis:
                 f"Subqueries are not supported in the condition of a MERGE: {condition.text}. Join what it looks up "
                 f"to the source instead. In: {where}",
                 sqlstate="0AKDC",
+                parameters={"operation": operation, "cond": condition.text},
             )
 
     def _holds_subquery(self, condition: Expression) -> bool:
@@ -181,12 +184,19 @@ class Analysis:
         try:
             analyse(lambda: frame.select(column))
         except PySparkException as error:
-            raise self._error(error, value, clause.to_sql(), is_condition=False) from None
+            raise analysis_error(error, value, clause.to_sql(), self.statement.text, None) from None
 
-    def _error(
-        self, error: PySparkException, expression: Expression, where: str, *, is_condition: bool
-    ) -> Exception:
-        return analysis_error(error, expression, where, self.statement.text, is_condition=is_condition)
+
+def condition_of(clause: MergeClause) -> str:
+    """Gives Delta's words for a clause's condition.
+
+    Args:
+        clause: The clause.
+
+    Returns:
+        What errors have as the parameter ``operation``.
+    """
+    return f"{clause.action_name.replace('_', ' ').upper()} condition of MERGE operation"
 
 
 def values_of(clause: MergeClause) -> list[Expression]:

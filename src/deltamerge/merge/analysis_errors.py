@@ -21,7 +21,7 @@ _AGGREGATES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "GROUP_BY_AGGREGAT
 
 
 def analysis_error(
-    error: PySparkException, expression: Expression, where: str, text: str | None, *, is_condition: bool
+    error: PySparkException, expression: Expression, where: str, text: str | None, operation: str | None
 ) -> Exception:
     """Words what Spark says of one expression, with the clause it stands in.
 
@@ -30,7 +30,8 @@ def analysis_error(
         expression: The expression.
         where: The clause, or ``ON``.
         text: The whole statement where it came as text.
-        is_condition: Whether it is a condition; conditions must be deterministic and without aggregates.
+        operation: What it is the condition of, in Delta's words, since conditions must be deterministic and without
+            aggregates; None for a value.
 
     Returns:
         The error for the user.
@@ -39,19 +40,21 @@ def analysis_error(
     summary = _first_lines(error)
     if condition.startswith(_UNRESOLVED):
         return _unresolved(error, expression, where, text)
-    if is_condition and condition.startswith(_NON_DETERMINISTIC):
+    if operation is not None and condition.startswith(_NON_DETERMINISTIC):
         return DeltaAnalysisException(
             "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED",
             f"Non-deterministic functions are not supported in the condition of a MERGE: {expression.text}. Compute "
             f"the value in the source instead. In: {where}",
             sqlstate="0AKDC",
+            parameters={"operation": operation, "expression": f"(condition = {expression.text})."},
         )
-    if is_condition and (condition.startswith(_AGGREGATES) or _is_aggregate(condition, error)):
+    if operation is not None and (condition.startswith(_AGGREGATES) or _is_aggregate(condition, error)):
         return DeltaAnalysisException(
             "DELTA_AGGREGATION_NOT_SUPPORTED",
             f"Aggregate functions are not supported in the condition of a MERGE: {expression.text}. Aggregate in the "
             f"source instead. In: {where}",
             sqlstate="42903",
+            parameters={"operation": operation, "predicate": f"(condition = {expression.text})"},
         )
     return DeltaAnalysisException(
         condition or "DELTA_MERGE_ANALYSIS_ERROR",
@@ -163,6 +166,7 @@ def nested_field_in_insert(path: Sequence[str], where: str) -> DeltaAnalysisExce
         f"Nested field is not supported in the INSERT clause of MERGE operation (field = {quote_name(path)}). Insert "
         f"the whole column `{path[0]}`, as with named_struct(…). In: {where}",
         sqlstate="0AKDC",
+        parameters={"operation": "INSERT clause of MERGE operation", "fieldName": quote_name(path)},
     )
 
 
@@ -182,6 +186,7 @@ def conflicting_assignments(left: Sequence[str], right: Sequence[str], where: st
         f"There is a conflict from these SET columns: {quote_name(left)}, {quote_name(right)}. Set each once, and "
         f"either a struct or its fields. In: {where}",
         sqlstate="42701",
+        parameters={"columnList": f"[`{'.'.join(left)}`, `{'.'.join(right)}`]"},
     )
 
 

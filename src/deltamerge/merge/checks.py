@@ -59,11 +59,12 @@ def check_schema_since_analysis(table: Table, snapshot: Snapshot) -> None:
     opened = parse_schema(table.opened_schema)
     if fits_into(opened, snapshot.schema):
         return
+    difference = f"it was {simple_string(opened)}, it is {simple_string(snapshot.schema)}"
+    flag = "set spark.databricks.delta.checkLatestSchemaOnRead to false"
     raise DeltaAnalysisException(
         "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
         f"The schema of table {table.name} has changed in an incompatible way since your DeltaTable object was "
-        f"created: it was {simple_string(opened)}, it is {simple_string(snapshot.schema)}. Open the table again, or "
-        "set spark.databricks.delta.checkLatestSchemaOnRead to false.",
+        f"created: {difference}. Open the table again, or {flag}.",
         sqlstate="KD007",
-        parameters={"tableName": table.name},
+        parameters={"schemaDiff": difference, "legacyFlagMessage": f"Or {flag}."},
     )

@@ -162,7 +162,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             else:
                 touched = find_touched_files(merge, rows_once, target, by_name, names)
     if touched.rewrite:
-        refuse_append_only(execution.snapshot, "the merge updates or deletes rows")
+        refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
     second = counted_again(source, rows, merge, names, execution.conf)
     rows = second.rows
     written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1

@@ -14,7 +14,7 @@ from deltamerge.merge.resolved import Output, ResolvedClause, ResolvedMerge, Tak
 from deltamerge.statement import Expression
 from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
-from deltamerge.write.store_assignment import can_up_cast, overflow_in
+from deltamerge.write.store_assignment import Overflow, can_up_cast, overflow_in
 
 _LOST_BLOCK = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|[Cc]heckpoint block rdd_\d+_\d+ not found")
 _OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
@@ -24,6 +24,7 @@ _SPARK_ERROR = re.compile(
 )
 # Spark repeats the line of an expression that failed, with marks under the part.
 _POINTED_AT = re.compile(r"== SQL [^\n]*==\n([^\n]+)\n[ \^]*\^")
+_CAST = re.compile(r'of the type "([^"]+)" cannot be cast to "([^"]+)"')
 _WRAPPERS = ("TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "FAILED_EXECUTE_UDF", "INTERNAL_ERROR")
 
 
@@ -48,16 +49,21 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
         if isinstance(error, DeltaError) or _stands_in_a_condition(str(error), merge):
             raise
         found = _cause(str(error))
-        said = overflow_in(str(error))
-        if said is None:
-            if found is None or not found[0].startswith(_OVERFLOWS):
-                raise
+        overflow = overflow_in(str(error))
+        narrowing = _narrowing(merge)
+        if overflow is not None:
+            said = overflow.words
+        elif found is None or not found[0].startswith(_OVERFLOWS):
+            raise
+        else:
             said = f"[{found[0]}] {found[1]}"
+            overflow = _overflow(found[1], narrowing)
         raise DeltaRuntimeException(
             "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
-            f"An assigned value cannot be stored in its column: {said}{_narrowing(merge)} Nothing was changed. "
+            f"An assigned value cannot be stored in its column: {said}{_said(narrowing)} Nothing was changed. "
             "Correct the value in the source, cast it in the statement, or use try_cast for NULL in its place.",
             sqlstate="22003",
+            parameters=overflow.parameters,
         ) from error
 
 
@@ -74,17 +80,34 @@ def _stands_in_a_condition(message: str, merge: ResolvedMerge) -> bool:
     return any(line in c.text for c in conditions) and not any(line in v.text for v in values)
 
 
-def _narrowing(merge: ResolvedMerge) -> str:
-    """Names the assignments that can fail so."""
-    found = [
-        f"`{field.name}` from {given.simpleString().upper()} to {field.dataType.simpleString().upper()} in "
-        f"{clause.clause.to_sql()}"
+def _narrowing(merge: ResolvedMerge) -> list[tuple[Overflow, str]]:
+    """Gives the assignments that can fail so, each with its clause."""
+    return [
+        (
+            Overflow(given.simpleString(), field.dataType.simpleString(), field.name),
+            clause.clause.to_sql(),
+        )
         for clause in merge.clauses
         for output, field in zip(clause.outputs, merge.output_schema.fields, strict=False)
         if (given := _given_type(merge, clause, output)) is not None
         and not can_up_cast(given, field.dataType)
     ]
+
+
+def _said(narrowing: list[tuple[Overflow, str]]) -> str:
+    found = [
+        f"`{one.column}` from {str(one.source).upper()} to {str(one.target).upper()} in {clause}"
+        for one, clause in narrowing
+    ]
     return f" Assignments that narrow a type: {'; '.join(found)}." if found else ""
+
+
+def _overflow(message: str, narrowing: list[tuple[Overflow, str]]) -> Overflow:
+    """Gives what Spark's words of an overflow tell, and the column where only one can have it."""
+    types = _CAST.search(message)
+    source, target = (part.lower() for part in types.groups()) if types is not None else (None, None)
+    fitting = {one for one, _ in narrowing if types is None or (one.source, one.target) == (source, target)}
+    return fitting.pop() if len(fitting) == 1 else Overflow(source, target)
 
 
 def _given_type(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -> DataType | None:

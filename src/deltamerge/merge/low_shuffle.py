@@ -118,7 +118,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     touched = NOTHING_TOUCHED
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changed))
     if changed:
-        refuse_append_only(execution.snapshot, "the merge updates or deletes rows")
+        refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
         touched = TouchedFiles(tuple(changed.values()), (), matches.rows_by_clause, matches.has_competing)
     written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
     if touched.rewrite or (merge.inserts and summary.row_count):

@@ -196,6 +196,7 @@ def _output(
 ) -> Column:
     field = merge.output_schema.fields[index]
     kind = clause.clause.kind
+    assignment = merge.assignment.into(field.name)
     if isinstance(output, TakeTarget):
         return target_copy(merge, index, names)
     if isinstance(output, TakeDefault):
@@ -206,19 +207,19 @@ def _output(
     if isinstance(output, TakeSource):
         existing = target_copy(merge, index, names) if output.keep_target_fields else None
         given = merge.source_schema.fields[output.index].dataType
-        return align(F.col(names.source(output.index)), given, field.dataType, merge.assignment, existing)
+        return align(F.col(names.source(output.index)), given, field.dataType, assignment, existing)
     if isinstance(output, TakeValue):
         value = F.col(names.value(kind, clause.number, output.index))
         if kind != "not_matched" and not merge.structs_by_name:
             return value.cast(field.dataType)
-        return align(value, clause.value_types[output.index], field.dataType, merge.assignment)
+        return align(value, clause.value_types[output.index], field.dataType, assignment)
     assert isinstance(output, SetFields) and isinstance(field.dataType, StructType)
     changes = {
         path: align(
             F.col(names.value(kind, clause.number, value)),
             clause.value_types[value],
             _field_type(field.dataType, path),
-            merge.assignment,
+            assignment,
         )
         for path, value in output.fields
     }

@@ -341,7 +341,7 @@ class _Resolver:
             analyse(lambda: self.sides.other.select(value))
         except PySparkException as error:
             raise analysis_error(
-                error, Expression(column), clause.to_sql(), self.statement.text, is_condition=False
+                error, Expression(column), clause.to_sql(), self.statement.text, None
             ) from None
         self._assignable.add(pair)
 

@@ -7,11 +7,12 @@ from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
 
 
-def refuse_append_only(snapshot: Snapshot, why: str) -> None:
+def refuse_append_only(snapshot: Snapshot, name: str, why: str) -> None:
     """Refuses to take rows out of a table that only takes appends.
 
     Args:
         snapshot: The table.
+        name: What it is called where it has no name of its own.
         why: What would change its rows, for the message.
 
     Raises:
@@ -23,4 +24,5 @@ def refuse_append_only(snapshot: Snapshot, why: str) -> None:
             f"This table is configured to only allow appends, and {why}. Nothing was changed. To permit it: ALTER "
             "TABLE … SET TBLPROPERTIES (delta.appendOnly=false).",
             sqlstate="42809",
+            parameters={"table_name": snapshot.metadata.name or name, "config": "delta.appendOnly"},
         )

@@ -169,6 +169,7 @@ def explicit_insert(name: str, where: str) -> DeltaAnalysisException:
         "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED",
         f"Providing values for GENERATED ALWAYS AS IDENTITY column {name} is not supported. Leave it out{where}",
         "42808",
+        {"colName": name},
     )
 
 
@@ -178,11 +179,14 @@ def identity_update(name: str, where: str) -> DeltaAnalysisException:
         "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED",
         f"UPDATE on IDENTITY column {name} is not supported. Leave it out{where}",
         "42808",
+        {"colName": name},
     )
 
 
-def _refused(error_class: str, message: str, sqlstate: str) -> DeltaAnalysisException:
-    return DeltaAnalysisException(error_class, message, sqlstate=sqlstate)
+def _refused(
+    error_class: str, message: str, sqlstate: str, parameters: Mapping[str, str] | None = None
+) -> DeltaAnalysisException:
+    return DeltaAnalysisException(error_class, message, sqlstate=sqlstate, parameters=parameters)
 
 
 @dataclass(frozen=True)

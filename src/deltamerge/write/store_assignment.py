@@ -7,8 +7,9 @@ do not; LEGACY wraps, saturates or gives NULL, also where the session's own cast
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -47,11 +48,17 @@ class StoreAssignment:
         policy: ``ANSI``, ``LEGACY`` or ``STRICT``.
         ansi_enabled: Whether the session's own casts raise.
         case_sensitive: The session's rule for names.
+        column: The column that a value is stored in, for the error of one that does not fit.
     """
 
     policy: str
     ansi_enabled: bool
     case_sensitive: bool
+    column: str = ""
+
+    def into(self, column: str) -> StoreAssignment:
+        """Says which column a value is stored in."""
+        return replace(self, column=column)
 
     def cast(self, value: Column, source: DataType, target: DataType) -> Column:
         """Gives a value that is no struct, array or map its column's type.
@@ -69,18 +76,52 @@ class StoreAssignment:
         if self.ansi_enabled or isinstance(source, NullType):
             return value.cast(target)
         fitting = value.try_cast(target)
-        message = F.lit(f"{OVERFLOW_MARKER}{source.simpleString()}:{target.simpleString()}")
+        types = f"{source.simpleString()}:{target.simpleString()}"
+        message = F.lit(f"{OVERFLOW_MARKER}{types}:{quote(self.column, safe='')};")
         return F.when(value.isNotNull() & fitting.isNull(), F.raise_error(message).cast(target)).otherwise(
             fitting
         )
 
 
-def overflow_in(message: str) -> str | None:
-    """Reads out of a failed job's message which type's value does not fit its column's, in words; None where none."""
-    found = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:\s]+)", message)
+@dataclass(frozen=True)
+class Overflow:
+    """A value that does not fit its column, as far as it is known.
+
+    Args:
+        source: The value's type.
+        target: The column's type, or that of a field in it.
+        column: The column's name.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    column: str | None = None
+
+    @property
+    def words(self) -> str:
+        """What happened, for a message."""
+        said = f"a value of type {(self.source or '').upper()} does not fit {(self.target or '').upper()}"
+        return said if self.column is None else f"{said} in column `{self.column}`"
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters of DELTA_CAST_OVERFLOW_IN_TABLE_WRITE, without those that are not known."""
+        known = {
+            "sourceType": None if self.source is None else f'"{self.source.upper()}"',
+            "targetType": None if self.target is None else f'"{self.target.upper()}"',
+            "columnName": None if self.column is None else f"`{self.column}`",
+            "storeAssignmentPolicyFlag": "spark.sql.storeAssignmentPolicy",
+            "ansiEnabledFlag": "spark.sql.ansi.enabled",
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+
+def overflow_in(message: str) -> Overflow | None:
+    """Reads out of a failed job's message which value does not fit its column; None where that is not its cause."""
+    found = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:\s]+):([^;\s]*);", message)
     if found is None:
         return None
-    return f"a value of type {found.group(1).upper()} does not fit {found.group(2).upper()}"
+    return Overflow(found.group(1), found.group(2), unquote(found.group(3)) or None)
 
 
 def _legacy(value: Column, source: DataType, target: DataType) -> Column:

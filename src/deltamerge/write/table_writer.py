@@ -133,7 +133,7 @@ def write_table(
     definition = TableDefinition(schema, partition_columns or (), properties)
     if before is not None:
         before.check_writable()
-        refuse_append_only(before, "the overwrite deletes rows")
+        refuse_append_only(before, table.name, "the overwrite deletes rows")
         definition = _redefined(before.metadata, schema, partition_columns, properties)
     check_definition(definition)
     _protocol(before, definition)
@@ -210,7 +210,7 @@ def _overwrite(
     """Replaces a table's rows. Delta: ImplicitMetadataOperation, without overwriteSchema."""
     snapshot = table.snapshot()
     snapshot.check_writable()
-    refuse_append_only(snapshot, "the overwrite deletes rows")
+    refuse_append_only(snapshot, table.name, "the overwrite deletes rows")
     _check_partitioning(table, snapshot.metadata, partition_columns)
     definition = _definition_of(snapshot)
     configuration = with_column_names({**definition.properties, **stored_properties(properties)})
@@ -313,7 +313,7 @@ def _stored(given: StructField, wanted: StructField, assignment: StoreAssignment
             sqlstate="42846",
         )
     value = F.col("`" + given.name.replace("`", "``") + "`")
-    return align(value, given.dataType, wanted.dataType, assignment)
+    return align(value, given.dataType, wanted.dataType, assignment.into(wanted.name))
 
 
 def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: str) -> WrittenFiles:
@@ -338,14 +338,15 @@ def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: 
 
 
 def _overflow(message: str) -> DeltaRuntimeException | None:
-    said = overflow_in(message)
-    if said is None:
+    overflow = overflow_in(message)
+    if overflow is None:
         return None
     return DeltaRuntimeException(
         "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
-        f"A value cannot be stored in its column: {said}. Nothing was written. Correct the value, or use try_cast for "
-        "NULL in its place.",
+        f"A value cannot be stored in its column: {overflow.words}. Nothing was written. Correct the value, or "
+        "use try_cast for NULL in its place.",
         sqlstate="22003",
+        parameters=overflow.parameters,
     )
 
 
