@@ -74,7 +74,26 @@ KEYS: dict[str, str] = {
     "auto_broadcast_join_threshold": "spark.sql.autoBroadcastJoinThreshold",
 }
 
+# The names of PySpark's StorageLevel.
+_STORAGE_LEVELS = frozenset(
+    {
+        "NONE",
+        "DISK_ONLY",
+        "DISK_ONLY_2",
+        "DISK_ONLY_3",
+        "MEMORY_ONLY",
+        "MEMORY_ONLY_2",
+        "MEMORY_AND_DISK",
+        "MEMORY_AND_DISK_2",
+        "MEMORY_AND_DISK_DESER",
+        "OFF_HEAP",
+    }
+)
+
 CHOICES: dict[str, frozenset[str]] = {
+    "rdd_storage_level": _STORAGE_LEVELS,
+    "rdd_storage_level_first_retry": _STORAGE_LEVELS,
+    "rdd_storage_level_retry": _STORAGE_LEVELS,
     "materialize_source": frozenset({"auto", "all", "none"}),
     "allow_automatic_widening": frozenset({"always", "same_family_type", "never"}),
     "executor": frozenset({"auto", "classic", "insert_only", "low_shuffle"}),

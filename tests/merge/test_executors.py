@@ -233,15 +233,19 @@ def test_debug_and_trace_logs(spark: SparkSession, tmp_path: Path, caplog: pytes
     assert logging.getLevelName(5) == "TRACE"
 
 
-def test_what_another_session_cached_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_spark_has_cached_of_the_table_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     target = DeltaTable.forPath(spark, path)
     before = target.toDF().cache()
-    assert before.count() == 3
+    # Every Parquet file of the table's folder, also those that the log does not name any more.
+    in_folder = spark.read.option("recursiveFileLookup", "true").parquet(path).cache()
+    assert (before.count(), in_folder.count()) == (3, 3)
     source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1)])
     target.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().execute()
     assert rows(target.toDF())[0] == (1, "x", 1)
+    assert rows(in_folder.where("name = 'x'")) == [(1, "x", 1)]
     before.unpersist()
+    in_folder.unpersist()
 
 
 @pytest.mark.quick

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRs
+from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
 
-from .tables import actions, changes, files_below, frame, people, rows
+from .tables import actions, changes, files_below, folders_below, frame, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,6 +171,36 @@ def test_competing_source_rows_are_named(spark: SparkSession, tmp_path: Path) ->
     assert files_below(path) == before
     report = merge.whenMatchedDelete().run()
     assert report.metrics["numTargetRowsDeleted"] == 1
+
+
+@pytest.mark.parametrize("change_data", [False, True])
+@pytest.mark.parametrize(
+    ("value", "said"), [("-1L", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"), ("s.d / 0", "DIVIDE_BY_ZERO")]
+)
+def test_rows_at_fault_while_files_are_patched(
+    spark: SparkSession, tmp_path: Path, value: str, said: str, change_data: bool
+) -> None:
+    properties = {"delta.constraints.positive": "p >= 0", **(CHANGE_DATA if change_data else {})}
+    path = table(spark, tmp_path / "t", properties=properties)
+    before = files_below(path), folders_below(path)
+    spark.conf.set(EXECUTOR, "low_shuffle")
+    steps = Steps()
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source(spark).alias("s"), "t.id = s.id")
+    with pytest.raises(PySparkException, match=said):
+        merge.whenMatchedUpdate(set={"p": value}).whenNotMatchedInsertAll().run(steps)
+    assert steps.said[-1] == "writing new rows, patching 2 of 2 touched files"
+    assert (files_below(path), folders_below(path)) == before
+    assert merge.whenMatchedUpdateAll().run().outcome.executor == "low_shuffle"
+
+
+class Steps:
+    """Notes what a merge is about to do."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def step(self, name: str, description: str) -> None:
+        self.said.append(description)
 
 
 def test_new_columns_go_the_classic_way(spark: SparkSession, tmp_path: Path) -> None:

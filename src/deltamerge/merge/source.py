@@ -23,7 +23,6 @@ from pyspark.sql.types import (
 )
 from pyspark.storagelevel import StorageLevel
 
-from deltamerge.errors import DeltaIllegalArgumentException
 from deltamerge.merge.observed import observed
 from deltamerge.merge.resolved import ResolvedMerge, TakeSource
 from deltamerge.names import MergeNames
@@ -35,9 +34,6 @@ from deltamerge.sql.names import quote
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_STORAGE_LEVELS = {
-    name: level for name, level in vars(StorageLevel).items() if isinstance(level, StorageLevel)
-}
 _NUMBERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
@@ -94,22 +90,6 @@ class Source:
         """Gives back what Spark keeps of it; the source cannot be read afterwards."""
         if self.summary is not None:
             release_checkpoint(self.frame)
-
-
-def storage_level(name: str) -> StorageLevel:
-    """Gives Spark's storage level of a name such as ``DISK_ONLY_2``.
-
-    Raises:
-        DeltaIllegalArgumentException: There is none of that name.
-    """
-    if name not in _STORAGE_LEVELS:
-        raise DeltaIllegalArgumentException(
-            "INVALID_CONF_VALUE",
-            f"There is no storage level '{name}', which a setting of the source's materialization asks for; there are "
-            f"{', '.join(sorted(_STORAGE_LEVELS))}.",
-            sqlstate="22022",
-        )
-    return _STORAGE_LEVELS[name]
 
 
 def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
@@ -207,7 +187,7 @@ def materialize_source(
     ranged = _ranged(keys)
     found = Observation()
     counted = frame.observe(found, *_aggregates(ranged, names))
-    kept = counted.localCheckpoint(eager=True, storageLevel=storage_level(level))
+    kept = counted.localCheckpoint(eager=True, storageLevel=getattr(StorageLevel, level))
     seen = observed(found)
     if not seen:
         # Spark Connect does not hand out what a checkpoint observes.
