@@ -56,7 +56,9 @@ class DeltaTable:
         Args:
             sparkSession: The session.
             path: A local path or a URL.
-            hadoopConf: Options of the file system, as Hadoop names them.
+            hadoopConf: Options of the object store that holds the log, under obstore's names (``region``), or of S3
+                and Azure the common ones under Hadoop's (``fs.s3a.access.key``). Spark reads and writes the data with
+                the session's own settings.
 
         Returns:
             The table.

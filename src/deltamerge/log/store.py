@@ -14,6 +14,7 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from deltamerge.errors import DeltaTableException
+from deltamerge.log.hadoop_options import obstore_options
 from deltamerge.log.local_store import LocalStore
 from deltamerge.log.object_store import ObjectStore
 from deltamerge.log.stored_file import StoredFile, StoredFiles
@@ -121,7 +122,8 @@ def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
     Args:
         root: A local path (also ``file:/...``) or a URL (``s3://``, ``s3a://``, ``gs://``, ``az://``,
             ``abfss://``...), spelled as Spark is given it: not percent-encoded.
-        options: obstore's options for an object store, such as ``region``, ``endpoint``, ``allow_http``.
+        options: obstore's options for an object store, such as ``region``, ``endpoint``, ``allow_http``; those that
+            `obstore_options` knows under Hadoop's names too.
 
     Returns:
         The store; nothing is read yet.
@@ -143,8 +145,9 @@ def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
         )
     head = scheme.group(1) + "://"
     authority, _, prefix = root[len(head) :].lstrip("/").partition("/")
-    client = {key: value for key, value in (options or {}).items() if key in _CLIENT_OPTIONS}
-    config = {key: value for key, value in (options or {}).items() if key not in _CLIENT_OPTIONS}
+    named = obstore_options(authority, options or {})
+    client = {key: value for key, value in named.items() if key in _CLIENT_OPTIONS}
+    config = {key: value for key, value in named.items() if key not in _CLIENT_OPTIONS}
     given: dict[str, Any] = {}
     if config:
         given["config"] = config
