@@ -35,32 +35,82 @@ class DeltaColumnBuilder:
         self._metadata: dict[str, Any] = {}
 
     def dataType(self, dataType: str | DataType) -> DeltaColumnBuilder:  # noqa: N802, N803
-        """Sets the column's type: a `DataType` or its DDL."""
+        """Sets the column's type.
+
+        Args:
+            dataType: A `DataType` or its DDL.
+
+        Returns:
+            The builder.
+        """
         self._type = dataType
         return self
 
     def nullable(self, nullable: bool) -> DeltaColumnBuilder:
-        """Sets whether the column may hold NULL."""
+        """Sets whether the column may hold NULL.
+
+        Args:
+            nullable: Whether it may.
+
+        Returns:
+            The builder.
+        """
         self._nullable = nullable
         return self
 
     def comment(self, comment: str) -> DeltaColumnBuilder:
-        """Sets the column's comment."""
+        """Sets the column's comment.
+
+        Args:
+            comment: The comment.
+
+        Returns:
+            The builder.
+        """
         self._metadata["comment"] = comment
         return self
 
     def generatedAlwaysAs(self, expr: str) -> DeltaColumnBuilder:  # noqa: N802
-        """Makes the column a generated one: SQL over the table's other columns."""
+        """Makes the column a generated one.
+
+        Args:
+            expr: SQL over the table's other columns.
+
+        Returns:
+            The builder.
+        """
         self._metadata[GENERATION_EXPRESSION] = expr
         return self
 
     def generatedAlwaysAsIdentity(self, start: int = 1, step: int = 1) -> DeltaColumnBuilder:  # noqa: N802
-        """Makes the column an identity one, whose values the table alone gives."""
+        """Makes the column an identity one, whose values the table alone gives.
+
+        Args:
+            start: The first value.
+            step: The difference between one value and the next; not 0.
+
+        Returns:
+            The builder.
+
+        Raises:
+            ValueError: The step is 0.
+        """
         self._metadata |= identity_metadata(start, step, allow_explicit_insert=False)
         return self
 
     def generatedByDefaultAsIdentity(self, start: int = 1, step: int = 1) -> DeltaColumnBuilder:  # noqa: N802
-        """Makes the column an identity one, whose values an INSERT may give too."""
+        """Makes the column an identity one, whose values an INSERT may give too.
+
+        Args:
+            start: The first value.
+            step: The difference between one value and the next; not 0.
+
+        Returns:
+            The builder.
+
+        Raises:
+            ValueError: The step is 0.
+        """
         self._metadata |= identity_metadata(start, step, allow_explicit_insert=True)
         return self
 
@@ -79,7 +129,14 @@ class DeltaColumnBuilder:
 
 
 def parse_type(data_type: str | DataType) -> DataType:
-    """Reads a type from its DDL."""
+    """Reads a type.
+
+    Args:
+        data_type: A type, or its DDL.
+
+    Returns:
+        The type.
+    """
     return data_type if isinstance(data_type, DataType) else DataType.fromDDL(data_type)
 
 
@@ -114,17 +171,41 @@ class DeltaTableBuilder:
     definition: TableDefinition = field(default_factory=lambda: TableDefinition(StructType([])))
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:  # noqa: N802
-        """Sets the table's name; ``delta.`path` `` names a path."""
+        """Sets the table's name; it says where the table lies and registers nothing in the catalog.
+
+        Without a JAR Spark has no catalog for Delta tables. `DeltaTable.forName` and `merge_sql` find the table in the
+        session's warehouse by this name; where `location` is set too, the table lies there and the name leads nowhere.
+
+        Args:
+            identifier: The name, perhaps with its database; ``delta.`path` `` names a path.
+
+        Returns:
+            The builder.
+        """
         self.name = identifier
         return self
 
     def location(self, location: str) -> DeltaTableBuilder:
-        """Sets where the table lies."""
+        """Sets where the table lies.
+
+        Args:
+            location: A local path or a URL.
+
+        Returns:
+            The builder.
+        """
         self.path = location
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder:
-        """Sets the table's comment."""
+        """Sets the table's comment.
+
+        Args:
+            comment: The comment.
+
+        Returns:
+            The builder.
+        """
         self.definition = replace(self.definition, description=comment)
         return self
 
@@ -179,23 +260,52 @@ class DeltaTableBuilder:
         return self._adding([column.build()])
 
     def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder:  # noqa: N802
-        """Adds columns."""
+        """Adds columns.
+
+        Args:
+            cols: The columns, or a struct of them.
+
+        Returns:
+            The builder.
+        """
         return self._adding(list(cols.fields if isinstance(cols, StructType) else cols))
 
     def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:  # noqa: N802
-        """Sets the partition columns, one by one or in one list."""
+        """Sets the partition columns.
+
+        Args:
+            cols: Their names, one by one or in one list.
+
+        Returns:
+            The builder.
+        """
         names = [name for col in cols for name in ([col] if isinstance(col, str) else col)]
         self.definition = replace(self.definition, partition_columns=tuple(names))
         return self
 
     def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:  # noqa: N802
-        """Sets the columns by which OPTIMIZE of other engines clusters the table, one by one or in one list."""
+        """Sets the columns by which OPTIMIZE of other engines clusters the table.
+
+        Args:
+            cols: Their names, one by one or in one list.
+
+        Returns:
+            The builder.
+        """
         names = [name for col in cols for name in ([col] if isinstance(col, str) else col)]
         self.definition = replace(self.definition, clustered_by=tuple(names))
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:
-        """Sets a table property, such as ``delta.enableChangeDataFeed``."""
+        """Sets a table property.
+
+        Args:
+            key: Its name, such as ``delta.enableChangeDataFeed``.
+            value: Its value.
+
+        Returns:
+            The builder.
+        """
         properties = {**self.definition.properties, key: str(value)}
         self.definition = replace(self.definition, properties=properties)
         return self

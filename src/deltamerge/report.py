@@ -68,15 +68,27 @@ class MergeReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives the report as plain values."""
+        """Gives the report as plain values.
+
+        Returns:
+            What `to_json` holds: dictionaries, lists, texts and numbers.
+        """
         return to_dict(self.outcome)
 
     def to_json(self) -> str:
-        """Gives the report as JSON."""
+        """Gives the report as JSON.
+
+        Returns:
+            One JSON object.
+        """
         return to_json(self.outcome)
 
     def to_html(self) -> str:
-        """Gives the report as an HTML fragment."""
+        """Gives the report as an HTML fragment, as notebooks show it.
+
+        Returns:
+            HTML without a page around it.
+        """
         return to_html(self.outcome)
 
     def __str__(self) -> str:

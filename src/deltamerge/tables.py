@@ -94,27 +94,58 @@ class DeltaTable:
         Args:
             sparkSession: The session.
             identifier: A local path or a URL.
+
+        Returns:
+            Whether there is one.
         """
         return table_exists(open_store(identifier))
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
-        """Begins a new table; an existing one is an error."""
+        """Begins a new table; an existing one is an error.
+
+        Args:
+            sparkSession: The session; the active one by default.
+
+        Returns:
+            A builder; add columns, then call ``execute()``.
+        """
         return DeltaTableBuilder(_session(sparkSession), cls, "create")
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
-        """Begins a new table; an existing one stays as it is."""
+        """Begins a new table; an existing one stays as it is.
+
+        Args:
+            sparkSession: The session; the active one by default.
+
+        Returns:
+            A builder; add columns, then call ``execute()``.
+        """
         return DeltaTableBuilder(_session(sparkSession), cls, "create_if_not_exists")
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
-        """Begins a table that replaces an existing one; none is an error."""
+        """Begins a table that replaces an existing one; none is an error.
+
+        Args:
+            sparkSession: The session; the active one by default.
+
+        Returns:
+            A builder; add columns, then call ``execute()``.
+        """
         return DeltaTableBuilder(_session(sparkSession), cls, "replace")
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
-        """Begins a table that replaces an existing one where there is one."""
+        """Begins a table that replaces an existing one where there is one.
+
+        Args:
+            sparkSession: The session; the active one by default.
+
+        Returns:
+            A builder; add columns, then call ``execute()``.
+        """
         return DeltaTableBuilder(_session(sparkSession), cls, "create_or_replace")
 
     @classmethod
@@ -128,11 +159,21 @@ class DeltaTable:
         Args:
             sparkSession: The session.
             colName: The column's name.
+
+        Returns:
+            A builder; give it a type, then call ``build()``.
         """
         return DeltaColumnBuilder(sparkSession, str(colName))
 
     def alias(self, aliasName: str) -> DeltaTable:  # noqa: N803
-        """Gives the table a name for a merge's conditions and values."""
+        """Gives the table a name for a merge's conditions and values.
+
+        Args:
+            aliasName: The name.
+
+        Returns:
+            The table under that name.
+        """
         return DeltaTable(self.table, aliasName)
 
     def toDF(self) -> DataFrame:  # noqa: N802
@@ -184,7 +225,17 @@ class DeltaTable:
         return rows_with_metadata(self.table, self.table.snapshot())
 
     def at_moment(self, milliseconds: int) -> DataFrame:
-        """Reads the version that the table had at a moment, in milliseconds since the epoch; see `at`."""
+        """Reads the version that the table had at a moment; see `at`.
+
+        Args:
+            milliseconds: The moment, since the epoch.
+
+        Returns:
+            A frame that stays at that version.
+
+        Raises:
+            DeltaAnalysisException: No version can be read for the moment.
+        """
         times = CommitTimes.of(self.table.snapshot())
         return table_frame(self.table, self.table.snapshot(version_at(times, milliseconds)))
 
