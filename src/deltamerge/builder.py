@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,6 +18,7 @@ from deltamerge.statement import (
     ClauseKind,
     Default,
     Delete,
+    DoNothing,
     Expression,
     Insert,
     MergeClause,
@@ -62,16 +63,19 @@ class DeltaMergeBuilder:
         """
         return self._with("matched", condition, Update(_assignments(set, "set")))
 
-    def whenMatchedUpdateAll(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+    def whenMatchedUpdateAll(  # noqa: N802
+        self, condition: Condition = None, *, except_cols: Sequence[str] = ()
+    ) -> DeltaMergeBuilder:
         """Updates every column of a matched target row with the source's column of that name.
 
         Args:
             condition: When it does, over both sides; None means always.
+            except_cols: Columns of the target that keep their values: SQL's ``UPDATE SET * EXCEPT``.
 
         Returns:
             The builder with the clause added.
         """
-        return self._with("matched", condition, Update(Star()))
+        return self._with("matched", condition, Update(_star(except_cols)))
 
     def whenMatchedDelete(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
         """Deletes a matched target row.
@@ -83,6 +87,17 @@ class DeltaMergeBuilder:
             The builder with the clause added.
         """
         return self._with("matched", condition, Delete())
+
+    def whenMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+        """Leaves a matched target row as it is: no later clause sees it.
+
+        Args:
+            condition: When it does, over both sides; None means always.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("matched", condition, DoNothing())
 
     def whenNotMatchedInsert(  # noqa: N802
         self, condition: Condition = None, values: Values | None = None
@@ -98,8 +113,22 @@ class DeltaMergeBuilder:
         """
         return self._with("not_matched", condition, Insert(_assignments(values, "values")))
 
-    def whenNotMatchedInsertAll(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+    def whenNotMatchedInsertAll(  # noqa: N802
+        self, condition: Condition = None, *, except_cols: Sequence[str] = ()
+    ) -> DeltaMergeBuilder:
         """Inserts a source row that matched nothing, column by column of the same name.
+
+        Args:
+            condition: When it does, over the source; None means always.
+            except_cols: Columns of the target that get their default or NULL: SQL's ``INSERT * EXCEPT``.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("not_matched", condition, Insert(_star(except_cols)))
+
+    def whenNotMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+        """Leaves a source row out that matched nothing: no later clause sees it.
 
         Args:
             condition: When it does, over the source; None means always.
@@ -107,7 +136,7 @@ class DeltaMergeBuilder:
         Returns:
             The builder with the clause added.
         """
-        return self._with("not_matched", condition, Insert(Star()))
+        return self._with("not_matched", condition, DoNothing())
 
     def whenNotMatchedBySourceUpdate(  # noqa: N802
         self, condition: Condition = None, set: Values | None = None
@@ -133,6 +162,17 @@ class DeltaMergeBuilder:
             The builder with the clause added.
         """
         return self._with("not_matched_by_source", condition, Delete())
+
+    def whenNotMatchedBySourceDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+        """Leaves a target row as it is that no source row matched: no later clause sees it.
+
+        Args:
+            condition: When it does, over the target; None means always.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("not_matched_by_source", condition, DoNothing())
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:  # noqa: N802
         """Lets the target gain the source's columns and fields that its clauses use.
@@ -207,6 +247,15 @@ def merge_builder(
         schema_evolution=False,
     )
     return DeltaMergeBuilder(table, statement)
+
+
+def _star(except_cols: Sequence[str]) -> Star:
+    if isinstance(except_cols, str):
+        raise TypeError(f"`except_cols` must be a list of column names, got the text {except_cols!r}")
+    for name in except_cols:
+        if not isinstance(name, str):
+            raise TypeError(f"`except_cols` must hold column names, got {type(name).__name__}")
+    return Star(tuple(parse_name(name) for name in except_cols))
 
 
 def _assignments(values: Values | None, argument: str) -> tuple[Assignment, ...]:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 ONLY_IN_SQL: dict[str, tuple[str, ...]] = {
     "common table expressions": ("source_kinds/cte",),
-    "EXCEPT": ("better/update-star-except", "better/insert-star-except"),
-    "DO NOTHING": ("better/do-nothing-*",),
     "a column named twice": ("errors_analysis/set-field-twice",),
     "a statement that cannot be read": (
         "errors_analysis/*-before-last-without-condition",
@@ -42,10 +40,13 @@ _METHODS = {
     ("MATCHED", p.Update): "whenMatchedUpdate",
     ("MATCHED", p.UpdateStar): "whenMatchedUpdateAll",
     ("MATCHED", p.Delete): "whenMatchedDelete",
+    ("MATCHED", p.DoNothing): "whenMatchedDoNothing",
     ("NOT MATCHED", p.Insert): "whenNotMatchedInsert",
     ("NOT MATCHED", p.InsertStar): "whenNotMatchedInsertAll",
+    ("NOT MATCHED", p.DoNothing): "whenNotMatchedDoNothing",
     ("NOT MATCHED BY SOURCE", p.Update): "whenNotMatchedBySourceUpdate",
     ("NOT MATCHED BY SOURCE", p.Delete): "whenNotMatchedBySourceDelete",
+    ("NOT MATCHED BY SOURCE", p.DoNothing): "whenNotMatchedBySourceDoNothing",
 }
 _DELTA_PATH = re.compile(r"\bdelta\.`((?:[^`]|``)+)`", re.IGNORECASE)
 
@@ -116,23 +117,24 @@ def builder_calls(statement: str) -> Calls:
 
 def _call(clause: p.ParsedClause) -> tuple[str, dict[str, Any]]:
     action = clause.action
-    method = _METHODS.get((clause.kind, type(action)))
-    if method is None:
-        raise NotInBuilder("DO NOTHING")
-    if isinstance(action, (p.UpdateStar, p.InsertStar)) and action.except_columns:
-        raise NotInBuilder("EXCEPT")
     arguments: dict[str, Any] = {}
+    if isinstance(action, (p.UpdateStar, p.InsertStar)) and action.except_columns:
+        arguments["except_cols"] = [_name(name) for name in action.except_columns]
     if clause.condition is not None:
         arguments["condition"] = clause.condition.text
     if isinstance(action, p.Update):
         arguments["set"] = _dictionary([(a.column, a.value) for a in action.assignments])
     if isinstance(action, p.Insert):
         arguments["values"] = _dictionary(list(zip(action.columns, action.values, strict=True)))
-    return method, arguments
+    return _METHODS[clause.kind, type(action)], arguments
+
+
+def _name(name: p.WrittenName) -> str:
+    return ".".join(quote(part) for part in name.parts)
 
 
 def _dictionary(pairs: Sequence[tuple[p.WrittenName, p.Value]]) -> dict[str, str]:
-    named = {".".join(quote(part) for part in name.parts): value.text for name, value in pairs}
+    named = {_name(name): value.text for name, value in pairs}
     if len(named) < len(pairs):
         raise NotInBuilder("a column named twice")
     return named

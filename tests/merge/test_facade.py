@@ -61,6 +61,29 @@ def test_a_builder_can_be_used_again(spark: SparkSession, tmp_path: Path) -> Non
     assert deleting.run().metrics["numTargetRowsDeleted"] == 1
 
 
+def test_stars_with_exceptions_and_clauses_that_do_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    new = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (2, "y", 2), (8, "z", 8), (9, "w", 9)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = (
+        merge.whenMatchedDoNothing("s.id = 2")
+        .whenMatchedUpdateAll(None, except_cols=["t.age"])
+        .whenNotMatchedDoNothing(F.col("s.id") == 8)
+        .whenNotMatchedInsertAll(except_cols=["NAME"])
+        .whenNotMatchedBySourceDoNothing("t.id = 3")
+        .whenNotMatchedBySourceDelete()
+        .run()
+    )
+    expected = [(1, "x", 30), (2, "bob", 40), (3, "cy", 50), (9, None, 9)]
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == expected
+    assert [clause.text for clause in report.clauses][1] == "WHEN MATCHED THEN UPDATE SET * EXCEPT (t.age)"
+    with pytest.raises(DeltaAnalysisException, match="nmae"):
+        merge.whenMatchedUpdateAll(except_cols=["nmae"]).execute()
+    for wrong in ("name", [F.col("name")]):
+        with pytest.raises(TypeError, match="except_cols"):
+            merge.whenNotMatchedInsertAll(except_cols=wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("mistake", [{"set": None}, {"set": [("a", "b")]}, {"set": {"name": 5}}])
 def test_wrong_arguments(spark: SparkSession, tmp_path: Path, mistake: dict[str, object]) -> None:
     path = people(spark, tmp_path / "t")
