@@ -163,7 +163,10 @@ def test_append_and_new_tables_refuse(spark: SparkSession, tmp_path: Path) -> No
     with pytest.raises(DeltaAnalysisException, match="UNSUPPORTED_DATA_TYPE"):
         builder.addColumn("k", "INT", generatedAlwaysAs=IdentityGenerator()).execute()
     with pytest.raises(DeltaAnalysisException, match="PARTITION_NOT_SUPPORTED"):
-        builder.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator()).partitionedBy("k").execute()
+        partitioned = DeltaTable.create(spark).location(str(tmp_path / "u")).addColumn("v", "INT")
+        partitioned.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator()).partitionedBy(
+            "k"
+        ).execute()
     assert not (tmp_path / "u").exists()
 
 
