@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -178,7 +178,11 @@ class DeltaMergeBuilder:
 
 
 def merge_builder(
-    table: Table, target_alias: str | None, source: DataFrame, condition: str | Column
+    table: Table,
+    target_alias: str | None,
+    source: DataFrame,
+    condition: str | Column,
+    dedupe_by: str | Sequence[str] | None = None,
 ) -> DeltaMergeBuilder:
     """Begins a MERGE.
 
@@ -187,6 +191,7 @@ def merge_builder(
         target_alias: The name that qualifies its columns, or None.
         source: The source's rows.
         condition: ON: SQL text or a Column over both sides.
+        dedupe_by: The source column or columns whose greatest values make the one row of a key that is merged.
 
     Returns:
         A builder without clauses.
@@ -205,8 +210,16 @@ def merge_builder(
         condition=Expression.of(condition),
         clauses=(),
         schema_evolution=False,
+        dedupe_by=columns_to_dedupe_by(dedupe_by),
     )
     return DeltaMergeBuilder(table, statement)
+
+
+def columns_to_dedupe_by(dedupe_by: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Gives the names that ``dedupe_by`` holds: one, several or none."""
+    if dedupe_by is None:
+        return ()
+    return (dedupe_by,) if isinstance(dedupe_by, str) else tuple(dedupe_by)
 
 
 def _assignments(values: Values | None, argument: str) -> tuple[Assignment, ...]:
