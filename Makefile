@@ -8,15 +8,18 @@ SHARED = -n 2 --dist worksteal
 # Random merges beside delta-spark: how many, and the seed of the first.
 MERGES = 100
 SEED = 1
+# Versions of PySpark that are tried besides the lock's.
+VERSIONS = 4.0.4 4.1.4 4.2.1
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
 
-.PHONY: help setup demo oracle matrix model test test-all test-classic test-connect lint types check bench-small bench-log bench lock clean
+.PHONY: help setup demo oracle matrix model test test-all test-classic test-connect versions lint types check bench-small bench-log bench lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
 	@echo "make test          the quick tests"
 	@echo "make test-all      every test but the matrix, on classic Spark and over Spark Connect"
+	@echo "make versions      the quick tests with other versions of PySpark: VERSIONS='4.0.4 4.1.4 4.2.1'"
 	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
 	@echo "make matrix        features of tables, back and forth with delta-spark and delta-rs (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
@@ -43,6 +46,9 @@ test-classic: setup
 
 test-connect: setup
 	DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"
+
+versions: setup
+	@sh scripts/versions.sh $(VERSIONS)
 
 oracle: setup
 	PYTHONPATH=tests $(PYTHON) -m oracle.random_merges --merges $(MERGES) --seed $(SEED)

@@ -218,7 +218,11 @@ class DeltaMergeBuilder:
 
 
 def merge_builder(
-    table: Table, target_alias: str | None, source: DataFrame, condition: str | Column
+    table: Table,
+    target_alias: str | None,
+    source: DataFrame,
+    condition: str | Column,
+    dedupe_by: str | Sequence[str] | None = None,
 ) -> DeltaMergeBuilder:
     """Begins a MERGE.
 
@@ -227,6 +231,7 @@ def merge_builder(
         target_alias: The name that qualifies its columns, or None.
         source: The source's rows.
         condition: ON: SQL text or a Column over both sides.
+        dedupe_by: The source column or columns whose greatest values make the one row of a key that is merged.
 
     Returns:
         A builder without clauses.
@@ -245,6 +250,7 @@ def merge_builder(
         condition=Expression.of(condition),
         clauses=(),
         schema_evolution=False,
+        dedupe_by=columns_to_dedupe_by(dedupe_by),
     )
     return DeltaMergeBuilder(table, statement)
 
@@ -256,6 +262,13 @@ def _star(except_cols: Sequence[str]) -> Star:
         if not isinstance(name, str):
             raise TypeError(f"`except_cols` must hold column names, got {type(name).__name__}")
     return Star(tuple(parse_name(name) for name in except_cols))
+
+
+def columns_to_dedupe_by(dedupe_by: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Gives the names that ``dedupe_by`` holds: one, several or none."""
+    if dedupe_by is None:
+        return ()
+    return (dedupe_by,) if isinstance(dedupe_by, str) else tuple(dedupe_by)
 
 
 def _assignments(values: Values | None, argument: str) -> tuple[Assignment, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from deltamerge.builder import columns_to_dedupe_by
 from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.resolve import TARGET_ALIAS
 from deltamerge.report import MergeReport
@@ -55,6 +56,8 @@ def merge_sql(
     text: str,
     tables: Tables | None = None,
     progress: Progress | None = None,
+    *,
+    dedupe_by: str | Sequence[str] | None = None,
 ) -> MergeReport:
     """Runs a MERGE statement.
 
@@ -63,6 +66,8 @@ def merge_sql(
         text: The statement, as Delta's SQL has it.
         tables: Delta tables by the names that the statement gives them; paths or `DeltaTable`s.
         progress: Is told of each step as it begins.
+        dedupe_by: A source column or several: of the source rows with one key the latest by these is merged; see
+            `DeltaTable.merge`.
 
     Returns:
         The report.
@@ -86,6 +91,7 @@ def merge_sql(
         clauses=_clauses(parsed),
         schema_evolution=parsed.with_schema_evolution,
         text=parsed.text.strip(),
+        dedupe_by=columns_to_dedupe_by(dedupe_by),
     )
     command = MergeIntoCommand(target.table, statement, moment=now)
     return MergeReport(run_merge(command, progress))
@@ -99,7 +105,7 @@ def _target(spark: SparkSession, target: p.ParsedTarget, named: Mapping[str, Del
     if target.path is not None:
         return DeltaTable.forPath(spark, target.path)
     name = ".".join(target.name)
-    given = {key.lower(): table for key, table in named.items()} | named
+    given = {**{key.lower(): table for key, table in named.items()}, **named}
     return given.get(name) or given.get(name.lower()) or DeltaTable.forName(spark, name)
 
 

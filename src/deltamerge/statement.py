@@ -203,6 +203,7 @@ class MergeStatement:
         clauses: The WHEN clauses, in the order they were said.
         schema_evolution: Whether the target may gain columns.
         text: The statement's SQL where it came as text.
+        dedupe_by: The source columns whose greatest values make the one row of a key that is merged; none: all are.
     """
 
     source: DataFrame
@@ -213,6 +214,7 @@ class MergeStatement:
     clauses: tuple[MergeClause, ...]
     schema_evolution: bool
     text: str | None = None
+    dedupe_by: tuple[str, ...] = ()
 
     def of_kind(self, kind: ClauseKind) -> tuple[MergeClause, ...]:
         """Gives the clauses of one kind in their order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -272,17 +272,22 @@ class DeltaTable:
     def _moment(self, timestamp: str | dt.datetime | dt.date | None) -> int | None:
         return None if timestamp is None else moment_ms(self.table.spark, timestamp)
 
-    def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
+    def merge(
+        self, source: DataFrame, condition: str | Column, *, dedupe_by: str | Sequence[str] | None = None
+    ) -> DeltaMergeBuilder:
         """Begins a merge into the table.
 
         Args:
             source: The source's rows; its alias qualifies its columns.
             condition: ON: SQL text or a Column over both sides.
+            dedupe_by: A source column or several, such as the time of a change. Of the source rows that ON's
+                equalities give one key, the one with the greatest value there is merged and the others are left out;
+                where two have it, the merge fails and names the key.
 
         Returns:
             A builder; add clauses, then call ``execute()`` or ``run()``.
         """
-        return merge_builder(self.table, self._alias, source, condition)
+        return merge_builder(self.table, self._alias, source, condition, dedupe_by)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """Lists the table's commits, newest first.

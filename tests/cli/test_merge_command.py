@@ -45,6 +45,16 @@ def test_a_delta_table_is_merged_by_a_statement_from_a_file(tmp_path: Path) -> N
     assert rows_of(table) == {1: "a"}
 
 
+def test_the_latest_of_several_source_rows(tmp_path: Path) -> None:
+    table, source = make_table(tmp_path / "t"), tmp_path / "s.csv"
+    source.write_text("id,v,p,at\n1,old,1,1\n1,new,1,2\n")
+    code, _, err = run(
+        "--target", table, "--source", source, "--sql", UPSERT, "--dedupe-by", "at", "--dedupe-by", "v"
+    )
+    assert code == 0, err
+    assert rows_of(table)[1] == "new"
+
+
 def test_a_statement_from_standard_input_that_names_paths(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t")
     source = make_source(tmp_path / "s.parquet", [1])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from corpus.deltamerge_engine import is_ci
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FEW = 10
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "10" if CONNECT else "200"))
+# Processes that share out the tests share out the examples too.
+PARTS = 1 if CONNECT else 5
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 
@@ -31,10 +33,10 @@ def searching(count: int) -> Any:
     # In CI the examples are always the same. To make a failure smaller takes many merges: only where asked for many.
     return settings(
         max_examples=count,
-        derandomize=is_ci() or count == FEW,
+        derandomize=(is_ci() and PARTS == 1) or count == FEW,
         deadline=None,
         database=None,
-        phases=(Phase.generate, Phase.shrink) if count > 200 else (Phase.generate,),
+        phases=(Phase.generate, Phase.shrink) if count > 200 // PARTS else (Phase.generate,),
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )
@@ -103,8 +105,13 @@ def test_random_merges(spark: SparkSession, tmp_path: Path) -> None:
     holds()
 
 
-def test_many_random_merges(spark: SparkSession, tmp_path: Path) -> None:
-    @searching(EXAMPLES)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_random_merges(spark: SparkSession, tmp_path: Path, part: int) -> None:
+    # Without a seed of its own each part would have the same examples in CI.
+    seeded = seed(part) if is_ci() else lambda test: test
+
+    @seeded
+    @searching(EXAMPLES // PARTS)
     @given(example=examples())
     def holds(example: Example) -> None:
         check(spark, tmp_path, example)

@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MERGES = 100
+IN_ONE_TEST = 20
 
 
 @pytest.mark.oracle
-def test_random_merges(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", range(1, MERGES + 1, IN_ONE_TEST))
+def test_random_merges(oracle: LineProcess, spark: SparkSession, tmp_path: Path, first: int) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     both = BothEngines(spark, oracle, tmp_path)
     differing: list[Comparison] = []
     ran = 0
-    for seed in range(1, MERGES + 1):
+    for seed in range(first, first + IN_ONE_TEST):
         try:
             comparison = both.compare(random_merge(seed))
         except RequestFailed:
@@ -46,7 +48,7 @@ def test_random_merges(oracle: LineProcess, spark: SparkSession, tmp_path: Path)
         for found in differing
     ]
     assert not said, "make oracle SEED=… MERGES=1 makes each smaller:\n" + "\n\n".join(said)
-    assert ran > MERGES * 0.9, "too many tables that delta-spark does not make"
+    assert ran > IN_ONE_TEST * 0.8, "too many tables that delta-spark does not make"
 
 
 def test_a_seed_is_always_the_same_merge() -> None:

@@ -97,6 +97,14 @@ def merge(
             help="A Spark setting; may be given several times.", metavar="KEY=VALUE", show_default=False
         ),
     ] = None,
+    dedupe_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of source rows with one key, merge the one with the greatest value here; may be given several times.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a MERGE and print what it did.
@@ -116,7 +124,7 @@ def merge(
                 if place.kind != "delta":
                     source_frame(spark, place).createOrReplaceTempView(place.name)
             with TerminalProgress(spark, _errors()) as progress:
-                report = merge_sql(spark, statement, tables=tables, progress=progress)
+                report = merge_sql(spark, statement, tables=tables, progress=progress, dedupe_by=dedupe_by)
         if as_json:
             typer.echo(report.to_json())
         else:

@@ -18,6 +18,7 @@ from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.checks import check_schema_since_analysis
 from deltamerge.merge.commit import commit_merge, is_already_committed
 from deltamerge.merge.current_time import at_one_time
+from deltamerge.merge.dedupe import check_dedupe_by, latest_per_key
 from deltamerge.merge.execute import execute_classic, execute_insert_only, reads_source_once
 from deltamerge.merge.execution import Execution, MergeChanges
 from deltamerge.merge.identity import generated_identities
@@ -112,7 +113,9 @@ def run_merge(
             schema = schema_to_write(snapshot)
             columns = (*schema.names, *command.statement.source.schema.names)
             statement = at_one_time(command.statement, moment, columns)
+            check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
             merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
+            merge = latest_per_key(merge, condition_shape(merge).equi_keys)
             if merge.evolves_schema:
                 check_evolution(snapshot, merge.output_schema)
             merge, metadata = table_after(snapshot, merge, new_id)

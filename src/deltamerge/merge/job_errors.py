@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType
 
 from deltamerge.errors import DeltaError, DeltaRuntimeException
+from deltamerge.merge.dedupe import tie_in
 from deltamerge.merge.resolved import Output, ResolvedClause, ResolvedMerge, TakeSource, TakeValue
 from deltamerge.statement import Expression
 from deltamerge.write.char_varchar import excess_in
@@ -129,7 +130,7 @@ def translated(error: Exception, table: str) -> Exception:
     """
     if isinstance(error, DeltaError) or not (isinstance(error, PySparkException) or _is_of_the_jvm(error)):
         return error
-    at_fault = violation_in(str(error), table) or excess_in(str(error))
+    at_fault = violation_in(str(error), table) or excess_in(str(error)) or tie_in(str(error))
     if at_fault is not None:
         return at_fault
     found = _cause(str(error))

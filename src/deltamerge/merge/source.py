@@ -119,7 +119,7 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
 
 def _texts(merge: ResolvedMerge) -> list[str]:
     statement = merge.statement
-    texts = [statement.condition.text]
+    texts = [statement.condition.text, *statement.dedupe_by]
     for clause in statement.clauses:
         texts.append(clause.to_sql())
     return texts
