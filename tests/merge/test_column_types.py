@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql.types import CalendarIntervalType, DataType, StringType, TimeType
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
 
-from .tables import files_below
+from .tables import files_below, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,3 +65,74 @@ def test_a_type_that_delta_has_not_comes_in_by_no_frame(
     with pytest.raises(DeltaAnalysisException, match=UNSUPPORTED):
         merge_sql(spark, f"{evolving} ON t.id = s.id WHEN MATCHED THEN UPDATE SET *")
     assert files_below(path) == before
+
+
+LIMITED = {
+    "v": "VARCHAR(3)",
+    "c": "CHAR(3)",
+    "s": "STRUCT<`the text`: VARCHAR(3), c: CHAR(3)>",
+    "a": "ARRAY<STRUCT<v: VARCHAR(3), n: INT>>",
+    "m": "MAP<VARCHAR(3), ARRAY<CHAR(3)>>",
+}
+
+
+def limited(spark: SparkSession, path: Path) -> str:
+    """Makes a table with the columns of LIMITED and one row that has a key alone."""
+    made = DeltaTable.create(spark).location(str(path)).addColumn("id", "INT")
+    made = made.property("delta.columnMapping.mode", "name")
+    for name, data_type in LIMITED.items():
+        made = made.addColumn(name, data_type)
+    made.execute()
+    write_delta(spark.sql("SELECT 1 AS id"), str(path), mode="append")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("v", "'abcd'", "VARCHAR(3) of column v"),
+        # delta-spark, other than Spark's own tables, drops no blanks.
+        ("v", "'abc '", "VARCHAR(3) of column v"),
+        ("c", "'abc '", "CHAR(3) of column c"),
+        ("s", "named_struct('the text', 'abcd', 'c', 'a')", "VARCHAR(3) of column s.the text"),
+        ("s", "named_struct('the text', NULL, 'c', 'abc ')", "CHAR(3) of column s.c"),
+        ("a", "array(NULL, named_struct('v', 'abcd', 'n', 1))", "VARCHAR(3) of column a.element.v"),
+        ("m", "map('abcd', array('a'))", "VARCHAR(3) of column m.key"),
+        ("m", "map('a', array('a', 'abcd'))", "CHAR(3) of column m.value.element"),
+    ],
+)
+def test_text_that_is_too_long_is_refused_at_any_depth(
+    column: str, value: str, said: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = limited(spark, tmp_path / "t")
+    before = files_below(path)
+    merge = f"MERGE INTO delta.`{path}` t USING (SELECT {{}} AS id, {value} AS x) s ON t.id = s.id "
+    for write in (
+        lambda: merge_sql(spark, merge.format(1) + f"WHEN MATCHED THEN UPDATE SET {column} = s.x"),
+        lambda: merge_sql(
+            spark, merge.format(2) + f"WHEN NOT MATCHED THEN INSERT (id, {column}) VALUES (s.id, s.x)"
+        ),
+        lambda: write_delta(spark.sql(f"SELECT 2 AS id, {value} AS {column}"), path, mode="append"),
+        lambda: write_delta(spark.sql(f"SELECT 2 AS id, {value} AS {column}"), path, mode="overwrite"),
+    ):
+        with pytest.raises(DeltaRuntimeException, match="DELTA_EXCEED_CHAR_VARCHAR_LIMIT") as raised:
+            write()
+        assert said in str(raised.value)
+        assert files_below(path) == before
+
+
+def test_char_is_padded_at_any_depth_and_nulls_stay(spark: SparkSession, tmp_path: Path) -> None:
+    path = limited(spark, tmp_path / "t")
+    values = (
+        "'a ' AS v, 'a' AS c, named_struct('the text', 'a', 'c', 'a') AS s, "
+        "array(NULL, named_struct('v', NULL, 'n', 1)) AS a, map('a', array('a', NULL), 'b', NULL) AS m"
+    )
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT 2 AS id, {values}) s ON t.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT *",
+    )
+    written = "a ", "a  ", ("a", "a  "), [None, (None, 1)], {"a": ["a  ", None], "b": None}
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, None, None, None, None, None), (2, *written)]
+    below = spark.read.parquet(*(str(file) for file in Path(path).rglob("*.parquet")))
+    assert (2, *written) in rows(below)
