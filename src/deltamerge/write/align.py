@@ -158,9 +158,10 @@ def align(
         if existing is not None and _has_fields_of_its_own(source, target, assignment.case_sensitive):
             return F.when(value.isNull() & existing.isNull(), F.lit(None).cast(target)).otherwise(built)
         return F.when(value.isNotNull(), built)
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType) and has_struct(target):
+    by_element = has_struct(target) or not assignment.is_sessions_own
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType) and by_element:
         return F.transform(value, lambda x: align(x, source.elementType, target.elementType, assignment))
-    if isinstance(source, MapType) and isinstance(target, MapType) and has_struct(target):
+    if isinstance(source, MapType) and isinstance(target, MapType) and by_element:
         changed = value
         if not same_shape(source.keyType, target.keyType):
             changed = F.transform_keys(

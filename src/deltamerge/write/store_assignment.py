@@ -30,11 +30,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from deltamerge.write.legacy_casts import legacy_cast
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 OVERFLOW_MARKER = "deltamerge-overflow:"
-_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 20}
 _WIDENING = (ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType)
 
@@ -53,6 +54,11 @@ class StoreAssignment:
     ansi_enabled: bool
     case_sensitive: bool
 
+    @property
+    def is_sessions_own(self) -> bool:
+        """Whether the session's own casts store values so, also those of whole arrays and maps."""
+        return self.policy == "STRICT" or self.ansi_enabled == (self.policy == "ANSI")
+
     def cast(self, value: Column, source: DataType, target: DataType) -> Column:
         """Gives a value that is no struct, array or map its column's type.
 
@@ -64,10 +70,10 @@ class StoreAssignment:
         Returns:
             The value to store.
         """
-        if self.policy == "LEGACY":
-            return _legacy(value, source, target) if self.ansi_enabled else value.cast(target)
-        if self.ansi_enabled or isinstance(source, NullType):
+        if self.is_sessions_own or isinstance(source, NullType):
             return value.cast(target)
+        if self.policy == "LEGACY":
+            return legacy_cast(value, source, target)
         fitting = value.try_cast(target)
         message = F.lit(f"{OVERFLOW_MARKER}{source.simpleString()}:{target.simpleString()}")
         return F.when(value.isNotNull() & fitting.isNull(), F.raise_error(message).cast(target)).otherwise(
@@ -81,33 +87,6 @@ def overflow_in(message: str) -> str | None:
     if found is None:
         return None
     return f"a value of type {found.group(1).upper()} does not fit {found.group(2).upper()}"
-
-
-def _legacy(value: Column, source: DataType, target: DataType) -> Column:
-    bits = _BITS.get(type(target))
-    if bits is None or isinstance(source, (StringType, NullType)):
-        return value.try_cast(target)
-    if type(source) in _BITS:
-        return _wrapped(value.cast("bigint"), bits).cast(target)
-    if isinstance(source, (FloatType, DoubleType)):
-        # As the JVM narrows: to INT or BIGINT by saturation, to the smaller ones by wrapping an INT.
-        limit = 63 if bits == 64 else 31
-        return _wrapped(_saturated(value.cast("double"), limit), bits).cast(target)
-    return value.try_cast(target)
-
-
-def _wrapped(value: Column, bits: int) -> Column:
-    return value if bits == 64 else F.shiftright(F.shiftleft(value, 64 - bits), 64 - bits)
-
-
-def _saturated(value: Column, limit: int) -> Column:
-    low, high = -(2**limit), 2**limit - 1
-    return (
-        F.when(F.isnan(value), F.lit(0).cast("bigint"))
-        .when(value <= F.lit(float(low)), F.lit(low).cast("bigint"))
-        .when(value >= F.lit(float(2**limit)), F.lit(high).cast("bigint"))
-        .otherwise(value.cast("bigint"))
-    )
 
 
 def can_up_cast(source: DataType, target: DataType) -> bool:
