@@ -10,8 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType
 
-from deltamerge import DeltaTable, merge_sql
+from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.write.legacy_casts import legacy_cast
+from deltamerge.write.store_assignment import can_up_cast
 
 from .tables import rows
 
@@ -158,3 +159,105 @@ def test_elements_are_stored_as_values_are(
         stored(spark, tmp_path / "ansi", column, value)
     spark.conf.set(POLICY, "LEGACY")
     assert stored(spark, tmp_path / "legacy", column, value) == wrapped
+
+
+ACTIONS = {
+    "set": "WHEN MATCHED THEN UPDATE SET x = s.x",
+    "update star": "WHEN MATCHED THEN UPDATE SET *",
+    "insert": "WHEN NOT MATCHED THEN INSERT (id, x) VALUES (s.id, s.x)",
+    "insert star": "WHEN NOT MATCHED THEN INSERT *",
+}
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_structs_by_position_are_stored_by_the_policy_too(
+    action: str, ansi: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.conf.set("spark.databricks.delta.resolveMergeUpdateStructsByName.enabled", "false")
+    spark.conf.set(ANSI, ansi)
+
+    def merged(column: str, value: str) -> Any:
+        path = tmp_path / str(len(list(tmp_path.iterdir())))
+        made = DeltaTable.create(spark).location(str(path)).addColumn("id", "INT")
+        made.addColumn("x", column).execute()
+        write_delta(spark.sql("SELECT 1 AS id"), str(path), mode="append")
+        key = 2 if action.startswith("insert") else 1
+        merge_sql(
+            spark,
+            f"MERGE INTO delta.`{path}` t USING (SELECT {key} AS id, {value} AS x) s ON t.id = s.id "
+            + ACTIONS[action],
+        )
+        (found,) = DeltaTable.forPath(spark, str(path)).toDF().where(f"id = {key}").collect()
+        return found.x
+
+    struct = "STRUCT<a: INT, b: INT>"
+    assert merged(struct, "named_struct('b', 1, 'a', 2L)") == (1, 2)
+    assert merged(f"ARRAY<{struct}>", "array(named_struct('y', 1, 'z', 2), NULL)") == [(1, 2), None]
+    with pytest.raises(PySparkException, match="DATATYPE_MISMATCH"):
+        merged(struct, "named_struct('a', 1)")
+    for column, value in (("INT", "3000000000L"), (struct, "named_struct('y', 1, 'z', 3000000000L)")):
+        with pytest.raises(PySparkException, match="DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"):
+            merged(column, value)
+    spark.conf.set(POLICY, "STRICT")
+    with pytest.raises(PySparkException, match="CANNOT_UP_CAST_DATATYPE"):
+        merged("INT", "3L")
+    spark.conf.set(POLICY, "LEGACY")
+    assert merged("INT", "3000000000L") == -1294967296
+    assert merged(struct, "named_struct('y', 3000000000L, 'z', NULL)") == (-1294967296, None)
+
+
+# By type, the others that Spark's Cast.canUpCast takes it to.
+UP_CASTS = {
+    "TINYINT": "SMALLINT INT BIGINT FLOAT DOUBLE DECIMAL(3,0) DECIMAL(9,0) DECIMAL(10,0) DECIMAL(10,2) DECIMAL(20,0) "
+    "DECIMAL(38,0) STRING",
+    "SMALLINT": "INT BIGINT FLOAT DOUBLE DECIMAL(9,0) DECIMAL(10,0) DECIMAL(10,2) DECIMAL(20,0) DECIMAL(38,0) STRING",
+    "INT": "BIGINT FLOAT DOUBLE DECIMAL(10,0) DECIMAL(20,0) DECIMAL(38,0) STRING",
+    "BIGINT": "FLOAT DOUBLE DECIMAL(20,0) DECIMAL(38,0) STRING TIMESTAMP",
+    "FLOAT": "DOUBLE STRING",
+    "DOUBLE": "STRING",
+    "DECIMAL(2,0)": "TINYINT SMALLINT INT BIGINT DECIMAL(3,0) DECIMAL(9,0) DECIMAL(10,0) DECIMAL(10,2) DECIMAL(20,0) "
+    "DECIMAL(38,0) STRING",
+    "DECIMAL(3,0)": "SMALLINT INT BIGINT DECIMAL(9,0) DECIMAL(10,0) DECIMAL(10,2) DECIMAL(20,0) DECIMAL(38,0) STRING",
+    "DECIMAL(9,0)": "INT BIGINT DECIMAL(10,0) DECIMAL(20,0) DECIMAL(38,0) STRING",
+    "DECIMAL(10,0)": "BIGINT DECIMAL(20,0) DECIMAL(38,0) STRING",
+    "DECIMAL(10,2)": "STRING",
+    "DECIMAL(20,0)": "DECIMAL(38,0) STRING",
+    "DECIMAL(38,0)": "STRING",
+    "STRING": "",
+    "BINARY": "STRING",
+    "BOOLEAN": "STRING",
+    "DATE": "STRING TIMESTAMP TIMESTAMP_NTZ",
+    "TIMESTAMP": "BIGINT STRING TIMESTAMP_NTZ",
+    "TIMESTAMP_NTZ": "STRING TIMESTAMP",
+    "VARIANT": "",
+    "ARRAY<INT>": "ARRAY<BIGINT>",
+    "ARRAY<BIGINT>": "",
+    "MAP<STRING,INT>": "",
+    "STRUCT<a:INT>": "STRUCT<a:BIGINT>",
+    "STRUCT<a:BIGINT>": "",
+}
+
+
+@pytest.mark.quick
+def test_strict_takes_the_casts_that_spark_calls_up_casts(spark: SparkSession) -> None:
+    types = {name: DataType.fromDDL(name) for name in UP_CASTS}
+    if hasattr(spark, "_jvm"):
+        cast = getattr(spark._jvm, "org.apache.spark.sql.catalyst.expressions.Cast$").__getattr__("MODULE$")
+        java = {name: spark._jvm.org.apache.spark.sql.types.DataType.fromDDL(name) for name in UP_CASTS}
+        assert {
+            a: {b for b in UP_CASTS if a != b and cast.canUpCast(java[a], java[b])} for a in UP_CASTS
+        } == {a: set(taken.split()) for a, taken in UP_CASTS.items()}
+    for by_name in (True, False):
+        found = {
+            a: {b for b in types if a != b and can_up_cast(types[a], types[b], structs_by_name=by_name)}
+            for a in types
+        }
+        assert found == {a: set(taken.split()) for a, taken in UP_CASTS.items()}
+
+
+def test_strict_stores_what_it_takes(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set(POLICY, "STRICT")
+    assert stored(spark, tmp_path / "t", "BIGINT", "CAST('7' AS DECIMAL(19,0))") == 7
+    with pytest.raises(PySparkException, match="CANNOT_UP_CAST_DATATYPE"):
+        stored(spark, tmp_path / "v", "STRING", "parse_json('1')")

@@ -7,6 +7,7 @@ do not; LEGACY wraps, saturates or gives NULL, also where the session's own cast
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from deltamerge.write.legacy_casts import legacy_cast
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 OVERFLOW_MARKER = "deltamerge-overflow:"
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 20}
+_BOTH_WAYS = ({TimestampType, TimestampNTZType}, {TimestampType, LongType})
 _WIDENING = (ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType)
 
 
@@ -48,11 +51,13 @@ class StoreAssignment:
         policy: ``ANSI``, ``LEGACY`` or ``STRICT``.
         ansi_enabled: Whether the session's own casts raise.
         case_sensitive: The session's rule for names.
+        structs_by_name: Whether a struct's fields are taken by name, else by position.
     """
 
     policy: str
     ansi_enabled: bool
     case_sensitive: bool
+    structs_by_name: bool = True
 
     @property
     def is_sessions_own(self) -> bool:
@@ -89,12 +94,13 @@ def overflow_in(message: str) -> str | None:
     return f"a value of type {found.group(1).upper()} does not fit {found.group(2).upper()}"
 
 
-def can_up_cast(source: DataType, target: DataType) -> bool:
-    """Tells whether a cast never loses anything, so that STRICT takes it.
+def can_up_cast(source: DataType, target: DataType, *, structs_by_name: bool = True) -> bool:
+    """Tells whether STRICT takes a cast: nearly never does it lose anything.
 
     Args:
         source: The value's type.
         target: The column's type.
+        structs_by_name: Whether a struct's fields are taken by name, else by position.
 
     Returns:
         Spark: Cast.canUpCast.
@@ -102,21 +108,43 @@ def can_up_cast(source: DataType, target: DataType) -> bool:
     if source == target or isinstance(source, NullType):
         return True
     if isinstance(source, StructType) and isinstance(target, StructType):
-        by_name = {f.name.lower(): f.dataType for f in source.fields}
-        return all(can_up_cast(by_name.get(f.name.lower(), f.dataType), f.dataType) for f in target.fields)
+        return all(
+            can_up_cast(given, wanted, structs_by_name=structs_by_name)
+            for given, wanted in _field_types(source, target, structs_by_name)
+        )
     if isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        return can_up_cast(source.elementType, target.elementType)
+        return can_up_cast(source.elementType, target.elementType, structs_by_name=structs_by_name)
     if isinstance(source, MapType) and isinstance(target, MapType):
-        return can_up_cast(source.keyType, target.keyType) and can_up_cast(source.valueType, target.valueType)
+        return can_up_cast(source.keyType, target.keyType, structs_by_name=structs_by_name) and can_up_cast(
+            source.valueType, target.valueType, structs_by_name=structs_by_name
+        )
+    return _can_up_cast_value(source, target)
+
+
+def _field_types(
+    source: StructType, target: StructType, by_name: bool
+) -> Iterator[tuple[DataType, DataType]]:
+    if not by_name:
+        yield from zip((f.dataType for f in source.fields), (f.dataType for f in target.fields), strict=False)
+        return
+    given = {f.name.lower(): f.dataType for f in source.fields}
+    for field in target.fields:
+        if field.name.lower() in given:
+            yield given[field.name.lower()], field.dataType
+
+
+def _can_up_cast_value(source: DataType, target: DataType) -> bool:
     if isinstance(target, StringType):
-        return not isinstance(source, (StructType, ArrayType, MapType))
+        return not isinstance(source, (StructType, ArrayType, MapType, VariantType))
     if isinstance(source, DecimalType) and isinstance(target, DecimalType):
         whole = target.precision - target.scale >= source.precision - source.scale
         return whole and target.scale >= source.scale
+    if isinstance(source, DecimalType):
+        return source.scale == 0 and source.precision < _DIGITS.get(type(target), 0)
     if type(source) in _DIGITS and isinstance(target, DecimalType):
         return target.precision - target.scale >= _DIGITS[type(source)]
     if isinstance(source, DateType):
         return isinstance(target, (TimestampType, TimestampNTZType))
     if type(source) in _WIDENING and type(target) in _WIDENING:
         return _WIDENING.index(type(source)) <= _WIDENING.index(type(target))
-    return {type(source), type(target)} == {TimestampType, TimestampNTZType}
+    return {type(source), type(target)} in _BOTH_WAYS
