@@ -1,11 +1,13 @@
-"""Column types: those that Delta has not, and CHAR and VARCHAR at any depth."""
+"""Column types: those that Delta has not, CHAR and VARCHAR at any depth, old timestamps, VARIANT."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable as DeltaRs
 from pyspark.sql.types import CalendarIntervalType, DataType, StringType, TimeType
 
 from deltamerge import DeltaTable, merge_sql, write_delta
@@ -136,3 +138,67 @@ def test_char_is_padded_at_any_depth_and_nulls_stay(spark: SparkSession, tmp_pat
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, None, None, None, None, None), (2, *written)]
     below = spark.read.parquet(*(str(file) for file in Path(path).rglob("*.parquet")))
     assert (2, *written) in rows(below)
+
+
+# The Julian calendar had the first day; ten were left out before 1582-10-15; many zones had odd offsets until 1900.
+OLD_TIMES = (
+    "0001-01-01 00:00:00",
+    "1500-03-01 12:34:56.789012",
+    "1582-10-10 00:00:00",
+    "1582-10-15 00:00:00",
+    "1899-12-31 23:59:59.999999",
+)
+
+
+@pytest.mark.parametrize(
+    ("executor", "zone"), [("classic", "UTC"), ("classic", "Europe/Amsterdam"), ("low_shuffle", "UTC")]
+)
+def test_timestamps_before_1582_and_1900(
+    executor: str, zone: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    spark.conf.set("spark.deltamerge.merge.executor", executor)
+    path = str(tmp_path / "t")
+    kept, added = (
+        [f"(TIMESTAMP'{t}Z', TIMESTAMP'{t}Z', {v})" for t in times]
+        for times, v in ((OLD_TIMES[:4], "NULL"), (OLD_TIMES, "1"))
+    )
+    columns = "t AS k, p, if(x IS NULL, t, t + INTERVAL '1' DAY) AS v"
+    write_delta(
+        spark.sql(f"SELECT {columns} FROM VALUES {', '.join(kept)} AS r(t, p, x)").coalesce(1),
+        path,
+        partition_by=["p"],
+    )
+    report = merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT {columns} FROM VALUES {', '.join(added[1:])} AS r(t, p, x)) s "
+        "ON t.k = s.k AND t.p = s.p WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *",
+    )
+    assert (report.metrics["numTargetRowsUpdated"], report.metrics["numTargetRowsInserted"]) == (3, 1)
+    micros = spark.sql(
+        f"SELECT unix_micros(t) FROM VALUES {', '.join(added)} AS r(t, p, x) ORDER BY t"
+    ).collect()
+    day = 24 * 60 * 60 * 1_000_000
+    wanted = [(t, t, t + (day if i else 0)) for i, (t,) in enumerate(micros)]
+    table = DeltaTable.forPath(spark, path).toDF()
+    assert sorted(rows(table.selectExpr("unix_micros(k)", "unix_micros(p)", "unix_micros(v)"))) == wanted
+    with_rs = DeltaRs(path)
+    read = pa.table(with_rs.to_pyarrow_table()).select(["k", "p", "v"])
+    assert sorted(zip(*(c.cast(pa.int64()).to_pylist() for c in read.columns), strict=True)) == wanted
+    files = spark.read.parquet(*with_rs.file_uris()).selectExpr("unix_micros(k)", "unix_micros(v)")
+    assert sorted(rows(files)) == [(k, v) for k, _, v in wanted]
+
+
+@pytest.mark.parametrize("executor", ["classic", "low_shuffle"])
+def test_variants_are_updated_and_inserted(executor: str, spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("spark.deltamerge.merge.executor", executor)
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT id, parse_json('{\"a\": 1}') AS v FROM range(3)").coalesce(1), path)
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT id, parse_json('[1, \"x\"]') AS w FROM range(1, 4)) s "
+        "ON t.id = s.id WHEN MATCHED AND t.id = 1 THEN UPDATE SET v = s.w "
+        "WHEN MATCHED THEN UPDATE SET v = parse_json('null') WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.w)",
+    )
+    found = rows(DeltaTable.forPath(spark, path).toDF().selectExpr("id", "to_json(v)"))
+    assert found == [(0, '{"a":1}'), (1, '[1,"x"]'), (2, "null"), (3, '[1,"x"]')]
