@@ -140,6 +140,24 @@ def test_char_is_padded_at_any_depth_and_nulls_stay(spark: SparkSession, tmp_pat
     assert (2, *written) in rows(below)
 
 
+def test_a_struct_with_limits_gets_another_field(spark: SparkSession, tmp_path: Path) -> None:
+    path = limited(spark, tmp_path / "t")
+    merge = (
+        f"MERGE WITH SCHEMA EVOLUTION INTO delta.`{path}` t USING (SELECT 2 AS id, "
+        "named_struct('c', 'a', 'n', 'longer', 'the text', '{}') AS s) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+    )
+    with pytest.raises(DeltaRuntimeException, match="DELTA_EXCEED_CHAR_VARCHAR_LIMIT"):
+        merge_sql(spark, merge.format("abcd"))
+    merge_sql(spark, merge.format("abc"))
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING range(3) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'z'",
+    )
+    assert rows(DeltaTable.forPath(spark, path).toDF().where("id = 2").select("s.*")) == [
+        ("abc", "a  ", "longer")
+    ]
+
+
 # The Julian calendar had the first day; ten were left out before 1582-10-15; many zones had odd offsets until 1900.
 OLD_TIMES = (
     "0001-01-01 00:00:00",

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from deltamerge.errors import DeltaRuntimeException
+from deltamerge.scan.char_padding import limits_of_fields
 from deltamerge.sql.names import quote
 
 if TYPE_CHECKING:
@@ -123,11 +124,10 @@ def _fitted(value: Column, limited: DataType, actual: DataType, path: str) -> Co
     if not (isinstance(limited, StructType) and isinstance(actual, StructType)):
         return value
     fields = []
-    for index, field in enumerate(actual.fields):
+    for field, known in zip(actual.fields, limits_of_fields(limited, actual), strict=True):
         inner = value.getField(field.name)
-        # By position: the metadata keeps the names of before a rename, and knows no field that was added later.
-        if index < len(limited.fields):
-            inner = _fitted(inner, limited.fields[index].dataType, field.dataType, f"{path}.{field.name}")
+        if known is not None:
+            inner = _fitted(inner, known, field.dataType, f"{path}.{field.name}")
         fields.append(inner.alias(field.name))
     return F.when(value.isNotNull(), F.struct(*fields))
 
