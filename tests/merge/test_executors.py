@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField
 
-from deltamerge import DeltaTable, write_delta
+from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import DeltaRuntimeException
 
 from .tables import actions, changes, files_below, frame, people, rows
@@ -108,6 +108,50 @@ def test_a_source_made_from_the_target(spark: SparkSession, tmp_path: Path) -> N
     source = target.toDF().withColumn("id", F.col("id") + 1).alias("s")
     target.alias("t").merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert rows(target.toDF()) == [(1, "ann", 30), (2, "ann", 30), (3, "bob", 40), (4, "cy", 50)]
+
+
+def test_a_scalar_subquery_in_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    target = DeltaTable.forPath(spark, path)
+    target.toDF().createOrReplaceTempView("people_before")
+    query = "SELECT id, (SELECT max(age) FROM people_before) AS oldest FROM range(2, 5)"
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING ({query} WHERE id > (SELECT min(id) FROM people_before)) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET age = s.oldest "
+        "WHEN NOT MATCHED THEN INSERT (id, age) VALUES (s.id, s.oldest)",
+    )
+    assert rows(target.toDF()) == [(1, "ann", 30), (2, "bob", 50), (3, "cy", 50), (4, None, 50)]
+
+
+def test_an_update_that_writes_the_same_values(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t", properties={"delta.enableChangeDataFeed": "true"})
+    target = DeltaTable.forPath(spark, path)
+    before = rows(target.toDF())
+    merge = target.alias("t").merge(target.toDF().alias("s"), "t.id = s.id").whenMatchedUpdateAll()
+    assert merge.run().metrics["numTargetRowsUpdated"] == 3
+    assert rows(target.toDF()) == before
+    told = sorted((row["_change_type"], row["id"], row["age"]) for row in changes(path, 2))
+    assert told == [
+        (change, id, age) for change in ("update_postimage", "update_preimage") for id, _, age in before
+    ]
+
+
+def test_three_of_two_thousand_columns(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(
+        spark.range(4).coalesce(1).select("id", *(F.lit(i).alias(f"c{i}") for i in range(1999))), path
+    )
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING range(3, 5) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET c0 = -1, c999 = -2, c1998 = -3 WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
+    )
+    found = {row.id: row for row in DeltaTable.forPath(spark, path).toDF().collect()}
+    old = tuple(range(1999))
+    assert tuple(found[0]) == (0, *old)
+    assert tuple(found[3]) == (3, -1, *old[1:999], -2, *old[1000:1998], -3)
+    assert tuple(found[4]) == (4, *[None] * 1999)
 
 
 def test_files_out_of_the_sources_range_are_not_read(spark: SparkSession, tmp_path: Path) -> None:

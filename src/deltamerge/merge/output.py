@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -183,7 +184,8 @@ def target_copy(merge: ResolvedMerge, index: int, names: MergeNames) -> Column:
     if index >= len(merge.target_schema.fields):
         return F.lit(None).cast(field.dataType)
     own = F.col(names.target(index))
-    return align(own, merge.target_schema.fields[index].dataType, field.dataType, merge.assignment)
+    assignment = replace(merge.assignment, structs_by_name=True)
+    return align(own, merge.target_schema.fields[index].dataType, field.dataType, assignment)
 
 
 def _output(
@@ -210,8 +212,6 @@ def _output(
         return align(F.col(names.source(output.index)), given, field.dataType, assignment, existing)
     if isinstance(output, TakeValue):
         value = F.col(names.value(kind, clause.number, output.index))
-        if kind != "not_matched" and not merge.structs_by_name:
-            return value.cast(field.dataType)
         return align(value, clause.value_types[output.index], field.dataType, assignment)
     assert isinstance(output, SetFields) and isinstance(field.dataType, StructType)
     changes = {

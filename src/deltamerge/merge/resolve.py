@@ -106,7 +106,7 @@ class _Resolver:
         self.widening = widening
         self.structs_by_name = conf.resolve_update_structs_by_name
         self.assignment = StoreAssignment(
-            conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive
+            conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive, self.structs_by_name
         )
         self._assignable: set[tuple[str, str]] = set()
 
@@ -139,7 +139,6 @@ class _Resolver:
             target_alias=self.target_alias,
             source_alias=self.statement.source_alias,
             assignment=self.assignment,
-            structs_by_name=self.conf.resolve_update_structs_by_name,
             double_quoted_identifiers=self.conf.double_quoted_identifiers,
         )
 
@@ -327,11 +326,11 @@ class _Resolver:
         )
 
     def _check_assignable(self, given: DataType, wanted: DataType, column: str, clause: MergeClause) -> None:
-        if self.assignment.policy == "STRICT" and not can_up_cast(given, wanted):
+        if self.assignment.policy == "STRICT" and not can_up_cast(
+            given, wanted, structs_by_name=self.structs_by_name
+        ):
             raise no_up_cast(given, wanted, column, clause.to_sql())
-        if not self.structs_by_name and isinstance(clause.action, Update):
-            return
-        if not self.evolution:
+        if self.structs_by_name and not self.evolution:
             check_same_fields(given, wanted, column, clause.to_sql(), self.case_sensitive)
         pair = (given.json(), wanted.json())
         if pair in self._assignable or given == wanted:

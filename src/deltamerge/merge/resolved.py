@@ -107,7 +107,6 @@ class ResolvedMerge:
         target_alias: The name that qualifies the target's columns.
         source_alias: The name that qualifies the source's columns, or None.
         assignment: The session's way to store values.
-        structs_by_name: Whether an UPDATE takes a struct's fields by name, else by position.
         double_quoted_identifiers: Whether double quotes stand around names in the session's SQL.
     """
 
@@ -120,7 +119,6 @@ class ResolvedMerge:
     target_alias: str
     source_alias: str | None
     assignment: StoreAssignment
-    structs_by_name: bool = True
     double_quoted_identifiers: bool = False
 
     def of_kind(self, kind: ClauseKind) -> tuple[ResolvedClause, ...]:

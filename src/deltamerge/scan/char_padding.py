@@ -29,26 +29,49 @@ def padded(value: Column, field: StructField) -> Column:
     # VARCHAR is never padded.
     if not re.search(r"(?<!var)char\(", text, re.IGNORECASE):
         return value
-    return _padded(value, DataType.fromDDL(text))
+    return _padded(value, DataType.fromDDL(text), field.dataType)
 
 
-def _padded(value: Column, data_type: DataType) -> Column:
+def limits_of_fields(limited: StructType, actual: StructType) -> list[DataType | None]:
+    """Finds what a struct's fields are in a column's metadata, which no change of a field changes.
+
+    Args:
+        limited: The struct as the metadata has it, with CHAR and VARCHAR.
+        actual: The struct as it is now, perhaps with fields renamed, dropped or added.
+
+    Returns:
+        For each field of the struct its type in the metadata, None where it has none.
+    """
+    by_name = {f.name: f.dataType for f in limited.fields}
+    otherwise: list[DataType | None] = [None] * len(actual.fields)
+    if len(limited.fields) == len(actual.fields):
+        otherwise = [f.dataType for f in limited.fields]
+    return [by_name.get(f.name, other) for f, other in zip(actual.fields, otherwise, strict=True)]
+
+
+def _padded(value: Column, data_type: DataType, actual: DataType) -> Column:
     if isinstance(data_type, CharType):
         return F.when(F.length(value) < data_type.length, F.rpad(value, data_type.length, " ")).otherwise(
             value
         )
     if not _has_char(data_type):
         return value
-    if isinstance(data_type, ArrayType):
-        return F.transform(value, lambda item: _padded(item, data_type.elementType))
-    if isinstance(data_type, MapType):
+    if isinstance(data_type, ArrayType) and isinstance(actual, ArrayType):
+        return F.transform(value, lambda item: _padded(item, data_type.elementType, actual.elementType))
+    if isinstance(data_type, MapType) and isinstance(actual, MapType):
         if _has_char(data_type.keyType):
-            value = F.transform_keys(value, lambda key, _: _padded(key, data_type.keyType))
+            value = F.transform_keys(value, lambda key, _: _padded(key, data_type.keyType, actual.keyType))
         if _has_char(data_type.valueType):
-            value = F.transform_values(value, lambda _, item: _padded(item, data_type.valueType))
+            value = F.transform_values(
+                value, lambda _, item: _padded(item, data_type.valueType, actual.valueType)
+            )
         return value
-    assert isinstance(data_type, StructType)
-    fields = (_padded(value.getField(f.name), f.dataType).alias(f.name) for f in data_type.fields)
+    if not (isinstance(data_type, StructType) and isinstance(actual, StructType)):
+        return value
+    fields = []
+    for field, known in zip(actual.fields, limits_of_fields(data_type, actual), strict=True):
+        inner = value.getField(field.name)
+        fields.append((inner if known is None else _padded(inner, known, field.dataType)).alias(field.name))
     return F.when(value.isNotNull(), F.struct(*fields))
 
 

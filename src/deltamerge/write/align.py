@@ -143,7 +143,7 @@ def align(
         target: The type it is to have.
         assignment: The session's way to store values.
         existing: The target's own value, whose fields stand where a struct of the value's has none; without it
-            NULL stands there.
+            NULL stands there. By position no field is missing.
 
     Returns:
         The value, of the target's type; a NULL struct stays NULL.
@@ -152,15 +152,20 @@ def align(
         return value
     if isinstance(source, NullType):
         return value.cast(target)
+    if assignment.is_sessions_own and not assignment.structs_by_name:
+        return value.cast(target)
     if isinstance(source, StructType) and isinstance(target, StructType):
+        if not assignment.structs_by_name:
+            return _by_position(value, source, target, assignment)
         fields = [_field_value(value, source, field, assignment, existing) for field in target.fields]
         built = F.struct(*fields)
         if existing is not None and _has_fields_of_its_own(source, target, assignment.case_sensitive):
             return F.when(value.isNull() & existing.isNull(), F.lit(None).cast(target)).otherwise(built)
         return F.when(value.isNotNull(), built)
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType) and has_struct(target):
+    by_element = has_struct(target) or not assignment.is_sessions_own
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType) and by_element:
         return F.transform(value, lambda x: align(x, source.elementType, target.elementType, assignment))
-    if isinstance(source, MapType) and isinstance(target, MapType) and has_struct(target):
+    if isinstance(source, MapType) and isinstance(target, MapType) and by_element:
         changed = value
         if not same_shape(source.keyType, target.keyType):
             changed = F.transform_keys(
@@ -172,6 +177,19 @@ def align(
             )
         return changed
     return assignment.cast(value, source, target)
+
+
+def _by_position(
+    value: Column, source: StructType, target: StructType, assignment: StoreAssignment
+) -> Column:
+    if len(source.fields) != len(target.fields):
+        # Which Spark refuses.
+        return value.cast(target)
+    fields = [
+        align(value.getField(given.name), given.dataType, wanted.dataType, assignment).alias(wanted.name)
+        for given, wanted in zip(source.fields, target.fields, strict=True)
+    ]
+    return F.when(value.isNotNull(), F.struct(*fields))
 
 
 def _field_value(

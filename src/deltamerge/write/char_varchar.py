@@ -18,13 +18,14 @@ from pyspark.sql.types import (
 )
 
 from deltamerge.errors import DeltaRuntimeException
+from deltamerge.scan.char_padding import limits_of_fields
+from deltamerge.sql.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 METADATA_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 _MARKER = "deltamerge-length:"
-_TYPE = re.compile(r"(char|varchar)\((\d+)\)", re.IGNORECASE)
 
 
 def as_strings(schema: StructType) -> StructType:
@@ -42,8 +43,24 @@ def as_strings(schema: StructType) -> StructType:
 def _as_string(field: StructField) -> StructField:
     metadata = dict(field.metadata or {})
     if _has_length(field.dataType):
-        metadata[METADATA_KEY] = field.dataType.simpleString()
+        metadata[METADATA_KEY] = _text(field.dataType)
     return StructField(field.name, _plain(field.dataType), field.nullable, metadata)
+
+
+def _text(data_type: DataType) -> str:
+    """Spells a type as Spark reads it back; PySpark never quotes names."""
+    if isinstance(data_type, StructType):
+        fields = (f"{_quoted(f.name)}:{_text(f.dataType)}" for f in data_type.fields)
+        return f"struct<{','.join(fields)}>"
+    if isinstance(data_type, ArrayType):
+        return f"array<{_text(data_type.elementType)}>"
+    if isinstance(data_type, MapType):
+        return f"map<{_text(data_type.keyType)},{_text(data_type.valueType)}>"
+    return data_type.simpleString()
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else quote(name)
 
 
 def _has_length(data_type: DataType) -> bool:
@@ -71,27 +88,56 @@ def _plain(data_type: DataType) -> DataType:
 
 
 def fitted(value: Column, field: StructField) -> Column:
-    """Pads a CHAR's value and refuses one that is too long.
+    """Pads a CHAR's value and refuses one that is too long, at any depth.
 
     Args:
-        value: The column's value (STRING).
+        value: The column's value, with STRING where the type is CHAR or VARCHAR.
         field: The column.
 
     Returns:
-        The value to write; other columns' as they are. Spark: CharVarcharCodegenUtils; blanks at the end that are
-        too many are dropped.
+        The value to write; other columns' as they are. Delta: CharVarcharConstraint, for which blanks at the end
+        count as any text.
     """
-    found = _TYPE.fullmatch((field.metadata or {}).get(METADATA_KEY, ""))
-    if found is None or not isinstance(field.dataType, StringType):
+    text = (field.metadata or {}).get(METADATA_KEY)
+    return value if text is None else _fitted(value, DataType.fromDDL(text), field.dataType, field.name)
+
+
+def _fitted(value: Column, limited: DataType, actual: DataType, path: str) -> Column:
+    if isinstance(limited, (CharType, VarcharType)):
+        return _fitted_text(value, limited, path)
+    if not _has_length(limited):
         return value
-    kind, length = found.group(1).lower(), int(found.group(2))
-    trimmed = F.rtrim(value)
-    message = F.concat(F.lit(f"{_MARKER}{field.name}:{kind}({length}):"), value)
-    too_long = F.when(
-        F.length(trimmed) <= length, F.rpad(trimmed, length, " ") if length else F.lit("")
-    ).otherwise(F.raise_error(message).cast("string"))
-    short = F.rpad(value, length, " ") if kind == "char" else value
-    return F.when(F.length(value) <= length, short).when(value.isNotNull(), too_long)
+    if isinstance(limited, ArrayType) and isinstance(actual, ArrayType):
+        return F.transform(
+            value, lambda x: _fitted(x, limited.elementType, actual.elementType, f"{path}.element")
+        )
+    if isinstance(limited, MapType) and isinstance(actual, MapType):
+        if _has_length(limited.keyType):
+            value = F.transform_keys(
+                value, lambda k, _: _fitted(k, limited.keyType, actual.keyType, f"{path}.key")
+            )
+        if _has_length(limited.valueType):
+            value = F.transform_values(
+                value, lambda _, v: _fitted(v, limited.valueType, actual.valueType, f"{path}.value")
+            )
+        return value
+    if not (isinstance(limited, StructType) and isinstance(actual, StructType)):
+        return value
+    fields = []
+    for field, known in zip(actual.fields, limits_of_fields(limited, actual), strict=True):
+        inner = value.getField(field.name)
+        if known is not None:
+            inner = _fitted(inner, known, field.dataType, f"{path}.{field.name}")
+        fields.append(inner.alias(field.name))
+    return F.when(value.isNotNull(), F.struct(*fields))
+
+
+def _fitted_text(value: Column, limited: CharType | VarcharType, path: str) -> Column:
+    message = F.concat(F.lit(f"{_MARKER}{path}:{limited.simpleString()}:"), value)
+    fitting = F.rpad(value, limited.length, " ") if isinstance(limited, CharType) else value
+    return F.when(F.length(value) <= limited.length, fitting).when(
+        value.isNotNull(), F.raise_error(message).cast("string")
+    )
 
 
 def excess_in(message: str) -> DeltaRuntimeException | None:

@@ -13,6 +13,7 @@ from deltamerge.log.clustering import MOST_COLUMNS
 from deltamerge.log.column_mapping import check_names, physical_name
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.indexed import IndexedColumns
+from deltamerge.write.unsupported_types import check_types
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def check_definition(definition: TableDefinition) -> None:
     Raises:
         DeltaAnalysisException: Its columns, partition columns or clustering columns are wrong.
     """
+    check_types(definition.schema)
     check_names(parse_schema(json.dumps(definition.schema.jsonValue())), definition.properties)
     names = [f.name.lower() for f in definition.schema.fields]
     for f in definition.schema.fields:

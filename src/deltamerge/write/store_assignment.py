@@ -7,6 +7,7 @@ do not; LEGACY wraps, saturates or gives NULL, also where the session's own cast
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -29,14 +30,17 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
+
+from deltamerge.write.legacy_casts import legacy_cast
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 OVERFLOW_MARKER = "deltamerge-overflow:"
-_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 20}
+_BOTH_WAYS = ({TimestampType, TimestampNTZType}, {TimestampType, LongType})
 _WIDENING = (ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType)
 
 
@@ -48,17 +52,24 @@ class StoreAssignment:
         policy: ``ANSI``, ``LEGACY`` or ``STRICT``.
         ansi_enabled: Whether the session's own casts raise.
         case_sensitive: The session's rule for names.
+        structs_by_name: Whether a struct's fields are taken by name, else by position.
         column: The column that a value is stored in, for the error of one that does not fit.
     """
 
     policy: str
     ansi_enabled: bool
     case_sensitive: bool
+    structs_by_name: bool = True
     column: str = ""
 
     def into(self, column: str) -> StoreAssignment:
         """Says which column a value is stored in."""
         return replace(self, column=column)
+
+    @property
+    def is_sessions_own(self) -> bool:
+        """Whether the session's own casts store values so, also those of whole arrays and maps."""
+        return self.policy == "STRICT" or self.ansi_enabled == (self.policy == "ANSI")
 
     def cast(self, value: Column, source: DataType, target: DataType) -> Column:
         """Gives a value that is no struct, array or map its column's type.
@@ -71,10 +82,10 @@ class StoreAssignment:
         Returns:
             The value to store.
         """
-        if self.policy == "LEGACY":
-            return _legacy(value, source, target) if self.ansi_enabled else value.cast(target)
-        if self.ansi_enabled or isinstance(source, NullType):
+        if self.is_sessions_own or isinstance(source, NullType):
             return value.cast(target)
+        if self.policy == "LEGACY":
+            return legacy_cast(value, source, target)
         fitting = value.try_cast(target)
         types = f"{source.simpleString()}:{target.simpleString()}"
         message = F.lit(f"{OVERFLOW_MARKER}{types}:{quote(self.column, safe='')};")
@@ -124,39 +135,13 @@ def overflow_in(message: str) -> Overflow | None:
     return Overflow(found.group(1), found.group(2), unquote(found.group(3)) or None)
 
 
-def _legacy(value: Column, source: DataType, target: DataType) -> Column:
-    bits = _BITS.get(type(target))
-    if bits is None or isinstance(source, (StringType, NullType)):
-        return value.try_cast(target)
-    if type(source) in _BITS:
-        return _wrapped(value.cast("bigint"), bits).cast(target)
-    if isinstance(source, (FloatType, DoubleType)):
-        # As the JVM narrows: to INT or BIGINT by saturation, to the smaller ones by wrapping an INT.
-        limit = 63 if bits == 64 else 31
-        return _wrapped(_saturated(value.cast("double"), limit), bits).cast(target)
-    return value.try_cast(target)
-
-
-def _wrapped(value: Column, bits: int) -> Column:
-    return value if bits == 64 else F.shiftright(F.shiftleft(value, 64 - bits), 64 - bits)
-
-
-def _saturated(value: Column, limit: int) -> Column:
-    low, high = -(2**limit), 2**limit - 1
-    return (
-        F.when(F.isnan(value), F.lit(0).cast("bigint"))
-        .when(value <= F.lit(float(low)), F.lit(low).cast("bigint"))
-        .when(value >= F.lit(float(2**limit)), F.lit(high).cast("bigint"))
-        .otherwise(value.cast("bigint"))
-    )
-
-
-def can_up_cast(source: DataType, target: DataType) -> bool:
-    """Tells whether a cast never loses anything, so that STRICT takes it.
+def can_up_cast(source: DataType, target: DataType, *, structs_by_name: bool = True) -> bool:
+    """Tells whether STRICT takes a cast: nearly never does it lose anything.
 
     Args:
         source: The value's type.
         target: The column's type.
+        structs_by_name: Whether a struct's fields are taken by name, else by position.
 
     Returns:
         Spark: Cast.canUpCast.
@@ -164,21 +149,43 @@ def can_up_cast(source: DataType, target: DataType) -> bool:
     if source == target or isinstance(source, NullType):
         return True
     if isinstance(source, StructType) and isinstance(target, StructType):
-        by_name = {f.name.lower(): f.dataType for f in source.fields}
-        return all(can_up_cast(by_name.get(f.name.lower(), f.dataType), f.dataType) for f in target.fields)
+        return all(
+            can_up_cast(given, wanted, structs_by_name=structs_by_name)
+            for given, wanted in _field_types(source, target, structs_by_name)
+        )
     if isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        return can_up_cast(source.elementType, target.elementType)
+        return can_up_cast(source.elementType, target.elementType, structs_by_name=structs_by_name)
     if isinstance(source, MapType) and isinstance(target, MapType):
-        return can_up_cast(source.keyType, target.keyType) and can_up_cast(source.valueType, target.valueType)
+        return can_up_cast(source.keyType, target.keyType, structs_by_name=structs_by_name) and can_up_cast(
+            source.valueType, target.valueType, structs_by_name=structs_by_name
+        )
+    return _can_up_cast_value(source, target)
+
+
+def _field_types(
+    source: StructType, target: StructType, by_name: bool
+) -> Iterator[tuple[DataType, DataType]]:
+    if not by_name:
+        yield from zip((f.dataType for f in source.fields), (f.dataType for f in target.fields), strict=False)
+        return
+    given = {f.name.lower(): f.dataType for f in source.fields}
+    for field in target.fields:
+        if field.name.lower() in given:
+            yield given[field.name.lower()], field.dataType
+
+
+def _can_up_cast_value(source: DataType, target: DataType) -> bool:
     if isinstance(target, StringType):
-        return not isinstance(source, (StructType, ArrayType, MapType))
+        return not isinstance(source, (StructType, ArrayType, MapType, VariantType))
     if isinstance(source, DecimalType) and isinstance(target, DecimalType):
         whole = target.precision - target.scale >= source.precision - source.scale
         return whole and target.scale >= source.scale
+    if isinstance(source, DecimalType):
+        return source.scale == 0 and source.precision < _DIGITS.get(type(target), 0)
     if type(source) in _DIGITS and isinstance(target, DecimalType):
         return target.precision - target.scale >= _DIGITS[type(source)]
     if isinstance(source, DateType):
         return isinstance(target, (TimestampType, TimestampNTZType))
     if type(source) in _WIDENING and type(target) in _WIDENING:
         return _WIDENING.index(type(source)) <= _WIDENING.index(type(target))
-    return {type(source), type(target)} == {TimestampType, TimestampNTZType}
+    return {type(source), type(target)} in _BOTH_WAYS

@@ -18,6 +18,7 @@ from deltamerge.log.protocol import (
     writer_features,
 )
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.write.unsupported_types import check_types
 
 _FEATURE_PREFIX = "delta.feature."
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
@@ -148,8 +149,9 @@ def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
 
     Raises:
         DeltaUnsupportedFeatureException: A type needs a feature that is not implemented.
-        DeltaAnalysisException: A type needs a feature that the table does not have.
+        DeltaAnalysisException: A type needs a feature that the table does not have, or is none of Delta's.
     """
+    check_types(schema)
     needed = protocol_for(schema, {})
     present = writer_features(snapshot.protocol)
     missing = {
