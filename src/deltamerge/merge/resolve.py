@@ -18,6 +18,7 @@ from deltamerge.merge.analysis import Analysis, Sides, analyse, sides_of, values
 from deltamerge.merge.analysis_errors import (
     analysis_error,
     conflicting_assignments,
+    default_of_field,
     duplicate_insert_columns,
     missing_set_column,
     missing_star_column,
@@ -179,6 +180,9 @@ class _Resolver:
             self._check_path(path, clause, schema)
             if isinstance(clause.action, Insert) and len(path) > 1:
                 raise nested_field_in_insert(path, clause.to_sql())
+        for assignment, path in zip(clause.assignments, paths, strict=True):
+            if isinstance(assignment.value, Default) and len(path) > 1:
+                raise default_of_field(path, schema, clause.to_sql())
         spelled = [self._spelled(path, schema) for path in paths]
         if isinstance(clause.action, Insert):
             duplicates = [path for i, path in enumerate(spelled) if path in spelled[:i]]
