@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from deltamerge.config import MergeConf
+from deltamerge.config import KEYS, MergeConf
+from deltamerge.errors import DeltaIllegalArgumentException
 from deltamerge.log.actions import Action, Metadata, SetTransaction
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.execution import MergeChanges
@@ -17,6 +18,29 @@ from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
 from deltamerge.write.identity import with_high_water_marks
 from deltamerge.write.inert import schema_to_commit
+
+
+def check_application_transaction(conf: MergeConf) -> None:
+    """Refuses half an application transaction: a merge that seems idempotent would not be.
+
+    Args:
+        conf: The session's settings.
+
+    Raises:
+        DeltaIllegalArgumentException: One of ``write.txnAppId`` and ``write.txnVersion`` is set alone.
+    """
+    if (conf.txn_app_id is None) != (conf.txn_version is None):
+        raise DeltaIllegalArgumentException(
+            "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
+            f"Invalid options for idempotent writes: both {KEYS['txn_app_id']} and {KEYS['txn_version']} must be set, "
+            f"or neither; here {KEYS['txn_app_id']} is {_shown(conf.txn_app_id)} and {KEYS['txn_version']} is "
+            f"{_shown(conf.txn_version)}.",
+            sqlstate="42616",
+        )
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else repr(value)
 
 
 def is_already_committed(snapshot: Snapshot, conf: MergeConf) -> bool:

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from deltamerge.config import MergeConf
+from deltamerge.config import KEYS, MergeConf
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.merge.analysis import Analysis, Sides, analyse, sides_of, values_of
 from deltamerge.merge.analysis_errors import (
@@ -81,11 +81,14 @@ def resolve(
     Raises:
         DeltaAnalysisException: A name, a type or a clause is wrong; no job has run.
     """
-    if not target_schema.fields and conf.empty_schema_target_check:
+    evolves = wants_evolution(statement, conf.schema_auto_merge)
+    if not target_schema.fields and conf.empty_schema_target_check and not evolves:
         raise DeltaAnalysisException(
             "DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET",
-            "The target table has no columns. Give it a schema before a merge, or write rows to it with append.",
-            sqlstate="0AKDC",
+            "Cannot MERGE INTO a table with no columns. Give the target columns, or let its schema evolve to the "
+            "source's: MERGE WITH SCHEMA EVOLUTION, withSchemaEvolution(), or "
+            f"{KEYS['schema_auto_merge']} = true.",
+            sqlstate="428GU",
         )
     target_alias = statement.target_alias or TARGET_ALIAS
     sides = sides_of(spark, statement, target_schema, target_alias)
