@@ -13,7 +13,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.execution import MergeChanges
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.metrics import operation_parameters
-from deltamerge.txn.prepared import PreparedCommit, ReadSet
+from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
 from deltamerge.write.identity import with_high_water_marks
@@ -76,7 +76,6 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
         return None
     execution = changes.execution
     snapshot, conf = execution.snapshot, execution.conf
-    isolation_level = snapshot.metadata.configuration.get("delta.isolationLevel", "Serializable")
     prepared = PreparedCommit(
         snapshot=snapshot,
         actions=tuple(actions),
@@ -88,7 +87,7 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
         operation="MERGE",
         operation_parameters=operation_parameters(execution.merge),
         operation_metrics={k: str(v) for k, v in metrics.items()} if conf.history_metrics else None,
-        isolation_level="WriteSerializable" if isolation_level == "WriteSerializable" else "Serializable",
+        isolation_level=_isolation_level(snapshot.metadata.configuration),
         is_blind_append=False,
         user_metadata=conf.user_metadata,
         engine_info=ENGINE_INFO,
@@ -96,6 +95,12 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
         session_time_zone=conf.session_time_zone,
     )
     return commit(prepared, execution.clock).version
+
+
+def _isolation_level(configuration: Mapping[str, str]) -> IsolationLevel:
+    """Reads the table's level, which other writers may have spelled in any case; the stricter one where in doubt."""
+    level = configuration.get("delta.isolationLevel", "Serializable")
+    return "WriteSerializable" if level.lower() == "writeserializable" else "Serializable"
 
 
 def _actions(changes: MergeChanges) -> list[Action]:
