@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.sql import functions as F
 
-from deltamerge import DeltaTable, merge_sql
+from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaLogCorruptException,
@@ -97,6 +97,27 @@ def test_an_unknown_name_in_a_text_is_pointed_at(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.quick
+def test_a_field_of_a_struct_has_no_default(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    made = DeltaTable.create(spark).location(path).addColumn("id", "INT")
+    made.addColumn("s", "STRUCT<a: INT, b: INT>").execute()
+    write_delta(spark.sql("SELECT 1 AS id, named_struct('a', 1, 'b', 2) AS s"), path, mode="append")
+    text = f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS id) u ON t.id = u.id WHEN MATCHED THEN UPDATE SET"
+    merge = (
+        DeltaTable.forPath(spark, path)
+        .alias("t")
+        .merge(frame(spark, "id INT", [(1,)]).alias("u"), "t.id = u.id")
+    )
+    for name in ("t.s.b", "s.b"):
+        with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+            merge_sql(spark, f"{text} {name} = DEFAULT")
+        assert caught.value.getCondition() == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
+        assert "`s`.`b`" in str(caught.value)
+        with unchanged(path), pytest.raises(DeltaAnalysisException):
+            merge.whenMatchedUpdate(set={name: "DEFAULT"}).execute()
+    assert DeltaTable.forPath(spark, path).toDF().collect() == [(1, (1, 2))]
+
+
 def test_a_wrong_type(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:

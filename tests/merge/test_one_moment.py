@@ -6,6 +6,7 @@ import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from deltamerge import DeltaTable, merge_sql, write_delta
@@ -41,3 +42,30 @@ def test_defaults_words_and_calls_tell_the_same_time(spark: SparkSession, tmp_pa
     assert len(moments) == 1
     moment: dt.datetime = moments.pop()
     assert {row[4] for row in found} == {int(moment.timestamp())}
+
+
+def test_columns_that_are_the_time_tell_it_too(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    made = StructType(
+        [StructField("made", TimestampType(), True, {"CURRENT_DEFAULT": "current_timestamp()"})]
+    )
+    builder = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumns(made)
+    builder.addColumn("noted", "TIMESTAMP").addColumn("day", "DATE").addColumn("plain", "TIMESTAMP_NTZ")
+    builder.addColumn("now()", "STRING").property("delta.columnMapping.mode", "name").execute()
+    write_delta(frame(spark, "id INT, `now()` STRING", [(1, "a")]), path, mode="append")
+    source = frame(spark, "id INT", [(1,), (2,)]).alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+    times = {
+        "noted": F.current_timestamp().alias("at"),
+        "day": F.current_timestamp().cast("date"),
+        "plain": F.localtimestamp(),
+    }
+    merge = merge.whenMatchedUpdate(set={"made": "DEFAULT", "`now()`": F.col("`now()`"), **times})
+    merge.whenNotMatchedInsert(values={"id": "s.id", **times}).execute()
+    found = rows(DeltaTable.forPath(spark, path).toDF())
+    assert [(row[0], row[5]) for row in found] == [(1, "a"), (2, None)]
+    moments = {value for row in found for value in row[1:3]}
+    assert len(moments) == 1
+    moment: dt.datetime = moments.pop()
+    assert {row[3] for row in found} == {moment.date()}
+    assert len({row[4] for row in found}) == 1

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltamerge import DeltaTable, write_delta
-from deltamerge.exceptions import ConcurrentAppendException, DeltaConcurrentModificationException
+from deltamerge.exceptions import (
+    ConcurrentAppendException,
+    DeltaConcurrentModificationException,
+    DeltaIllegalArgumentException,
+)
 
-from .tables import actions, files_below, frame, latest_version, people, rows
+from .tables import actions, commit_info, files_below, frame, latest_version, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,6 +85,40 @@ def test_the_same_application_transaction_is_done_once(spark: SparkSession, tmp_
     spark.conf.set("spark.databricks.delta.write.txnVersion", "8")
     nothing_to_do = DeltaTable.forPath(spark, path).merge(frame(spark, "k INT", [(77,)]), "id = k")
     assert nothing_to_do.whenMatchedDelete().run().version == 3
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("key", "value"), [("txnAppId", "nightly"), ("txnVersion", "7")])
+def test_half_an_application_transaction(spark: SparkSession, tmp_path: Path, key: str, value: str) -> None:
+    path = people(spark, tmp_path / "t")
+    before = files_below(path)
+    spark.conf.set(f"spark.databricks.delta.write.{key}", value)
+    watcher = At("", lambda: None)
+    with pytest.raises(DeltaIllegalArgumentException) as caught:
+        upsert(spark, path, [(9, "x", 1)]).run(progress=watcher)
+    assert caught.value.getCondition() == "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS"
+    assert caught.value.getSqlState() == "42616"
+    assert watcher.seen == []
+    assert files_below(path) == before
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("level", "meant"),
+    [
+        (None, "Serializable"),
+        ("Serializable", "Serializable"),
+        ("WriteSerializable", "WriteSerializable"),
+        ("writeserializable", "WriteSerializable"),
+    ],
+)
+def test_the_tables_isolation_level(
+    spark: SparkSession, tmp_path: Path, level: str | None, meant: str
+) -> None:
+    path = people(spark, tmp_path / "t", properties={} if level is None else {"delta.isolationLevel": level})
+    report = upsert(spark, path, [(1, "x", 1)]).run()
+    assert report.version is not None
+    assert commit_info(path, report.version)["isolationLevel"] == meant
 
 
 def test_nothing_to_change_makes_no_version(spark: SparkSession, tmp_path: Path) -> None:

@@ -170,6 +170,17 @@ def nested_field_in_insert(path: Sequence[str], where: str) -> DeltaAnalysisExce
     )
 
 
+def default_of_field(path: Sequence[str], schema: StructType, where: str) -> DeltaAnalysisException:
+    """UPDATE sets a field to DEFAULT, which only columns have."""
+    return DeltaAnalysisException(
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        f"Cannot resolve DEFAULT as a value of {quote_name(path)}: columns have defaults, fields of structs have none. "
+        f"Set the field to a value or to NULL. In: {where}",
+        sqlstate="42601",
+        parameters={"sqlExpr": "DEFAULT", "clause": where, "cols": ", ".join(f.name for f in schema.fields)},
+    )
+
+
 def duplicate_insert_columns(path: Sequence[str], where: str) -> DeltaAnalysisException:
     """INSERT lists a column twice."""
     return DeltaAnalysisException(

@@ -16,7 +16,7 @@ from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.checks import check_schema_since_analysis
-from deltamerge.merge.commit import commit_merge, is_already_committed
+from deltamerge.merge.commit import check_application_transaction, commit_merge, is_already_committed
 from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.dedupe import check_dedupe_by, latest_per_key
 from deltamerge.merge.execute import execute_classic, execute_insert_only, reads_source_once
@@ -91,6 +91,7 @@ def run_merge(
 
     Raises:
         DeltaAnalysisException: The statement is wrong; nothing was read or written.
+        DeltaIllegalArgumentException: A setting is wrong; nothing was read or written.
         DeltaTableException: The table cannot be read or written.
         DeltaRuntimeException: The data is at fault; the table is as it was.
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
@@ -102,6 +103,7 @@ def run_merge(
     settings = {**READING_MANY_FILES, **PLANNING}
     with session_settings(spark, settings), errors_said_once(), lean_columns(spark):
         conf = merge_conf(spark)
+        check_application_transaction(conf)
         with steps.step("snapshot", "loading the table's log"):
             snapshot = command.table.snapshot()
             snapshot.check_writable()

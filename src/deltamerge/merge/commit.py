@@ -6,17 +6,41 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from deltamerge.config import MergeConf
+from deltamerge.config import KEYS, MergeConf
+from deltamerge.errors import DeltaIllegalArgumentException
 from deltamerge.log.actions import Action, Metadata, SetTransaction
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.execution import MergeChanges
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.metrics import operation_parameters
-from deltamerge.txn.prepared import PreparedCommit, ReadSet
+from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
 from deltamerge.write.identity import with_high_water_marks
 from deltamerge.write.inert import schema_to_commit
+
+
+def check_application_transaction(conf: MergeConf) -> None:
+    """Refuses half an application transaction: a merge that seems idempotent would not be.
+
+    Args:
+        conf: The session's settings.
+
+    Raises:
+        DeltaIllegalArgumentException: One of ``write.txnAppId`` and ``write.txnVersion`` is set alone.
+    """
+    if (conf.txn_app_id is None) != (conf.txn_version is None):
+        raise DeltaIllegalArgumentException(
+            "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
+            f"Invalid options for idempotent writes: both {KEYS['txn_app_id']} and {KEYS['txn_version']} must be set, "
+            f"or neither; here {KEYS['txn_app_id']} is {_shown(conf.txn_app_id)} and {KEYS['txn_version']} is "
+            f"{_shown(conf.txn_version)}.",
+            sqlstate="42616",
+        )
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else repr(value)
 
 
 def is_already_committed(snapshot: Snapshot, conf: MergeConf) -> bool:
@@ -52,7 +76,6 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
         return None
     execution = changes.execution
     snapshot, conf = execution.snapshot, execution.conf
-    isolation_level = snapshot.metadata.configuration.get("delta.isolationLevel", "Serializable")
     prepared = PreparedCommit(
         snapshot=snapshot,
         actions=tuple(actions),
@@ -64,7 +87,7 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
         operation="MERGE",
         operation_parameters=operation_parameters(execution.merge),
         operation_metrics={k: str(v) for k, v in metrics.items()} if conf.history_metrics else None,
-        isolation_level="WriteSerializable" if isolation_level == "WriteSerializable" else "Serializable",
+        isolation_level=_isolation_level(snapshot.metadata.configuration),
         is_blind_append=False,
         user_metadata=conf.user_metadata,
         engine_info=ENGINE_INFO,
@@ -72,6 +95,12 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
         session_time_zone=conf.session_time_zone,
     )
     return commit(prepared, execution.clock).version
+
+
+def _isolation_level(configuration: Mapping[str, str]) -> IsolationLevel:
+    """Reads the table's level, which other writers may have spelled in any case; the stricter one where in doubt."""
+    level = configuration.get("delta.isolationLevel", "Serializable")
+    return "WriteSerializable" if level.lower() == "writeserializable" else "Serializable"
 
 
 def _actions(changes: MergeChanges) -> list[Action]:

@@ -12,12 +12,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from deltamerge.config import MergeConf
+from deltamerge.config import KEYS, MergeConf
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.merge.analysis import Analysis, Sides, analyse, sides_of, values_of
 from deltamerge.merge.analysis_errors import (
     analysis_error,
     conflicting_assignments,
+    default_of_field,
     duplicate_insert_columns,
     missing_set_column,
     missing_star_column,
@@ -80,11 +81,14 @@ def resolve(
     Raises:
         DeltaAnalysisException: A name, a type or a clause is wrong; no job has run.
     """
-    if not target_schema.fields and conf.empty_schema_target_check:
+    evolves = wants_evolution(statement, conf.schema_auto_merge)
+    if not target_schema.fields and conf.empty_schema_target_check and not evolves:
         raise DeltaAnalysisException(
             "DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET",
-            "The target table has no columns. Give it a schema before a merge, or write rows to it with append.",
-            sqlstate="0AKDC",
+            "Cannot MERGE INTO a table with no columns. Give the target columns, or let its schema evolve to the "
+            "source's: MERGE WITH SCHEMA EVOLUTION, withSchemaEvolution(), or "
+            f"{KEYS['schema_auto_merge']} = true.",
+            sqlstate="428GU",
         )
     target_alias = statement.target_alias or TARGET_ALIAS
     sides = sides_of(spark, statement, target_schema, target_alias)
@@ -178,6 +182,9 @@ class _Resolver:
             self._check_path(path, clause, schema)
             if isinstance(clause.action, Insert) and len(path) > 1:
                 raise nested_field_in_insert(path, clause.to_sql())
+        for assignment, path in zip(clause.assignments, paths, strict=True):
+            if isinstance(assignment.value, Default) and len(path) > 1:
+                raise default_of_field(path, schema, clause.to_sql())
         spelled = [self._spelled(path, schema) for path in paths]
         if isinstance(clause.action, Insert):
             duplicates = [path for i, path in enumerate(spelled) if path in spelled[:i]]
