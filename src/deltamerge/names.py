@@ -49,6 +49,11 @@ class MergeNames:
         """Names the column that holds the number of the clause of a kind that takes the row."""
         return f"{self.prefix}{kind}_clause"
 
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """The columns of `clause`, one for each kind."""
+        return tuple(self.clause(kind) for kind in ("matched", "not_matched", "not_matched_by_source"))
+
     def value(self, kind: str, clause: int, index: int) -> str:
         """Names an assigned value."""
         return f"{self.prefix}{kind}_{clause}_value_{index}"

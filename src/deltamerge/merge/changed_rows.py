@@ -1,7 +1,7 @@
 """The rows that a low-shuffle merge writes through Spark: updated, deleted (for change data) and inserted ones.
 
-Each part is a frame of the same columns: the output columns, what change the row is, the number of the INSERT clause,
-and, for change data, the target's own values.
+Each part is a frame of the same columns: the output columns, what change the row is, the number of the clause of each
+kind that takes it, and, for change data, the target's own values.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ChangedRows:
         """The columns of each part."""
         names, width = self.names, range(len(self.merge.output_schema.fields))
         copies = tuple(names.copy(i) for i in width) if self.change_data else ()
-        own = (names.change, names.clause("not_matched"), names.file_rewritten)
+        own = (names.change, *names.clauses, names.file_rewritten)
         return (*(names.output(i) for i in width), *own, *copies)
 
     @property
@@ -145,7 +145,7 @@ class ChangedRows:
             F.lit(True).alias(names.file_rewritten),
             *(self._absent_copies() if self.change_data else ()),
         )
-        return frame.select(*self.columns)
+        return self._selected(Rows(frame, rows.names))
 
     def kept(self, target: DataFrame, changed: Mapping[str, RowSet]) -> DataFrame:
         """Makes the rows that stay of files that are not patched.
@@ -168,17 +168,15 @@ class ChangedRows:
         frame = found.where(~F.coalesce(gone, F.lit(False))).select(
             *(target_copy(self.merge, i, names).alias(names.output(i)) for i in width),
             F.lit(None).cast("string").alias(names.change),
-            F.lit(None).cast("int").alias(names.clause("not_matched")),
             F.lit(True).alias(names.file_rewritten),
             *(self._absent_copies() if self.change_data else ()),
         )
-        return frame.select(*self.columns)
+        return self._selected(Rows(frame, ()))
 
     def _selected(self, rows: Rows) -> DataFrame:
-        names = self.names
-        frame = rows.frame
-        if names.clause("not_matched") not in rows.names:
-            frame = frame.select("*", F.lit(None).cast("int").alias(names.clause("not_matched")))
+        """Brings a part to the columns of all parts; clauses of kinds that it does not know take none of its rows."""
+        absent = [name for name in self.names.clauses if name not in rows.names]
+        frame = rows.frame.select("*", *(F.lit(None).cast("int").alias(name) for name in absent))
         return frame.select(*self.columns)
 
     def _absent_target(self) -> list[tuple[str, Column]]:

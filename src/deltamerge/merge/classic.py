@@ -71,7 +71,8 @@ def write_all_changes_rows(
 
     Returns:
         Per joined row its output columns (what the row becomes; for a deleted one what it was), the target's own
-        values, what change it is (`row_change`), its file, position and source row number.
+        values, what change it is (`row_change`), the clause of each kind that takes it, its file, position and source
+        row number.
         Delta: ClassicMergeExecutor.writeAllChanges.
     """
     how = join_type(merge, conf, copies_rows=copies_rows)
@@ -103,8 +104,7 @@ def changes_output(
         for index in range(len(merge.output_schema.fields))
     ]
     kept = [names.file_name, names.row_index, names.source_row_index, names.file_rewritten]
-    kept += [names.clause("not_matched")] if merge.not_matched else []
-    kept += [name for name in (names.row_id, names.row_commit_version) if name in rows.names]
+    kept += [name for name in (*names.clauses, names.row_id, names.row_commit_version) if name in rows.names]
     flags = generated_flags(merge, names, ("matched", "not_matched", "not_matched_by_source"))
     columns = [*outputs, (names.change, row_change(merge, names)), *copies, *flags]
     frame = rows.frame.select(*(column.alias(name) for name, column in columns), *kept)

@@ -34,7 +34,16 @@ from deltamerge.merge.plan import (
     read_predicate,
     source_keys,
 )
-from deltamerge.merge.row_counts import count_rows, observed_inserts, observing_clauses, only_clause
+from deltamerge.merge.repeatable import is_repeatable
+from deltamerge.merge.row_counts import (
+    RowCounts,
+    check_same_changes,
+    count_rows,
+    counted,
+    inserting_clauses,
+    inserts_by_clause,
+    observing_clauses,
+)
 from deltamerge.merge.scopes import Rows, source_rows, target_rows
 from deltamerge.merge.second_scan import check_source_unchanged, counted_again
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast, summarize_source
@@ -107,7 +116,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         if summary is not None:
             together = put_together(unmatched.frame, summary.partitions, summary.row_count)
             unmatched = Rows(together, unmatched.names)
-        written, by_clause = write_inserts(execution, unmatched, WHEN_NO_MATCHED_CLAUSES)
+        written, counts = write_inserts(execution, unmatched, WHEN_NO_MATCHED_CLAUSES)
         source_count = _source_count(source, counted) if summary is None else summary.row_count
     by = "ON's conditions on the target" if summary is None else BY_KEYS_AND_CONDITIONS
     return MergeChanges(
@@ -120,7 +129,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         touched=NOTHING_TOUCHED,
         written=written,
         inserted=written.row_count,
-        inserted_by_clause=by_clause,
+        inserted_by_clause=inserts_by_clause(merge, counts, written.row_count),
         copied=0,
         notes=skipping_notes(sizes, by),
     )
@@ -165,14 +174,18 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
     second = counted_again(source, rows, merge, names, execution.conf)
     rows = second.rows
-    written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
+    written, counts, second_scan = NOTHING_WRITTEN, None, -1
     if touched.rewrite and _has_rows_to_write(execution, touched):
         second_scan = summary.row_count
         with (
             steps.step("write_all_changes", _writing(execution, touched)),
             assigning_values(merge),
         ):
-            written, by_clause = _write_all_changes(execution, rows, touched, gathered)
+            counting = source.summary is None or not is_repeatable(merge)
+            written, counts = _write_all_changes(execution, rows, touched, gathered, counting=counting)
+        if counts is not None:
+            found = touched.rows_by_clause
+            check_same_changes(merge, found, counts, written.row_count, ("update", "delete"))
     elif merge.inserts and summary.row_count:
         second_scan = summary.row_count
         with (
@@ -181,7 +194,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         ):
             if touched.only_matched:
                 rows = _unmatched(execution, rows, summary, touched.only_matched)
-            written, by_clause = write_inserts(execution, rows, WHEN_NO_MATCHES)
+            written, counts = write_inserts(execution, rows, WHEN_NO_MATCHES)
     check_source_unchanged(second, summary.row_count)
     copied, inserted = count_rows(execution, touched, written)
     vectors = NO_VECTORS
@@ -198,7 +211,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         touched=touched,
         written=written,
         inserted=inserted,
-        inserted_by_clause=by_clause if len(by_clause) > 1 else only_clause(merge, inserted),
+        inserted_by_clause=inserts_by_clause(merge, counts, inserted),
         copied=copied,
         notes=skipping_notes(sizes, BY_KEYS_AND_CONDITIONS),
         vectors=vectors,
@@ -257,18 +270,20 @@ def _scan_of(
 
 def write_inserts(
     execution: Execution, unmatched: Rows, extra_op_type: str
-) -> tuple[WrittenFiles, dict[tuple[str, int], int]]:
-    """Writes source rows that match nothing; counts them by clause."""
+) -> tuple[WrittenFiles, RowCounts | None]:
+    """Writes source rows that match nothing; counts them by clause where several insert."""
     merge, names = execution.merge, execution.names
     rows = generate_inserts_only_output(merge, unmatched, names, execution.defaults, extra_op_type)
-    frame, counts = observing_clauses(merge, rows.frame, F.col(names.clause("not_matched")))
-    rows = Rows(frame, rows.names)
+    inserting, observation = inserting_clauses(merge), None
+    if len(inserting) > 1:
+        frame, observation = observing_clauses(rows.frame, inserting, names, F.lit(True))
+        rows = Rows(frame, rows.names)
     if execution.writes_change_data:
         changed = generate_inserted_rows(rows, merge.output_schema, names)
         written = _write_with_changes(execution, changed)
     else:
         written = _write(execution, table_columns(rows, execution))
-    return written, observed_inserts(merge, counts, written.row_count)
+    return written, None if observation is None else counted(observation, inserting)
 
 
 def _is_small(source: Source, sizes: ScanSizes, summary: SourceSummary) -> bool:
@@ -295,8 +310,13 @@ def _in_one_task(rows: Rows) -> Rows:
 
 
 def _write_all_changes(
-    execution: Execution, source: Rows, touched: TouchedFiles, gathered: Callable[[Rows], Rows]
-) -> tuple[WrittenFiles, dict[tuple[str, int], int]]:
+    execution: Execution,
+    source: Rows,
+    touched: TouchedFiles,
+    gathered: Callable[[Rows], Rows],
+    *,
+    counting: bool,
+) -> tuple[WrittenFiles, RowCounts | None]:
     merge, names = execution.merge, execution.names
     # Files in which nothing changes are joined only so that an INSERT knows of their matches. Of files whose changed
     # rows a vector deletes, the other rows stay where they are.
@@ -324,10 +344,10 @@ def _write_all_changes(
     if touched.has_multiple_matches:
         rows = keep_one_match(rows, names)
     change = F.col(names.change)
-    counts = None
-    if len([c for c in merge.not_matched if c.action == "insert"]) > 1:
-        inserting = F.when(change == F.lit("insert"), F.col(names.clause("not_matched")))
-        frame, counts = observing_clauses(merge, rows.frame, inserting)
+    kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
+    observation = None
+    if counting or len(inserting_clauses(merge)) > 1:
+        frame, observation = observing_clauses(rows.frame, merge.clauses, names, kept)
         rows = Rows(frame, rows.names)
     if execution.writes_change_data:
         rows, hidden = _with_hidden_columns(execution, rows)
@@ -335,10 +355,9 @@ def _write_all_changes(
         written = _write_with_changes(execution, changed, hidden)
     else:
         rows, hidden = _with_hidden_columns(execution, rows)
-        kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
         output = table_columns(Rows(rows.frame.where(kept), rows.names), execution, hidden)
         written = _write(execution, output, hidden)
-    return written, observed_inserts(merge, counts, 0) if counts is not None else {}
+    return written, None if observation is None else counted(observation, merge.clauses)
 
 
 def _scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:

@@ -30,8 +30,17 @@ from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.lookup import look_up_matches, lookup_of
 from deltamerge.merge.matches import NO_MATCHES, Matches, changing_clauses, find_matches
 from deltamerge.merge.plan import condition_shape, plan_files, read_predicate
+from deltamerge.merge.repeatable import is_repeatable
 from deltamerge.merge.resolved import ResolvedClause
-from deltamerge.merge.row_counts import count_rows, observed_inserts, observing_clauses, only_clause
+from deltamerge.merge.row_counts import (
+    RowCounts,
+    check_same_changes,
+    count_rows,
+    counted,
+    inserting_clauses,
+    inserts_by_clause,
+    observing_clauses,
+)
 from deltamerge.merge.scopes import Rows, source_rows
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast
 from deltamerge.merge.touched_files import (
@@ -120,7 +129,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     if changed:
         refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
         touched = TouchedFiles(tuple(changed.values()), (), matches.rows_by_clause, matches.has_competing)
-    written, by_clause, second_scan = NOTHING_WRITTEN, dict[tuple[str, int], int](), -1
+    written, counts, second_scan = NOTHING_WRITTEN, None, -1
     if touched.rewrite or (merge.inserts and summary.row_count):
         second_scan = summary.row_count
         patched = patchable(execution.table.store, touched.rewrite)
@@ -131,7 +140,9 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
             steps.step(name, what if touched.rewrite else "writing new files for only inserts"),
             assigning_values(merge),
         ):
-            written, by_clause = _write(work)
+            written, counts = _write(work)
+        if counts is not None:
+            _check_same_changes(work, counts, written)
     copied, inserted = count_rows(execution, touched, written)
     return MergeChanges(
         execution=execution,
@@ -143,7 +154,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
         touched=touched,
         written=written,
         inserted=inserted,
-        inserted_by_clause=by_clause if len(by_clause) > 1 else only_clause(merge, inserted),
+        inserted_by_clause=inserts_by_clause(merge, counts, inserted),
         copied=copied,
         notes=skipping_notes(sizes, BY_KEYS_AND_CONDITIONS),
     )
@@ -173,22 +184,32 @@ def _find(
     return matches
 
 
-def _write(work: _Work) -> tuple[WrittenFiles, dict[tuple[str, int], int]]:
+def _write(work: _Work) -> tuple[WrittenFiles, RowCounts | None]:
     """Writes new rows by Spark and patches files, both at a time."""
     execution = work.execution
     parts, scanned = _parts(work)
-    counts: Observation | None = None
+    observation: Observation | None = None
     with ThreadPoolExecutor(1) as other:
         patching = other.submit(_patch, work)
         if parts:
-            counts = _write_parts(work, parts, scanned)
+            observation = _write_parts(work, parts, scanned)
         is_patched = patching.result()
     if not is_patched:
         files = [file for path, file in work.touched.items() if path in work.patched]
         _write_parts(work, [_kept(work, files)], len(files))
     collect = collect_files_with_changes if execution.writes_change_data else collect_files
     written = collect(execution.write_target)
-    return written, {} if counts is None else observed_inserts(execution.merge, counts, 0)
+    return written, None if observation is None else counted(observation, execution.merge.clauses)
+
+
+def _check_same_changes(work: _Work, counts: RowCounts, written: WrittenFiles) -> None:
+    """Compares the rows that Spark wrote with those that the first scan found."""
+    execution = work.execution
+    # Deleted rows are computed for change data alone.
+    actions = ("update", "delete") if execution.writes_change_data else ("update",)
+    before, gone = _patched_rows(work)
+    by_spark = written.row_count - (before - gone)
+    check_same_changes(execution.merge, work.matches.rows_by_clause, counts, by_spark, actions)
 
 
 def _patch(work: _Work) -> bool:
@@ -209,17 +230,21 @@ def _patch(work: _Work) -> bool:
 
 
 def _check_kept(work: _Work, kept: int) -> None:
-    execution = work.execution
-    files = [file for path, file in work.touched.items() if path in work.patched]
-    gone = sum(len(work.matches.changed[file.path]) for file in files)
-    before = sum(logical_rows(execution.table.store, file) for file in files)
+    before, gone = _patched_rows(work)
     if kept != before - gone:
         raise DeltaRuntimeException(
             "DELTAMERGE_FILE_CHANGED",
-            f"Of {before} rows in {len(files)} files {gone} were to leave, but {kept} stayed. The files are not those "
-            "that the table's log tells of; the table is as it was.",
+            f"Of {before} rows in {len(work.patched)} files {gone} were to leave, but {kept} stayed. The files are not "
+            "those that the table's log tells of; the table is as it was.",
             sqlstate="XXKDS",
         )
+
+
+def _patched_rows(work: _Work) -> tuple[int, int]:
+    """Counts the rows of the files that are patched, and those of them that leave."""
+    files = [file for path, file in work.touched.items() if path in work.patched]
+    before = sum(logical_rows(work.execution.table.store, file) for file in files)
+    return before, sum(len(work.matches.changed[file.path]) for file in files)
 
 
 def _parts(work: _Work) -> tuple[list[DataFrame], int]:
@@ -285,8 +310,11 @@ def _write_parts(work: _Work, parts: list[DataFrame], scanned: int) -> Observati
             logical_rows(execution.table.store, file) for file in through_spark
         )
         frame = put_together(frame, work.summary.partitions + scanned, rows_in_all)
-    inserting = F.when(F.col(names.change) == F.lit("insert"), F.col(names.clause("not_matched")))
-    frame, counts = observing_clauses(merge, frame, inserting)
+    observation: Observation | None = None
+    if len(inserting_clauses(merge)) > 1 or not is_repeatable(merge):
+        change = F.col(names.change)
+        kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
+        frame, observation = observing_clauses(frame, merge.clauses, names, kept)
     rows = Rows(frame, _changed_rows(work).columns)
     if execution.writes_change_data:
         changes = generate_cdc_and_output_rows(rows, merge.output_schema, names)
@@ -295,4 +323,4 @@ def _write_parts(work: _Work, parts: list[DataFrame], scanned: int) -> Observati
         )
     else:
         write_rows(guarded_rows(execution, table_columns(rows, execution)), execution.write_target)
-    return counts
+    return observation

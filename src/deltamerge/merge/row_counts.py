@@ -1,7 +1,9 @@
-"""How many rows an executor inserted and copied, by clause where there are several."""
+"""How many rows an executor inserted and copied, and whether its second scan took the rows that the first found."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
@@ -11,45 +13,121 @@ from deltamerge.errors import DeltaRuntimeException
 from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.observed import observed
-from deltamerge.merge.resolved import ResolvedMerge
+from deltamerge.merge.resolved import ResolvedClause, ResolvedMerge
 from deltamerge.merge.touched_files import (
     TouchedFiles,
 )
+from deltamerge.names import MergeNames
 from deltamerge.write.data_files import WrittenFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What Spark counted of the rows that it wrote; tasks that ran again are counted again.
+
+    Args:
+        rows: Rows of the table.
+        by_clause: Rows by the clause that takes them, by kind and number.
+    """
+
+    rows: int
+    by_clause: Mapping[tuple[str, int], int]
+
+
+def inserting_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
+    """Gives the INSERT clauses."""
+    return [clause for clause in merge.not_matched if clause.action == "insert"]
+
 
 def observing_clauses(
-    merge: ResolvedMerge, frame: DataFrame, number: Column
-) -> tuple[DataFrame, Observation | None]:
-    """Counts the rows of each INSERT clause where there are several."""
-    inserting = [c for c in merge.not_matched if c.action == "insert"]
-    if len(inserting) < 2:
-        return frame, None
+    frame: DataFrame, clauses: Sequence[ResolvedClause], names: MergeNames, is_row: Column
+) -> tuple[DataFrame, Observation]:
+    """Counts rows by clause as they are written.
+
+    Args:
+        frame: The rows, with the columns that say which clause of a kind takes them.
+        clauses: The clauses.
+        names: The merge's own names.
+        is_row: TRUE for the rows that become rows of the table.
+    """
     observation = Observation()
-    counts = [F.sum((number == F.lit(c.number)).cast("int")).alias(f"clause_{c.number}") for c in inserting]
-    return frame.observe(observation, *counts), observation
+    counts = [
+        F.sum((F.col(names.clause(c.clause.kind)) == F.lit(c.number)).cast("int")).alias(_name(c))
+        for c in clauses
+    ]
+    return frame.observe(observation, F.sum(is_row.cast("int")).alias(_ROWS), *counts), observation
 
 
-def observed_inserts(
-    merge: ResolvedMerge, observation: Observation | None, inserted: int
-) -> dict[tuple[str, int], int]:
-    """Reads the counts of `observing_clauses`; one clause has all rows."""
-    if observation is None:
-        return only_clause(merge, inserted)
+def counted(observation: Observation, clauses: Sequence[ResolvedClause]) -> RowCounts:
+    """Reads the counts of `observing_clauses`."""
     found = observed(observation)
-    return {
-        ("not_matched", c.number): int(found.get(f"clause_{c.number}") or 0)
-        for c in merge.not_matched
-        if c.action == "insert"
+    by_clause: dict[tuple[str, int], int] = {
+        (c.clause.kind, c.number): int(found.get(_name(c)) or 0) for c in clauses
     }
+    return RowCounts(int(found.get(_ROWS) or 0), by_clause)
 
 
-def only_clause(merge: ResolvedMerge, inserted: int) -> dict[tuple[str, int], int]:
-    """Counts all inserted rows for the one INSERT clause."""
-    return {("not_matched", c.number): inserted for c in merge.not_matched if c.action == "insert"}
+def _name(clause: ResolvedClause) -> str:
+    return f"{clause.clause.kind}_{clause.number}"
+
+
+def inserts_by_clause(
+    merge: ResolvedMerge, counts: RowCounts | None, inserted: int
+) -> dict[tuple[str, int], int]:
+    """Gives the inserted rows by clause; a single clause has all of them.
+
+    Args:
+        merge: The merge.
+        counts: What was counted, which is needed where several clauses insert.
+        inserted: Rows inserted.
+    """
+    inserting = inserting_clauses(merge)
+    if counts is None or len(inserting) < 2:
+        return {("not_matched", c.number): inserted for c in inserting}
+    return {("not_matched", c.number): counts.by_clause["not_matched", c.number] for c in inserting}
+
+
+def check_same_changes(
+    merge: ResolvedMerge,
+    found: Mapping[tuple[str, int], int],
+    counts: RowCounts,
+    written: int,
+    actions: Collection[str],
+) -> None:
+    """Refuses rows that are not those of which the first scan said that they change.
+
+    What stays of a file was decided by the first scan, so a row that the second one takes otherwise would be lost or
+    stand in the table twice.
+
+    Args:
+        merge: The merge.
+        found: The rows that the first scan found for each clause.
+        counts: What was counted as they were written.
+        written: How many rows the files hold that were written; where fewer than were counted, tasks ran again and
+            the counts say nothing.
+        actions: Actions whose rows were all counted: ``update``, ``delete``.
+
+    Raises:
+        DeltaRuntimeException: A clause took another number of rows (DELTA_MERGE_SOURCE_CHANGED).
+    """
+    if counts.rows != written:
+        return
+    for clause in (*merge.matched, *merge.not_matched_by_source):
+        key = (clause.clause.kind, clause.number)
+        if clause.action in actions and counts.by_clause[key] != found.get(key, 0):
+            raise DeltaRuntimeException(
+                "DELTA_MERGE_SOURCE_CHANGED",
+                f"The merge found {found.get(key, 0)} rows for a clause, and {counts.by_clause[key]} when it wrote "
+                "them. A condition had another value when it was evaluated again, or the source gave other rows; the "
+                "table is as it was. Conditions must not ask for the time or for anything else that changes: compute "
+                f"it in the source. The clause: {clause.clause.to_sql()}",
+                sqlstate="XXKDS",
+            )
 
 
 def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFiles) -> tuple[int, int]:
@@ -68,8 +146,9 @@ def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFile
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
             f"The merge found {updated} rows to update and {deleted} to delete among {before}, but then wrote "
-            f"{written.row_count} rows. The source gave other rows when it was read again; the table is as it was. Set "
-            "spark.databricks.delta.merge.materializeSource to auto, or make the source deterministic.",
+            f"{written.row_count} rows. The source gave other rows when it was read again, or a condition had another "
+            "value; the table is as it was. Set spark.databricks.delta.merge.materializeSource to auto, or make the "
+            "source and the conditions deterministic.",
             sqlstate="XXKDS",
         )
     return copied, inserted
