@@ -87,3 +87,17 @@ def test_a_function_that_keeps_its_word(spark: SparkSession, tmp_path: Path, rou
     assert counted == [2, 1, 1, 0]
     assert [clause.rows for clause in report.clauses] == [1, 1, 1, 1]
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(2, "bob", 41), (3, "cy", 0), (9, "x", 1)]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_no_row_of_a_partition_is_left(spark: SparkSession, tmp_path: Path, route: str) -> None:
+    executor, properties = ROUTES[route]
+    spark.conf.set("spark.deltamerge.merge.executor", executor)
+    spark.conf.set("spark.databricks.delta.merge.materializeSource", "none")
+    path = people(spark, tmp_path / "t", partition_by=["name"], properties=properties)
+    source = frame(spark, "id INT, name STRING, age INT", [(2, "x", 1), (3, "x", 1)]).alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id <=> s.id")
+    merge = merge.whenNotMatchedInsertAll("s.age IS NULL")
+    report = merge.whenNotMatchedBySourceDelete("abs(t.id) = 1").run()
+    assert report.metrics["numTargetRowsDeleted"] == 1
+    assert [row[0] for row in rows(DeltaTable.forPath(spark, path).toDF())] == [2, 3]

@@ -63,13 +63,20 @@ def observing_clauses(
     return frame.observe(observation, F.sum(is_row.cast("int")).alias(_ROWS), *counts), observation
 
 
-def counted(observation: Observation, clauses: Sequence[ResolvedClause]) -> RowCounts:
-    """Reads the counts of `observing_clauses`."""
+def counted(observation: Observation, clauses: Sequence[ResolvedClause]) -> RowCounts | None:
+    """Reads the counts of `observing_clauses`.
+
+    Returns:
+        The counts; None where Spark found on the way that no row is to be written, and dropped them with the rest of
+        the plan. `count_rows` then sees that every updated row is missing.
+    """
     found = observed(observation)
+    if not found:
+        return None
     by_clause: dict[tuple[str, int], int] = {
-        (c.clause.kind, c.number): int(found.get(_name(c)) or 0) for c in clauses
+        (c.clause.kind, c.number): int(found[_name(c)] or 0) for c in clauses
     }
-    return RowCounts(int(found.get(_ROWS) or 0), by_clause)
+    return RowCounts(int(found[_ROWS] or 0), by_clause)
 
 
 def _name(clause: ResolvedClause) -> str:
