@@ -11,7 +11,6 @@ import pytest
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import (
-    ConcurrentAppendException,
     DeltaConcurrentModificationException,
     DeltaIllegalArgumentException,
 )
@@ -44,23 +43,64 @@ def upsert(spark: SparkSession, path: str, source: list[tuple[object, ...]]) -> 
     return merge.whenMatchedUpdateAll().whenNotMatchedInsertAll()
 
 
+@dataclass
+class Once(At):
+    """The same, the first time alone."""
+
+    def step(self, name: str, description: str) -> None:
+        if name not in self.seen:
+            super().step(name, description)
+
+
+def no_file_is_left_over(path: str) -> bool:
+    logged = {a["path"] for v in range(latest_version(path) + 1) for a in actions(path, v, "add")}
+    return {f for f in files_below(path) if f.endswith(".parquet")} == logged
+
+
 def test_two_merges_of_the_same_row(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
+    other = Once("commit", lambda: upsert(spark, path, [(1, "first", 1), (7, "new", 1)]).execute())
+    report = upsert(spark, path, [(1, "second", 2), (7, "newer", 2)]).run(progress=other)
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [
+        (1, "second", 2),
+        (2, "bob", 40),
+        (3, "cy", 50),
+        (7, "newer", 2),
+    ]
+    assert (report.version, report.metrics["numTargetRowsUpdated"]) == (3, 2)
+    assert "ran again once" in str(report)
+    assert no_file_is_left_over(path)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_merge_that_loses_each_time(spark: SparkSession, tmp_path: Path, retries: int) -> None:
+    path = people(spark, tmp_path / "t")
+    spark.conf.set("spark.deltamerge.merge.conflictRetries", str(retries))
     other = At("commit", lambda: upsert(spark, path, [(1, "first", 1)]).execute())
     with pytest.raises(DeltaConcurrentModificationException):
         upsert(spark, path, [(1, "second", 2)]).run(progress=other)
+    assert other.seen.count("commit") == retries + 1
     assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "first", 1)
-    logged = {a["path"] for v in range(latest_version(path) + 1) for a in actions(path, v, "add")}
-    data = {f for f in files_below(path) if f.endswith(".parquet")}
-    assert data == logged, "the loser's files are gone, and only they"
+    assert no_file_is_left_over(path), "the loser's files are gone, and only they"
 
 
 def test_rows_appended_that_the_merge_would_have_seen(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     new = frame(spark, "id INT, name STRING, age INT", [(2, "twin", 1)])
-    other = At("commit", lambda: write_delta(new, path, mode="append"))
-    with pytest.raises(ConcurrentAppendException):
-        upsert(spark, path, [(2, "x", 2), (9, "y", 2)]).run(progress=other)
+    other = Once("commit", lambda: write_delta(new, path, mode="append"))
+    report = upsert(spark, path, [(2, "x", 2), (9, "y", 2)]).run(progress=other)
+    assert report.metrics["numTargetRowsUpdated"] == 2
+    assert rows(DeltaTable.forPath(spark, path).toDF())[1:3] == [(2, "x", 2), (2, "x", 2)]
+
+
+def test_a_source_made_from_the_target_is_not_taken_again(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    table = DeltaTable.forPath(spark, path)
+    source = table.toDF().selectExpr("id", "name", "age + 1 AS age").alias("s")
+    other = Once("commit", lambda: upsert(spark, path, [(1, "first", 1)]).execute())
+    with pytest.raises(DeltaConcurrentModificationException):
+        table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdateAll().run(progress=other)
+    assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "first", 1)
 
 
 def test_rows_appended_out_of_the_merges_reach(spark: SparkSession, tmp_path: Path) -> None:

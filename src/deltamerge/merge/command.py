@@ -10,7 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from deltamerge.config import MergeConf
-from deltamerge.errors import CommitStateUnknownException
+from deltamerge.errors import (
+    CommitStateUnknownException,
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+)
 from deltamerge.lean_columns import lean_columns
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
@@ -29,7 +34,7 @@ from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
 from deltamerge.merge.plan import choose_executor, condition_shape, source_keys, why_classic
 from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
-from deltamerge.merge.source import Source, materialize_source, narrowed, read_source
+from deltamerge.merge.source import Source, materialize_source, narrowed, read_source, reads_table
 from deltamerge.merge.steps import Steps
 from deltamerge.merge.table_after import table_after
 from deltamerge.names import MergeNames, free_prefix
@@ -49,6 +54,8 @@ from deltamerge.write.layout import data_folder
 from deltamerge.write.table_features import check_evolution
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+# Conflicts about rows, after which the same merge is right for the rows as they are now.
+_RUN_AGAIN = (ConcurrentAppendException, ConcurrentDeleteReadException, ConcurrentDeleteDeleteException)
 
 
 @dataclass(frozen=True)
@@ -104,46 +111,76 @@ def run_merge(
     with session_settings(spark, settings), errors_said_once(), lean_columns(spark):
         conf = merge_conf(spark)
         check_application_transaction(conf)
-        with steps.step("snapshot", "loading the table's log"):
-            snapshot = command.table.snapshot()
-            snapshot.check_writable()
-            if conf.check_latest_schema_on_read:
-                check_schema_since_analysis(command.table, snapshot)
-        if is_already_committed(snapshot, conf):
-            return _already_committed(command, snapshot)
-        with steps.step("resolve", "resolving the statement"):
-            schema = schema_to_write(snapshot)
-            columns = (*schema.names, *command.statement.source.schema.names)
-            statement = at_one_time(command.statement, moment, columns)
-            check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
-            merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
-            merge = latest_per_key(merge, condition_shape(merge).equi_keys)
-            if merge.evolves_schema:
-                check_evolution(snapshot, merge.output_schema)
-            merge, metadata = table_after(snapshot, merge, new_id)
-            executor, reason = choose_executor(merge, conf)
-        execution = Execution(
-            table=command.table,
-            snapshot=snapshot,
-            metadata=metadata,
-            merge=merge,
-            conf=conf,
-            names=MergeNames(free_prefix((*merge.output_schema.names, *merge.source_schema.names))),
-            steps=steps,
-            folder=data_folder(snapshot.metadata.configuration, new_id()),
-            clock=clock,
-            moment=moment,
-        )
-        changes, executor, reason = _execute_with_retries(execution, executor, reason, new_id)
-        with steps.step("commit", "committing"), _cleaning_up(changes.execution):
-            metrics = _metrics(merge, changes, steps, snapshot)
-            version = commit_merge(changes, metrics, new_id())
-        if version is None:
-            remove_leftovers(command.table.store, changes.execution.folder)
-        else:
-            with steps.step("refresh", "refreshing what Spark has cached of the table"):
-                _refresh(command.table)
-        return _outcome(command, changes, executor, reason, version, metrics)
+        at_one_moment = replace(command, moment=moment)
+        for attempt in range(max(0, conf.conflict_retries) + 1):
+            try:
+                outcome = _run_once(at_one_moment, conf, steps, clock, new_id)
+            except _RUN_AGAIN as error:
+                if attempt >= conf.conflict_retries or reads_table(command.statement.source, command.table):
+                    raise
+                logger.warning("another writer was first, so the merge runs again: %s", error)
+            else:
+                return replace(outcome, notes=(*outcome.notes, *_ran_again(attempt)))
+    raise AssertionError("every attempt returns or raises")
+
+
+def _ran_again(attempts: int) -> tuple[str, ...]:
+    if not attempts:
+        return ()
+    times = "once" if attempts == 1 else f"{attempts} times"
+    return (f"ran again {times}, because other writers changed what the merge had read",)
+
+
+def _run_once(
+    command: MergeIntoCommand,
+    conf: MergeConf,
+    steps: Steps,
+    clock: Callable[[], int],
+    new_id: Callable[[], str],
+) -> MergeOutcome:
+    """Runs a merge on the table's latest version."""
+    spark, moment = command.table.spark, command.moment
+    assert moment is not None
+    with steps.step("snapshot", "loading the table's log"):
+        snapshot = command.table.snapshot()
+        snapshot.check_writable()
+        if conf.check_latest_schema_on_read:
+            check_schema_since_analysis(command.table, snapshot)
+    if is_already_committed(snapshot, conf):
+        return _already_committed(command, snapshot)
+    with steps.step("resolve", "resolving the statement"):
+        schema = schema_to_write(snapshot)
+        columns = (*schema.names, *command.statement.source.schema.names)
+        statement = at_one_time(command.statement, moment, columns)
+        check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
+        merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
+        merge = latest_per_key(merge, condition_shape(merge).equi_keys)
+        if merge.evolves_schema:
+            check_evolution(snapshot, merge.output_schema)
+        merge, metadata = table_after(snapshot, merge, new_id)
+        executor, reason = choose_executor(merge, conf)
+    execution = Execution(
+        table=command.table,
+        snapshot=snapshot,
+        metadata=metadata,
+        merge=merge,
+        conf=conf,
+        names=MergeNames(free_prefix((*merge.output_schema.names, *merge.source_schema.names))),
+        steps=steps,
+        folder=data_folder(snapshot.metadata.configuration, new_id()),
+        clock=clock,
+        moment=moment,
+    )
+    changes, executor, reason = _execute_with_retries(execution, executor, reason, new_id)
+    with steps.step("commit", "committing"), _cleaning_up(changes.execution):
+        metrics = _metrics(merge, changes, steps, snapshot)
+        version = commit_merge(changes, metrics, new_id())
+    if version is None:
+        remove_leftovers(command.table.store, changes.execution.folder)
+    else:
+        with steps.step("refresh", "refreshing what Spark has cached of the table"):
+            _refresh(command.table)
+    return _outcome(command, changes, executor, reason, version, metrics)
 
 
 def _widening(snapshot: Snapshot, conf: MergeConf) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -26,6 +27,7 @@ from pyspark.storagelevel import StorageLevel
 from deltamerge.merge.observed import observed
 from deltamerge.merge.resolved import ResolvedMerge, TakeSource
 from deltamerge.names import MergeNames
+from deltamerge.scan.target import file_key, without_file_scheme
 from deltamerge.session import release_checkpoint
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
 from deltamerge.sql.conditions import EquiKey
@@ -33,6 +35,8 @@ from deltamerge.sql.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from deltamerge.table import Table
 
 _NUMBERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -155,6 +159,20 @@ def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
         clauses=clauses,
         source_schema=StructType([merge.source_schema.fields[i] for i in used]),
     )
+
+
+def reads_table(frame: DataFrame, table: Table) -> bool:
+    """Tells whether a source may read a table's files: then it has the rows of the version that it was made from.
+
+    Args:
+        frame: The source.
+        table: The table.
+    """
+    root = without_file_scheme(table.store.absolute("")).rstrip("/") + "/"
+    try:
+        return any(file_key(file).startswith(root) for file in frame.inputFiles())
+    except PySparkException:
+        return True
 
 
 def read_source(merge: ResolvedMerge, names: MergeNames) -> Source:
