@@ -258,6 +258,7 @@ def respelled(path: str, vector: dict[str, Any], kind: str) -> dict[str, Any]:
 @pytest.mark.quick
 def test_two_merges_of_one_file(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
+    spark.conf.set("spark.deltamerge.merge.conflictRetries", "0")
     other = At("commit", lambda: delete(spark, path, [1]))
     before = files_below(path)
     with pytest.raises(DeltaConcurrentModificationException):
@@ -266,6 +267,15 @@ def test_two_merges_of_one_file(spark: SparkSession, tmp_path: Path) -> None:
     new = {Path(file).suffix for file in files_below(path) - before if "_delta_log" not in file}
     assert new == {".bin"}, "the loser's rows and vectors are gone"
     assert sum(file.endswith(".bin") for file in files_below(path)) == 1
+
+
+def test_two_merges_of_one_file_where_the_later_runs_again(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    other = At("commit", lambda: delete(spark, path, [1]))
+    report = merge(spark, path, [2]).whenMatchedDelete().run(progress=other)
+    assert report.metrics["numTargetRowsDeleted"] == 1
+    holds(spark, path, {i: i for i in range(15) if i not in (1, 2)})
+    assert sum(file.endswith(".bin") for file in files_below(path)) == 2
 
 
 def test_a_failed_merge_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
