@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import (
-    CommitStateUnknownException,
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
@@ -47,7 +46,7 @@ from deltamerge.session import (
 )
 from deltamerge.statement import MergeStatement
 from deltamerge.table import Table
-from deltamerge.write.data_files import remove_leftovers
+from deltamerge.write.data_files import leaving_nothing_behind, remove_leftovers
 from deltamerge.write.identity import number_rows
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder
@@ -154,7 +153,7 @@ def _run_once(
         statement = at_one_time(command.statement, moment, columns)
         check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
         merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
-        merge = latest_per_key(merge, condition_shape(merge).equi_keys)
+        merge = latest_per_key(merge)
         if merge.evolves_schema:
             check_evolution(snapshot, merge.output_schema)
         merge, metadata = table_after(snapshot, merge, new_id)
@@ -172,11 +171,12 @@ def _run_once(
         moment=moment,
     )
     changes, executor, reason = _execute_with_retries(execution, executor, reason, new_id)
-    with steps.step("commit", "committing"), _cleaning_up(changes.execution):
+    store, folder = command.table.store, changes.execution.folder
+    with steps.step("commit", "committing"), leaving_nothing_behind(store, folder):
         metrics = _metrics(merge, changes, steps, snapshot)
         version = commit_merge(changes, metrics, new_id())
     if version is None:
-        remove_leftovers(command.table.store, changes.execution.folder)
+        remove_leftovers(store, folder)
     else:
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
@@ -239,21 +239,6 @@ def _execute(
                 return execute_low_shuffle(execution, source, summary), executor, reason
         return execute_classic(execution, source), "classic", str(against)
     return execute_classic(execution, source), executor, reason
-
-
-@contextmanager
-def _cleaning_up(execution: Execution) -> Iterator[None]:
-    """Takes the written files away again where it is certain that the commit did not land.
-
-    Of a commit that is interrupted (KeyboardInterrupt) that is not certain.
-    """
-    try:
-        yield
-    except CommitStateUnknownException:
-        raise
-    except Exception:
-        remove_leftovers(execution.table.store, execution.folder)
-        raise
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from deltamerge.errors import DeltaAnalysisException, MultipleSourceRowsException
+from deltamerge.merge.plan import condition_shape
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.names import free_prefix
-from deltamerge.sql.conditions import EquiKey
 from deltamerge.sql.names import near_misses, quote
 
 _MARKER = "deltamerge-tie:"
@@ -45,14 +45,13 @@ def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive
             )
 
 
-def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMerge:
+def latest_per_key(merge: ResolvedMerge) -> ResolvedMerge:
     """Leaves all source rows out but the latest of each key.
 
     A row whose key has a NULL that matches nothing has no rivals. NULL is earlier than every value.
 
     Args:
         merge: The merge; its statement's ``dedupe_by`` names the columns whose greatest values are the latest.
-        keys: The conjuncts of ON that equate the sides.
 
     Returns:
         The merge over the rows that are left. Several latest rows of one key fail the job that reads them; see
@@ -64,6 +63,7 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
     statement = merge.statement
     if not statement.dedupe_by:
         return merge
+    keys = condition_shape(merge).equi_keys
     if not keys:
         raise DeltaAnalysisException(
             "DELTA_MERGE_UNRESOLVED_EXPRESSION",

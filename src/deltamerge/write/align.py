@@ -119,12 +119,10 @@ def unknown_fields(source: DataType, target: DataType, column: str, case_sensiti
     found = []
     for field in source.fields:
         index, name = find_field(target, field.name, case_sensitive), f"{column}.{field.name}"
-        below = (
-            [name]
-            if index is None
-            else unknown_fields(field.dataType, target.fields[index].dataType, name, case_sensitive)
-        )
-        found += below
+        if index is None:
+            found.append(name)
+        else:
+            found += unknown_fields(field.dataType, target.fields[index].dataType, name, case_sensitive)
     return found
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
+from deltamerge.errors import CommitStateUnknownException
 from deltamerge.log.actions import AddCDCFile, AddFile
 from deltamerge.log.column_mapping import NONE, mapping_mode, physical_schema
 from deltamerge.log.paths import encode_path
@@ -203,6 +205,25 @@ def remove_leftovers(store: Store, folder: str) -> None:
     """
     for prefix in (folder, f"{CHANGE_DATA_FOLDER}/{folder}"):
         store.delete_folder(prefix)
+
+
+@contextmanager
+def leaving_nothing_behind(store: Store, folder: str) -> Iterator[None]:
+    """Deletes what a write has made where it is certain that no commit of it landed.
+
+    Of a commit that is interrupted (KeyboardInterrupt) that is not certain.
+
+    Args:
+        store: The table's files.
+        folder: The folder the write was given.
+    """
+    try:
+        yield
+    except CommitStateUnknownException:
+        raise
+    except Exception:
+        remove_leftovers(store, folder)
+        raise
 
 
 def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[str]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.config import MergeConf
-from deltamerge.errors import CommitStateUnknownException, DeltaAnalysisException, DeltaRuntimeException
+from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.lean_columns import lean_columns
 from deltamerge.log.actions import Action, Metadata, Protocol
 from deltamerge.log.clustering import FEATURE, clustering_columns, clustering_domain
@@ -37,7 +36,13 @@ from deltamerge.write.align import align, unknown_fields
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings, excess_in
 from deltamerge.write.constraints import checked, violation_in
-from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
+from deltamerge.write.data_files import (
+    WriteTarget,
+    WrittenFiles,
+    leaving_nothing_behind,
+    remove_leftovers,
+    write_files,
+)
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.definition import TableDefinition, check_definition, physical_names
 from deltamerge.write.generated import GENERATION_EXPRESSION, check_generation_expressions, with_generated
@@ -139,7 +144,7 @@ def write_table(
     _protocol(before, definition)
     definition = _with_column_ids(definition, before)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
-    with _cleaning_up(table, folder):
+    with leaving_nothing_behind(table.store, folder):
         written = _write(table, frame, definition, folder)
         return _commit_definition(table, definition, exists=exists, files=written)
 
@@ -190,7 +195,7 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
     _check_partitioning(table, snapshot.metadata, partition_columns)
     definition = _definition_of(snapshot)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
-    with _cleaning_up(table, folder):
+    with leaving_nothing_behind(table.store, folder):
         written, schema = _write_into(table, frame, definition, folder)
         actions: tuple[Action, ...] = (
             *_changed_metadata(snapshot, definition.properties, schema),
@@ -219,7 +224,7 @@ def _overwrite(
     if mapping_mode(configuration) != mapping_mode(snapshot.metadata.configuration):
         definition = _with_column_ids(definition, snapshot)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
-    with _cleaning_up(table, folder):
+    with leaving_nothing_behind(table.store, folder):
         written, schema = _write_into(table, frame, definition, folder)
         now = _now()
         actions: tuple[Action, ...] = (
@@ -441,18 +446,6 @@ def _prepared(
         txn_id=str(uuid.uuid4()),
         session_time_zone=merge_conf(table.spark).session_time_zone,
     )
-
-
-@contextmanager
-def _cleaning_up(table: Table, folder: str) -> Iterator[None]:
-    """Takes the written files away again where it is certain that no commit of them landed."""
-    try:
-        yield
-    except CommitStateUnknownException:
-        raise
-    except Exception:
-        remove_leftovers(table.store, folder)
-        raise
 
 
 def _metrics(written: WrittenFiles) -> dict[str, str]:
