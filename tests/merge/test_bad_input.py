@@ -125,6 +125,39 @@ def test_a_wrong_type(spark: SparkSession, tmp_path: Path) -> None:
     assert "array(1)" in str(caught.value)
 
 
+def test_a_condition_of_wrong_types_is_told_after_a_column_that_cannot_evolve(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("q", "BOOLEAN").execute()
+    source = frame(spark, "id INT, q DECIMAL(10,2)", [])
+
+    def wrong(condition: str) -> str:
+        table = DeltaTable.forPath(spark, path).alias("t")
+        merge = table.merge(source.alias("s"), condition).withSchemaEvolution().whenNotMatchedInsertAll()
+        with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+            merge.whenMatchedDelete("t.id = s.id").execute()
+        return caught.value.getCondition() or ""
+
+    assert wrong("t.q = s.q") == "DELTA_MERGE_INCOMPATIBLE_DATATYPE"
+    assert wrong("t.q = s.nothing") == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
+
+
+def test_not_null_is_checked_before_what_a_generated_column_must_be(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    made = (
+        DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("v", "INT", nullable=False)
+    )
+    made.addColumn("g", "INT", generatedAlwaysAs="id + 1").execute()
+    source = frame(spark, "id INT, g INT", [(1, 7)]).alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+    with unchanged(path), pytest.raises(InvariantViolationException) as caught:
+        merge.whenNotMatchedInsert(values={"id": "s.id", "v": "NULL", "g": "s.g"}).execute()
+    assert caught.value.getCondition() == "DELTA_NOT_NULL_CONSTRAINT_VIOLATED"
+
+
 def test_text_that_is_no_number(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     with unchanged(path), pytest.raises(PySparkException) as caught:

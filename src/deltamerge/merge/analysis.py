@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.errors import DeltaAnalysisException
-from deltamerge.merge.analysis_errors import analysis_error
+from deltamerge.merge.analysis_errors import analysis_error, is_of_types
 from deltamerge.merge.plan import condition_tree
 from deltamerge.names import free_prefix
 from deltamerge.session import is_built_on_subquery
@@ -75,15 +75,21 @@ class Analysis:
     sides: Sides
     double_quoted_identifiers: bool
 
-    def check_conditions(self) -> None:
+    def check_conditions(self) -> DeltaAnalysisException | None:
         """Has Spark resolve ON and the conditions of all clauses.
 
+        Returns:
+            What is wrong with the types of the first condition whose names are all known. Delta finds it only after
+            the schema has evolved (CheckAnalysis comes after ResolveDeltaMergeInto).
+
         Raises:
-            DeltaAnalysisException: One of them is wrong, or holds a star or a subquery.
+            DeltaAnalysisException: A name in one of them is wrong, or it holds a star or a subquery.
         """
-        self._check_condition(
-            self.statement.condition, "ON", self._on_join, "search condition of MERGE operation"
-        )
+        mistyped = [
+            self._check_condition(
+                self.statement.condition, "ON", self._on_join, "search condition of MERGE operation"
+            )
+        ]
         attempts: list[tuple[ClauseKind, _Attempt]] = [
             ("matched", self._on_join),
             ("not_matched", self._on_source),
@@ -96,18 +102,30 @@ class Analysis:
             except PySparkException:
                 for clause in conditions:
                     assert clause.condition is not None
-                    self._check_condition(clause.condition, clause.to_sql(), attempt, condition_of(clause))
-                raise
+                    mistyped.append(
+                        self._check_condition(
+                            clause.condition, clause.to_sql(), attempt, condition_of(clause)
+                        )
+                    )
+                if not any(mistyped):
+                    raise
             for clause in conditions:
                 assert clause.condition is not None
                 self._refuse_subquery(clause.condition, clause.to_sql(), condition_of(clause))
+        return next((error for error in mistyped if error is not None), None)
 
-    def _check_condition(self, condition: Expression, where: str, attempt: _Attempt, operation: str) -> None:
+    def _check_condition(
+        self, condition: Expression, where: str, attempt: _Attempt, operation: str
+    ) -> DeltaAnalysisException | None:
         self._refuse_subquery(condition, where, operation)
         try:
             analyse(attempt([condition.to_column()]))
         except PySparkException as error:
-            raise analysis_error(error, condition, where, self.statement.text, operation) from None
+            worded = analysis_error(error, condition, where, self.statement.text, operation)
+            if not is_of_types(worded):
+                raise worded from None
+            return worded
+        return None
 
     def _refuse_star(self, expression: Expression, where: str) -> None:
         if contains_star(expression.text):

@@ -14,6 +14,7 @@ from deltamerge.sql.names import near_misses, quote_name
 from deltamerge.statement import Expression
 
 _UNRESOLVED = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "UNRESOLVED_STAR", "MISSING_ATTRIBUTES")
+_TYPES = "DATATYPE_MISMATCH"
 _NON_DETERMINISTIC = "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
 # Behind its own words Spark prints the plan that it looked at.
 _PLAN = re.compile(r"\n(?='|\+- |:- |(?:Join|Project|Filter|Aggregate|Sort)\b)")
@@ -22,7 +23,7 @@ _AGGREGATES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "GROUP_BY_AGGREGAT
 
 def analysis_error(
     error: PySparkException, expression: Expression, where: str, text: str | None, operation: str | None
-) -> Exception:
+) -> DeltaAnalysisException:
     """Words what Spark says of one expression, with the clause it stands in.
 
     Args:
@@ -62,6 +63,15 @@ def analysis_error(
         sqlstate=error.getSqlState() or "42000",
         parameters=_parameters(error),
     )
+
+
+def is_of_types(error: DeltaAnalysisException) -> bool:
+    """Tells whether all names are known, but an operator does not take its operands' types.
+
+    Args:
+        error: What `analysis_error` gave.
+    """
+    return error.error_class.startswith(_TYPES)
 
 
 def _is_aggregate(condition: str, error: PySparkException) -> bool:

@@ -116,11 +116,13 @@ class _Resolver:
 
     def resolve(self) -> ResolvedMerge:
         analysis = Analysis(self.statement, self.sides, self.conf.double_quoted_identifiers)
-        analysis.check_conditions()
+        mistyped = analysis.check_conditions()
         paths = {id(clause): self._assigned_paths(clause) for clause in self.statement.clauses}
         for clause in self.statement.clauses:
             self._check_known(clause, paths[id(clause)])
         output_schema = self._output_schema(paths)
+        if mistyped is not None:
+            raise mistyped
         for clause in self.statement.clauses:
             self._check_paths(clause, paths[id(clause)], output_schema)
         for clause in self.statement.clauses:

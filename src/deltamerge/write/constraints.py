@@ -57,9 +57,7 @@ class Check:
     holds: Column | None = None
 
 
-def constraints_of(
-    schema: StructType, configuration: Mapping[str, str]
-) -> tuple[tuple[Check, ...], tuple[NotNull, ...]]:
+def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tuple[Check | NotNull, ...]:
     """Finds what must hold for each row of a table.
 
     Args:
@@ -67,8 +65,9 @@ def constraints_of(
         configuration: The table's properties.
 
     Returns:
-        CHECK constraints, also those of column invariants and of generated columns, and NOT NULL constraints.
-        Protocol: Column Invariants, CHECK Constraints, Generated Columns.
+        CHECK constraints, column invariants, NOT NULL and what generated columns must be, in the order in which a row
+        is checked. Protocol: Column Invariants, CHECK Constraints, Generated Columns; the order: Delta's
+        Constraints.getAll and TransactionalWrite.
     """
     checks = [
         Check(key[len(CHECK_PREFIX) :], text)
@@ -81,12 +80,12 @@ def constraints_of(
             checks.append(
                 Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"])
             )
-    checks += [
+    generated = [
         Check(GENERATED_COLUMN, f"{_shown((f.name,))} <=> ({text})", _generated_holds(f))
         for f in schema.fields
         if (text := generation_expression(f)) is not None
     ]
-    return tuple(checks), tuple(NotNull(path) for path in _not_null_paths(schema, ()))
+    return (*checks, *(NotNull(path) for path in _not_null_paths(schema, ())), *generated)
 
 
 def _not_null_paths(data_type: DataType, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -111,19 +110,19 @@ def checked(
         is_table_row: TRUE for the rows that are to be checked, where not all are.
 
     Returns:
-        The same rows and columns. Delta: CheckDeltaInvariant; a CHECK that is NULL counts as violated and comes
-        before NOT NULL.
+        The same rows and columns. Delta: CheckDeltaInvariant; a CHECK that is NULL counts as violated.
     """
     frame = _with_lengths(frame, schema)
-    checks, not_null = constraints_of(schema, configuration)
-    if not checks and not not_null:
+    constraints = constraints_of(schema, configuration)
+    if not constraints:
         return frame
     first = schema.fields[0]
     guarded = _path((first.name,))
-    # The violation that is tried last stands innermost; CHECK goes before NOT NULL.
-    for violation, error in reversed(
-        [_of_check(check, schema) for check in checks] + list(map(_of_null, not_null))
-    ):
+    # The violation that is tried last stands innermost.
+    for constraint in reversed(constraints):
+        violation, error = (
+            _of_check(constraint, schema) if isinstance(constraint, Check) else _of_null(constraint)
+        )
         applies = violation if is_table_row is None else is_table_row & violation
         guarded = F.when(applies, error.cast(first.dataType)).otherwise(guarded)
     return frame.select(
