@@ -1,8 +1,7 @@
-"""The builder gives what the same statement in SQL gives: each recorded MERGE once more, by the builder's calls."""
+"""The builder gives what the same statement in SQL gives: the recorded MERGEs once more, by the builder's calls."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ import pytest
 
 from .builder_entry import (
     ONLY_IN_SQL,
-    TELL_THEIR_OWN_TIME,
     BuilderEntry,
     NotInBuilder,
     builder_calls,
@@ -18,6 +16,7 @@ from .builder_entry import (
 )
 from .cases import Case, load_cases
 from .deltamerge_engine import Deltamerge
+from .entries import run_by_builder, run_by_sql
 from .expected_failures import reason
 from .outcome import differences
 from .runner import run_case, table_folder
@@ -26,7 +25,6 @@ from .sql import fill, path_relation
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 CASES = list(load_cases())
 
 
@@ -52,11 +50,15 @@ def parameters() -> list[object]:
         missing = reason(case.name)
         return [pytest.mark.xfail(reason=missing, strict=True)] if missing else []
 
-    told = [c for c in CASES if only_in_sql(c.name) is None and c.name not in TELL_THEIR_OWN_TIME]
-    if CONNECT:
-        # Both entries are one code path below; a fifth says whether the builder is one over Connect, too.
-        told = told[::5]
-    return [pytest.param(case, id=f"{case.topic}-{case.id}", marks=marks(case)) for case in told]
+    return [
+        pytest.param(case, id=f"{case.topic}-{case.id}", marks=marks(case)) for case in run_by_builder(CASES)
+    ]
+
+
+def test_every_case_runs_by_sql_and_by_the_builder() -> None:
+    """Whatever the session of this run is, the two kinds of session together leave nothing out."""
+    for case in CASES:
+        assert case in run_by_sql(CASES) or case in run_by_builder(CASES), case.name
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import pytest
 from .cases import FOLDER, Case, load_cases
 from .delta_rs import is_read_by_delta_rs, rows_read_by_delta_rs
 from .deltamerge_engine import Deltamerge, is_ci
+from .entries import run_by_sql
 from .expected_failures import EXPECTED_FAILURES, reason
 from .outcome import differences
 from .runner import run_case, table_folder
@@ -28,7 +29,7 @@ def parameters() -> list[object]:
         quick = [pytest.mark.quick] if case in CASES[::QUICK_EVERY] else []
         return [*quick, *([pytest.mark.xfail(reason=missing, strict=True)] if missing else [])]
 
-    return [pytest.param(case, id=f"{case.topic}-{case.id}", marks=marks(case)) for case in CASES]
+    return [pytest.param(case, id=f"{case.topic}-{case.id}", marks=marks(case)) for case in run_by_sql(CASES)]
 
 
 @pytest.fixture(scope="session")

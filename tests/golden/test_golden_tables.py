@@ -119,8 +119,8 @@ WRITABLE = [
 ]
 
 
-# On classic Spark the others are merged into beside delta-spark.
-@pytest.mark.parametrize("name", [p for p in WRITABLE if CONNECT or p.values[0] in MERGED_QUICK])
+# The others are merged into beside delta-spark, on classic Spark.
+@pytest.mark.parametrize("name", [p for p in WRITABLE if p.values[0] in (QUICK if CONNECT else MERGED_QUICK)])
 def test_takes_a_merge(spark: SparkSession, tmp_path: Path, name: str) -> None:
     path = copied(name, tmp_path)
     merged(spark, path)
