@@ -13,12 +13,13 @@ VERSIONS = 4.0.4 4.1.4 4.2.1
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
 
-.PHONY: help setup demo oracle matrix model test test-all test-classic test-connect versions lint types check bench-small bench-log bench lock clean
+.PHONY: help setup demo oracle matrix model test test-all test-classic test-connect test-oracle versions lint types check bench-small bench-log bench lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
 	@echo "make test          the quick tests"
-	@echo "make test-all      every test but the matrix, on classic Spark and over Spark Connect"
+	@echo "make test-all      all tests of deltamerge alone, on classic Spark and over Spark Connect"
+	@echo "make test-oracle   the tests beside delta-spark (needs Maven)"
 	@echo "make versions      the quick tests with other versions of PySpark: VERSIONS='4.0.4 4.1.4 4.2.1'"
 	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
 	@echo "make matrix        features of tables, back and forth with delta-spark and delta-rs (needs Maven)"
@@ -40,12 +41,14 @@ test: setup
 
 test-all: test-classic test-connect
 
-# The matrix is a command of its own.
 test-classic: setup
-	$(PYTEST) -q $(SHARED) -m "not connect and not matrix"
+	$(PYTEST) -q $(SHARED) -m "not connect and not oracle"
 
 test-connect: setup
 	DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"
+
+test-oracle: setup
+	$(PYTEST) -q $(SHARED) -m "oracle and not matrix"
 
 versions: setup
 	@sh scripts/versions.sh $(VERSIONS)
@@ -66,7 +69,7 @@ lint: setup
 types: setup
 	$(PYTHON) -m mypy
 
-check: lint types test-all
+check: lint types test-all test-oracle
 
 bench-small: setup
 	$(PYTHON) benchmarks/merge_small.py

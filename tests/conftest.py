@@ -48,17 +48,18 @@ SETTINGS = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is only for Connect where the session is a classic one, and over Connect what has no session.
+    """Leaves out what is only for Connect where the session is a classic one; over Connect it chooses.
 
     Tests without Spark are quick unless they are marked as slow; those with Spark where they are marked as quick.
+    Over Connect those run that are quick or whose subject meets the session in ways of its own (``sessions``).
     """
     for item in items:
         if not _uses_spark(item) and not item.get_closest_marker("slow"):
             item.add_marker("quick")
     if CONNECT:
-        with_session = [item for item in items if _uses_spark(item)]
-        config.hook.pytest_deselected(items=[item for item in items if not _uses_spark(item)])
-        items[:] = with_session
+        chosen = [item for item in items if _uses_spark(item) and _meets_the_session(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
     else:
         reason = pytest.mark.skip(reason="only over Spark Connect: set DELTAMERGE_TEST_MODE=connect")
         for item in items:
@@ -68,6 +69,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _uses_spark(item: pytest.Item) -> bool:
     return "_session" in getattr(item, "fixturenames", ()) or item.get_closest_marker("connect") is not None
+
+
+def _meets_the_session(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("quick", "sessions", "connect", "matrix"))
 
 
 @pytest.fixture(scope="session")
@@ -85,6 +90,8 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
         **forced,
     }
     if CONNECT:
+        # How Spark's code is compiled is no matter of the session's kind, and classic Spark compiles it.
+        settings["spark.sql.codegen.wholeStage"] = "false"
         with connect_server(settings, folder / "server.log") as url:
             session = SparkSession.builder.remote(url).getOrCreate()
             yield session

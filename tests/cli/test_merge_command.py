@@ -13,7 +13,7 @@ from deltamerge.cli.app import app
 
 from .tables import UPSERT, make_source, make_table, rows_of
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.sessions]
 
 
 def run(*arguments: str | Path, text: str | None = None) -> tuple[int, str, str]:

@@ -25,6 +25,8 @@ from .sql import fill, path_relation
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sessions
+
 CASES = list(load_cases())
 
 

@@ -18,6 +18,8 @@ from .runner import run_case, table_folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sessions
+
 CASES = list(load_cases())
 QUICK_EVERY = 24
 """Of so many recorded merges one is in the quick suite; they stand in the order of their topics."""

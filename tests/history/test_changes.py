@@ -17,6 +17,8 @@ from deltamerge.errors import DeltaAnalysisException
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.sessions
+
 FEED = {"delta.enableChangeDataFeed": "true"}
 
 

@@ -16,6 +16,8 @@ from .tables import files_below
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sessions
+
 
 def test_fields_go_by_name_at_any_depth(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")

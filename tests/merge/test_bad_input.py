@@ -27,6 +27,8 @@ from .tables import files_below, folders_below, frame, latest_version, people
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sessions
+
 
 @contextmanager
 def unchanged(path: str) -> Iterator[None]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from deltamerge import DeltaMergeBuilder
 
+pytestmark = pytest.mark.sessions
+
 VECTORS = {"delta.enableDeletionVectors": "true"}
 FEED = {**VECTORS, "delta.enableChangeDataFeed": "true"}
 SWITCH = "spark.databricks.delta.merge.deletionVectors.persistent"

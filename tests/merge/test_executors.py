@@ -22,6 +22,8 @@ from .tables import actions, changes, files_below, frame, people, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sessions
+
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 

@@ -17,6 +17,8 @@ from .tables import commit_info, frame, latest_version, people, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sessions
+
 
 def test_text_and_columns_mean_the_same(spark: SparkSession, tmp_path: Path) -> None:
     source = frame(spark, "id INT, name STRING, age INT", [(1, "ANN", 31), (3, "CY", 0), (7, "gil", 60)])

@@ -19,6 +19,8 @@ from .tables import actions, changes, files_below, folders_below, frame, people,
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.sessions
+
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 EXECUTOR = "spark.deltamerge.merge.executor"
 CHANGE_DATA = {"delta.enableChangeDataFeed": "true"}

@@ -6,6 +6,7 @@ import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -15,6 +16,8 @@ from .tables import frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.sessions
 
 
 def test_defaults_words_and_calls_tell_the_same_time(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from deltamerge.builder import DeltaMergeBuilder
 
+pytestmark = pytest.mark.sessions
+
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 KEY = "spark.databricks.delta."
 LEVEL = KEY + "merge.materializeSource.rddStorageLevel"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from deltamerge import DeltaMergeBuilder
 
+pytestmark = pytest.mark.sessions
+
 
 @dataclass
 class At:

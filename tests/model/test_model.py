@@ -21,6 +21,8 @@ from .witness import witness_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sessions
+
 FEW = 10
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "10" if CONNECT else "200"))
