@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
@@ -48,20 +49,34 @@ def table_checksum(path: Path, known: dict[str, Checksum]) -> Checksum:
     """
     total = Checksum(0, 0)
     table = DeltaTable(path)
-    actions = table.get_add_actions()
-    names = list(actions.column("path").to_pylist())
-    if "deletionVector" in actions.schema.names or "deletion_vector.storage_type" in actions.schema.names:
-        raise NotImplementedError("tables with deletion vectors")
-    for name in names:
-        total += known[name] if name in known else file_checksum(path / name)
+    kept = {
+        Path(unquote(urlparse(row["filepath"]).path)).name: row["selection_vector"]
+        for batch in table.deletion_vectors()
+        for row in pa.record_batch(batch).to_pylist()
+    }
+    for name in table.get_add_actions().column("path").to_pylist():
+        if name in known and name not in kept:
+            total += known[name]
+        else:
+            total += file_checksum(path / name, kept.get(name))
     return total
 
 
-def file_checksum(path: Path) -> Checksum:
-    """Sums up one Parquet file."""
-    total = Checksum(0, 0)
+def file_checksum(path: Path, kept: list[bool] | None) -> Checksum:
+    """Sums up one Parquet file.
+
+    Args:
+        path: The file.
+        kept: For its first rows whether each is one of the table's; None where all rows are.
+    """
+    total, start = Checksum(0, 0), 0
     for batch in pq.ParquetFile(path).iter_batches(batch_size=1 << 18):
-        total += rows_checksum(pa.Table.from_batches([batch]))
+        rows = pa.Table.from_batches([batch])
+        if kept is not None:
+            mask = kept[start : start + len(rows)]
+            rows = rows.filter(pa.array([*mask, *[True] * (len(rows) - len(mask))], pa.bool_()))
+        total += rows_checksum(rows)
+        start += len(batch)
     return total
 
 

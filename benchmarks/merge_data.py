@@ -44,10 +44,17 @@ class Layout:
         """Sums up the whole table."""
         return sum(self.files.values(), Checksum(0, 0))
 
-    def copy(self, path: Path) -> None:
-        """Makes a fresh copy; data files are linked, since no engine changes them in place."""
+    def copy(self, path: Path, *, deletion_vectors: bool = False) -> None:
+        """Makes a fresh copy; data files are linked, since no engine changes them in place.
+
+        Args:
+            path: Where to; what is there is deleted.
+            deletion_vectors: Whether merges into the copy may write deletion vectors.
+        """
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(self.path / "_delta_log", path / "_delta_log")
+        if deletion_vectors:
+            _enable_deletion_vectors(path / "_delta_log" / f"{0:020}.json")
         for name in self.files:
             os.link(self.path / name, path / name)
 
@@ -123,6 +130,21 @@ def _to_delta(table: Path) -> dict[str, Checksum]:
     # TPC-H's columns are NOT NULL; the tables of MergeBenchmark have no such constraints to be checked.
     log.write_text(log.read_text().replace(r"\"nullable\":false", r"\"nullable\":true"))
     return {path.name: rows_checksum(read(path)) for path in sorted(table.glob("*.parquet"))}
+
+
+def _enable_deletion_vectors(commit: Path) -> None:
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": ["deletionVectors"],
+                "writerFeatures": ["deletionVectors", "appendOnly", "invariants"],
+            }
+        if "metaData" in action:
+            action["metaData"]["configuration"]["delta.enableDeletionVectors"] = "true"
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
 def read(path: Path) -> pa.Table:

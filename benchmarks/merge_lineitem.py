@@ -2,6 +2,7 @@
 
     python benchmarks/merge_lineitem.py
     python benchmarks/merge_lineitem.py --scale 0.05 --cases 'upsert-*' --engines delta-rs,deltamerge
+    python benchmarks/merge_lineitem.py --deletion-vectors
 
 It needs the dependency groups dev and bench (tpchgen-cli, deltalake), Java and, for delta-spark, an
 environment of its own that it builds by Maven when there is none (see tests/oracle/environment.py).
@@ -30,8 +31,24 @@ from merge_engines import ENGINES, ROOT, Engine, lineitem_settings
 Times = dict[tuple[str, str, str], dict[str, Any]]
 
 
-def run_engine(name: str, layouts: list[Layout], cases: list[MergeCase], repeat: int, folder: Path) -> Times:
+def run_engine(
+    name: str,
+    layouts: list[Layout],
+    cases: list[MergeCase],
+    repeat: int,
+    folder: Path,
+    *,
+    deletion_vectors: bool,
+) -> Times:
     """Runs one engine over all cases.
+
+    Args:
+        name: The engine.
+        layouts: Its tables.
+        cases: Its merges.
+        repeat: How often each is run.
+        folder: Where tables are kept.
+        deletion_vectors: Whether the tables have them.
 
     Returns:
         By layout, case and engine: ``seconds``, the median, or ``error``.
@@ -41,13 +58,13 @@ def run_engine(name: str, layouts: list[Layout], cases: list[MergeCase], repeat:
     target = folder / f"target-{name}"
     with Engine(name, lineitem_settings(name), folder / f"{name}.log") as engine:
         # The first merge of a process loads classes and starts its tasks; it is not counted.
-        layouts[0].copy(target)
+        layouts[0].copy(target, deletion_vectors=deletion_vectors)
         engine.merge_case(cases[-1], target, sources[layouts[0].name, cases[-1].name].path)
         for layout in layouts:
             for case in cases:
                 runs = []
                 for _ in range(repeat):
-                    layout.copy(target)
+                    layout.copy(target, deletion_vectors=deletion_vectors)
                     runs.append(run_once(engine, layout, case, sources[layout.name, case.name], target))
                 result = median_run(runs)
                 times[layout.name, case.name, name] = result
@@ -126,13 +143,16 @@ def main() -> None:
     parser.add_argument("--cases", default="*", help="names or patterns between commas")
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
     parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument(
+        "--deletion-vectors", action="store_true", help="in tables that have them; delta-rs cannot write them"
+    )
     parser.add_argument("--repeat", type=int, default=1, help="merges of each case; the median counts")
     parser.add_argument("--folder", type=Path, default=ROOT / ".bench", help="where tables are kept")
-    parser.add_argument(
-        "--output", type=Path, help="results as JSON; merge_lineitem.json in the folder by default"
-    )
+    parser.add_argument("--output", type=Path, help="results as JSON; by default in the folder")
     options = parser.parse_args()
     engines = chosen(options.engines, ENGINES)
+    if options.deletion_vectors:
+        engines = [name for name in engines if name != "delta-rs"]
     names = chosen(options.cases, tuple(case.name for case in CASES))
     cases = [case for case in CASES if case.name in names]
     folder = options.folder.resolve()
@@ -140,9 +160,12 @@ def main() -> None:
     times: Times = {}
     for name in engines:
         print(f"{name}:", file=sys.stderr)
-        times |= run_engine(name, layouts, cases, options.repeat, folder)
+        times |= run_engine(
+            name, layouts, cases, options.repeat, folder, deletion_vectors=options.deletion_vectors
+        )
     print(table(times, [layout.name for layout in layouts], names, engines))
-    output = options.output or folder / "merge_lineitem.json"
+    suffix = "_deletion_vectors" if options.deletion_vectors else ""
+    output = options.output or folder / f"merge_lineitem{suffix}.json"
     results = [
         {"layout": layout, "case": case, "engine": name, **result}
         for (layout, case, name), result in times.items()

@@ -49,6 +49,8 @@ class Deltamerge:
             "seconds": seconds,
             "executor": outcome.executor,
             "steps": steps,
+            "files_before": report.metrics["numTargetFilesBeforeSkipping"],
+            "files_scanned": report.metrics["numTargetFilesAfterSkipping"],
             "jobs": jobs,
             "job_seconds": self._job_seconds(),
         }
