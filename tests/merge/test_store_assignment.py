@@ -207,6 +207,29 @@ def test_structs_by_position_are_stored_by_the_policy_too(
     assert merged(struct, "named_struct('y', 3000000000L, 'z', NULL)") == (-1294967296, None)
 
 
+def test_a_cast_that_only_the_session_knows_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set(ANSI, "false")
+    with pytest.raises(PySparkException) as caught:
+        stored(spark, tmp_path / "t", "BINARY", "CAST(1 AS SMALLINT)")
+    assert caught.value.getCondition() == "DATATYPE_MISMATCH.CAST_WITH_CONF_SUGGESTION"
+    assert (caught.value.getMessageParameters() or {})["srcType"] == '"SMALLINT"'
+    spark.conf.set(POLICY, "LEGACY")
+    assert stored(spark, tmp_path / "legacy", "BINARY", "CAST(1 AS SMALLINT)") == bytearray(b"\x00\x01")
+
+
+def test_an_overflow_in_the_users_own_cast_is_what_spark_says(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT 1 AS id, 1L AS v, CAST('NaN' AS DOUBLE) AS x"), path)
+    text = f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = "
+    for value, condition in (
+        ("CAST(t.x AS BIGINT)", "CAST_OVERFLOW"),
+        ("t.x", "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"),
+    ):
+        with pytest.raises(PySparkException) as caught:
+            merge_sql(spark, text + value)
+        assert (caught.value.getCondition(), caught.value.getSqlState()) == (condition, "22003")
+
+
 # By type, the others that Spark's Cast.canUpCast takes it to.
 UP_CASTS = {
     "TINYINT": "SMALLINT INT BIGINT FLOAT DOUBLE DECIMAL(3,0) DECIMAL(9,0) DECIMAL(10,0) DECIMAL(10,2) DECIMAL(20,0) "

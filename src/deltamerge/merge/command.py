@@ -27,13 +27,21 @@ from deltamerge.merge.execute import execute_classic, execute_insert_only, reads
 from deltamerge.merge.execution import Execution, MergeChanges
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
+from deltamerge.merge.lookup import lookup_of
 from deltamerge.merge.low_shuffle import execute_low_shuffle
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
 from deltamerge.merge.plan import choose_executor, condition_shape, source_keys, why_classic
 from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
-from deltamerge.merge.source import Source, materialize_source, narrowed, read_source, reads_table
+from deltamerge.merge.source import (
+    Source,
+    SourceSummary,
+    materialize_source,
+    narrowed,
+    read_source,
+    reads_table,
+)
 from deltamerge.merge.steps import Steps
 from deltamerge.merge.table_after import table_after
 from deltamerge.names import MergeNames, free_prefix
@@ -227,10 +235,17 @@ def _execute(
     execution: Execution, executor: str, reason: str, source: Source
 ) -> tuple[MergeChanges, str, str]:
     """Runs the executor, or another where what is known of table and source speaks against it."""
+    summary = source.summary
     if executor == "insert_only":
+        if summary is not None and _keys_say_what_is_new(execution, summary):
+            changes = execute_low_shuffle(execution, source, summary)
+            return (
+                changes,
+                "low_shuffle",
+                "there are only NOT MATCHED clauses, and the keys alone say what is new",
+            )
         return execute_insert_only(execution, source), executor, reason
     if executor == "low_shuffle":
-        summary = source.summary
         if summary is None:
             against: str | None = "the source is not kept, and may give other rows each time that it is read"
         else:
@@ -239,6 +254,15 @@ def _execute(
                 return execute_low_shuffle(execution, source, summary), executor, reason
         return execute_classic(execution, source), "classic", str(against)
     return execute_classic(execution, source), executor, reason
+
+
+def _keys_say_what_is_new(execution: Execution, summary: SourceSummary) -> bool:
+    """Tells whether an insert-only merge need not join its source with the target's rows."""
+    merge, conf, snapshot = execution.merge, execution.conf, execution.snapshot
+    if conf.executor != "auto" or why_classic(snapshot, merge, conf, summary.predicate) is not None:
+        return False
+    partition_columns = snapshot.metadata.partition_columns
+    return lookup_of(merge, execution.table.store, partition_columns, summary) is not None
 
 
 @contextmanager

@@ -42,7 +42,8 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
         merge: The merge that assigns.
 
     Raises:
-        DeltaRuntimeException: DELTA_CAST_OVERFLOW_IN_TABLE_WRITE in the place of Spark's overflow.
+        DeltaRuntimeException: DELTA_CAST_OVERFLOW_IN_TABLE_WRITE in the place of Spark's overflow, where a value is
+            cast to its column's type. Delta: CheckOverflowInTableWrite.
     """
     try:
         yield
@@ -54,7 +55,8 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
         narrowing = _narrowing(merge)
         if overflow is not None:
             said = overflow.words
-        elif found is None or not found[0].startswith(_OVERFLOWS):
+        elif not narrowing or found is None or not found[0].startswith(_OVERFLOWS):
+            # Delta guards the casts that it adds itself: an overflow in a user's own CAST stays what Spark says.
             raise
         else:
             said = f"[{found[0]}] {found[1]}"
@@ -91,7 +93,7 @@ def _narrowing(merge: ResolvedMerge) -> list[tuple[Overflow, str]]:
         for clause in merge.clauses
         for output, field in zip(clause.outputs, merge.output_schema.fields, strict=False)
         if (given := _given_type(merge, clause, output)) is not None
-        and not can_up_cast(given, field.dataType)
+        and not can_up_cast(given, field.dataType, structs_by_name=merge.assignment.structs_by_name)
     ]
 
 

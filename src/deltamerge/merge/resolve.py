@@ -23,6 +23,7 @@ from deltamerge.merge.analysis_errors import (
     missing_set_column,
     missing_star_column,
     nested_field_in_insert,
+    no_ansi_cast,
     no_up_cast,
     unknown_target_column,
     unsettable_field,
@@ -348,10 +349,19 @@ class _Resolver:
         try:
             analyse(lambda: self.sides.other.select(value))
         except PySparkException as error:
+            if self.assignment.policy == "ANSI" and self._is_cast_by_session(given, wanted):
+                raise no_ansi_cast(given, wanted, column, clause.to_sql()) from None
             raise analysis_error(
                 error, Expression(column), clause.to_sql(), self.statement.text, None
             ) from None
         self._assignable.add(pair)
+
+    def _is_cast_by_session(self, given: DataType, wanted: DataType) -> bool:
+        try:
+            analyse(lambda: self.sides.other.select(F.lit(None).cast(given).cast(wanted)))
+        except PySparkException:
+            return False
+        return True
 
 
 def _assignments(clause: MergeClause) -> tuple[Assignment, ...] | Star | None:

@@ -181,7 +181,7 @@ def _with_constraint(random: Random, table: RandomTable) -> RandomTable:
     condition = random.choice(
         (f"`{column.name}` > -100", f"`{column.name}` < 100 OR `{column.name}` IS NULL")
     )
-    high = {"70000", "300", "32767", "9000000000", "9223372036854775807L", "2147483647", "99999"}
+    high = {"127", "70000", "300", "32767", "9000000000", "9223372036854775807L", "2147483647", "99999"}
     fitting = tuple(
         tuple(
             row
