@@ -271,11 +271,19 @@ def test_odd_names_need_mapping(spark: SparkSession, tmp_path: Path) -> None:
     [
         ({"timestampNtz"}, {"delta.columnMapping.mode": "name"}, []),
         ({"timestampNtz"}, {"delta.columnMapping.mode": "id"}, ["p"]),
-        ({"deletionVectors"}, {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}, ["p"]),
+        (
+            {"deletionVectors"},
+            {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"},
+            ["p"],
+        ),
     ],
 )
 def test_mapping_that_the_protocol_does_not_have(
-    features: set[str], properties: dict[str, str], partitioned_by: list[str], spark: SparkSession, tmp_path: Path
+    features: set[str],
+    properties: dict[str, str],
+    partitioned_by: list[str],
+    spark: SparkSession,
+    tmp_path: Path,
 ) -> None:
     """delta-rs sets ids and physical names in tables whose protocol lists other features, and maps nothing."""
     path = str(tmp_path / "t")
@@ -304,7 +312,8 @@ def test_mapping_that_the_protocol_does_not_have(
         lambda: write_delta(frame.limit(1), path, mode="append"),
         lambda: write_delta(frame.limit(1), path, mode="overwrite"),
         lambda: merge_sql(
-            spark, f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE"
+            spark,
+            f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE",
         ),
     ):
         with pytest.raises(DeltaUnsupportedFeatureException, match="columnMapping") as raised:
