@@ -11,7 +11,6 @@ from deltalake import DeltaTable as DeltaRs
 from pyspark.errors import PySparkException
 
 from corpus.canonical import canonical_lines
-from corpus.delta_rs import frame_read_by_delta_rs
 from deltamerge import DeltaTable, merge_sql
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.log.store import open_store
@@ -19,6 +18,7 @@ from merge.tables import actions, latest_version
 from merge.test_deletion_vectors import edited, respelled
 
 from .client import LineProcess, RequestFailed
+from .turns import FIRST, UPSERT, all_read, asked, delta_rs_reads, made, merged_in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,59 +26,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 VECTORS = "TBLPROPERTIES (delta.enableDeletionVectors = true)"
-UPSERT = (
-    "MERGE INTO delta.`{path}` t USING (SELECT * FROM VALUES {values} AS x(k, v)) s ON t.k = s.k "
-    "WHEN MATCHED AND s.v IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v "
-    "WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v)"
-)
-
-
-def asked(oracle: LineProcess, *statements: str) -> list[dict[str, Any]]:
-    return oracle.ask("sql", statements=list(statements))
-
-
-def made(oracle: LineProcess, path: Path, columns: str, options: str = "") -> str:
-    """Has delta-spark make a table with five rows in one file."""
-    asked(
-        oracle,
-        f"CREATE TABLE delta.`{path}` ({columns}) USING delta {options}",
-        f"INSERT INTO delta.`{path}` (k, v) SELECT /*+ COALESCE(1) */ * FROM VALUES "
-        "(1, 'a'), (2, 'b'), (3, 'c'), (4, 'd'), (5, 'e')",
-    )
-    return str(path)
-
-
-def all_read(oracle: LineProcess, spark: SparkSession, path: str, values: dict[int, str]) -> list[str]:
-    """Compares what all engines read with what must be there; gives it."""
-    lines = list(canonical_lines(DeltaTable.forPath(spark, path).toDF()))
-    assert {row["k"]: row["v"] for row in map(json.loads, lines)} == values
-    assert len(lines) == len(values)
-    assert oracle.ask("lines", path=path) == lines
-    return lines
-
-
-def delta_rs_reads(spark: SparkSession, path: str, lines: list[str], folder: Path) -> None:
-    assert canonical_lines(frame_read_by_delta_rs(spark, path, folder / "read.parquet")) == lines
-
-
-def merged_in_turn(oracle: LineProcess, spark: SparkSession, path: str, before: dict[int, str]) -> list[str]:
-    """Merges by deltamerge, by delta-spark and by deltamerge again: a row updated, deleted and inserted by each."""
-    values = dict(before)
-    all_read(oracle, spark, path, values)
-    for number, (deleted, updated, text) in enumerate([(1, 2, "B"), (2, 3, "C"), (3, 4, "D")]):
-        rows = f"({deleted}, NULL), ({updated}, '{text}'), ({number + 10}, '{number}')"
-        statement = UPSERT.format(path=path, values=rows)
-        if number == 1:
-            asked(oracle, statement)
-        else:
-            merge_sql(spark, statement)
-        values.pop(deleted, None)
-        values |= {updated: text, number + 10: str(number)}
-        lines = all_read(oracle, spark, path, values)
-    return lines
-
-
-FIRST = {1: "a", 2: "b", 3: "c", 4: "d", 5: "e"}
 
 
 def test_void_columns(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
