@@ -382,3 +382,23 @@ def test_an_interrupted_merge_leaves_nothing(spark: SparkSession, tmp_path: Path
     merge = upsert(spark, path, [(1, "ANN", 1)]).whenMatchedUpdateAll()
     with unchanged(path), pytest.raises(KeyboardInterrupt):
         merge.run(Watcher(KeyboardInterrupt(), "write_deletion_vectors"))
+
+
+@pytest.mark.parametrize(
+    "value", ["NULL", "named_struct('m', NULL)", "named_struct('m', named_struct('z', NULL))"]
+)
+def test_null_for_a_not_null_field_or_a_struct_around_it(
+    value: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    struct = "STRUCT<m: STRUCT<z: INT NOT NULL>>"
+    DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("s", struct).execute()
+    write_delta(
+        spark.sql("SELECT 1 AS id, named_struct('m', named_struct('z', 1)) AS s"), path, mode="append"
+    )
+    source = spark.sql(f"SELECT 2 AS id, CAST({value} AS STRUCT<m: STRUCT<z: INT>>) AS s").alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+    with unchanged(path), pytest.raises(InvariantViolationException) as caught:
+        merge.whenNotMatchedInsertAll().execute()
+    assert caught.value.getCondition() == "DELTA_NOT_NULL_CONSTRAINT_VIOLATED"
+    assert "s.m.z" in caught.value.message

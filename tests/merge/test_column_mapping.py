@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRs
-from deltalake import QueryBuilder
+from deltalake import QueryBuilder, Schema, write_deltalake
 from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.errors import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
 from deltamerge.log.protocol import writer_features
 
-from .tables import actions, latest_version, rows
+from .tables import actions, files_below, latest_version, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -264,3 +264,59 @@ def test_odd_names_need_mapping(spark: SparkSession, tmp_path: Path) -> None:
         )
     assert raised.value.getErrorClass() == "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES"
     assert latest_version(path) == 0
+
+
+@pytest.mark.parametrize(
+    ("features", "properties", "partitioned_by"),
+    [
+        ({"timestampNtz"}, {"delta.columnMapping.mode": "name"}, []),
+        ({"timestampNtz"}, {"delta.columnMapping.mode": "id"}, ["p"]),
+        (
+            {"deletionVectors"},
+            {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"},
+            ["p"],
+        ),
+    ],
+)
+def test_mapping_that_the_protocol_does_not_have(
+    features: set[str],
+    properties: dict[str, str],
+    partitioned_by: list[str],
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    """delta-rs sets ids and physical names in tables whose protocol lists other features, and maps nothing."""
+    path = str(tmp_path / "t")
+    values = {"k": pa.array([1, 2, 3], pa.int32()), "p": ["x", "y", None]}
+    if "timestampNtz" in features:
+        values["at"] = pa.array([1, 2, 3], pa.timestamp("us"))
+    source = pa.table(values)
+    DeltaRs.create(
+        path, Schema.from_arrow(source.schema), partition_by=partitioned_by, configuration=properties
+    )
+    write_deltalake(path, source, mode="append")
+    protocol = DeltaRs(path).protocol()
+    assert features <= set(protocol.writer_features)
+    assert "columnMapping" not in protocol.writer_features
+    metadata = actions(path, 0, "metaData")[0]
+    assert all(
+        "delta.columnMapping.physicalName" in field["metadata"]
+        for field in json.loads(metadata["schemaString"])["fields"]
+    )
+
+    frame = DeltaTable.forPath(spark, path).toDF()
+    assert rows(frame.select("k", "p")) == [(1, "x"), (2, "y"), (3, None)]
+    assert rows(frame.where("k > 1 AND p = 'y'").select("k", "p")) == [(2, "y")]
+    before = files_below(path)
+    for write in (
+        lambda: write_delta(frame.limit(1), path, mode="append"),
+        lambda: write_delta(frame.limit(1), path, mode="overwrite"),
+        lambda: merge_sql(
+            spark,
+            f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE",
+        ),
+    ):
+        with pytest.raises(DeltaUnsupportedFeatureException, match="columnMapping") as raised:
+            write()
+        assert raised.value.getCondition() == "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH"
+    assert files_below(path) == before

@@ -62,6 +62,23 @@ def test_taking_turns(oracle: LineProcess, spark: SparkSession, tmp_path: Path) 
     ]
 
 
+def test_overwriting_in_turn(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    builder = DeltaTable.create(spark).location(path)
+    builder = builder.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator(start=5, step=5))
+    builder = builder.addColumn("a", "INT", comment="given").addColumn(
+        "odd", "BOOLEAN", generatedAlwaysAs="a % 2 = 1"
+    )
+    builder.partitionedBy("odd").execute()
+    write_delta(spark.sql("SELECT 1 AS a"), path, mode="append")
+    oracle.ask("sql", statements=[f"INSERT OVERWRITE delta.`{path}` (a) VALUES (2)"])
+    write_delta(spark.sql("SELECT 3 AS a"), path, mode="overwrite")
+    assert read(oracle, path) == [{"k": 15, "a": 3, "odd": True}]
+    oracle.ask("sql", statements=[f"INSERT OVERWRITE delta.`{path}` (a) VALUES (4)"])
+    write_delta(spark.sql("SELECT 5 AS a"), path, mode="append")
+    assert read(oracle, path) == [{"k": 25, "a": 5, "odd": True}, {"k": 20, "a": 4, "odd": False}]
+
+
 def test_what_either_refuses(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     (

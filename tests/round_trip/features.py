@@ -170,6 +170,12 @@ FEATURES = (
         values={"x": tuple(f"TIMESTAMP_NTZ'2024-03-31 02:30:00.1234{n:02}'" for n in range(12))},
         evidence=("timestamp_ntz",),
     ),
+    Feature(
+        "VARIANT",
+        columns="x VARIANT",
+        values={"x": tuple(f"""parse_json('{{"a": [{n}, null, "é"]}}')""" for n in range(12))},
+        evidence=(r'"type\\":\s*\\"variant',),
+    ),
     Feature("clustered tables", clustered_by=("v",), evidence=(r"delta\.clustering",), makers=SPARKS),
     Feature(
         "V2 checkpoints",
@@ -179,5 +185,38 @@ FEATURES = (
     ),
     Feature(
         "log compaction", evidence=(r"\.compacted\.json",), makers=frozenset({DELTA_RS}), compacts_log=True
+    ),
+    Feature("special characters: path", folder="a b%:=#+é漢"),
+    Feature("special characters: path with %20", folder="a%20b"),
+    Feature(
+        "special characters: partition values",
+        columns="p STRING",
+        values={
+            "p": (
+                "'a b'",
+                "'50%'",
+                "'x:y'",
+                "'a=b'",
+                "'a/b'",
+                "''",
+                "'1+%2B'",
+                "'é'",
+                "'漢'",
+                "'#1'",
+                "'a?b'",
+                "'{c}'",
+            )
+        },
+        computed={"p": "nullif(p, '')"},
+        partitioned_by=("p",),
+    ),
+    Feature(
+        "special characters: column names",
+        columns="`p % : = / # +` STRING",
+        values={"p % : = / # +": tuple(f"'p{n % 3}'" for n in range(12))},
+        key="a key é",
+        text="漢,;{}()=.",
+        partitioned_by=("p % : = / # +",),
+        properties=_MAPPED_BY_NAME,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -231,7 +232,11 @@ def test_the_first_32_columns_and_tight_bounds():
         ("a" * 33, "a" * 32 + "\x7f"),
         ("a" * 32 + "\x7f", "a" * 32 + "\U0010ffff"),
         ("a" * 32 + "é", "a" * 32 + "\U0010ffff"),
-        ("\U0001f600" * 40, "\U0001f600" * 32 + "\U0010ffff"),
+        # Java counts a character beyond U+FFFF as two.
+        ("\U0001f600" * 40, "\U0001f600" * 16 + "\U0010ffff"),
+        ("a" + "\U0001f600" * 40, "a" + "\U0001f600" * 16 + "\U0010ffff"),
+        ("\U0001f600" * 16 + "b", "\U0001f600" * 16 + "\x7f"),
+        ("\U0001f600" * 16, "\U0001f600" * 16),
         ("a" * 32 + "\U0010ffff" * 3 + "b", "a" * 32 + "\U0010ffff" * 3 + "\x7f"),
         ("a" * 32 + "\U0010ffff" * 3, "a" * 32 + "\U0010ffff" * 3),
         ("a" * 32 + "\U0010ffff" * 99, None),
@@ -252,18 +257,28 @@ def test_long_strings_in_a_file():
     assert (shorter["minValues"], shorter["maxValues"]) == ({"x": "a"}, {"x": "b\x7f"})
 
 
+def signed_footer(table, signature, **options):
+    """Gives the footer as another writer signs it: as many bytes, another name."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, **options)
+    name = re.search(rb"parquet-cpp-arrow version [\d.]+", buffer.getvalue()).group()
+    return pq.read_metadata(io.BytesIO(buffer.getvalue().replace(name, signature.ljust(len(name)))))
+
+
 def test_maxima_of_writers_that_count_nan_are_kept():
     table = pa.table({"x": [1.5, 2.5]})
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer)
-    # The same footer as Spark's Parquet writer signs it: as many bytes, another name.
-    name = re.search(rb"parquet-cpp-arrow version [\d.]+", buffer.getvalue()).group()
-    signed = buffer.getvalue().replace(name, b"parquet-mr version 1.17.0".ljust(len(name)))
-    footer = pq.read_metadata(io.BytesIO(signed))
     schema = fields(x="double")
+    footer = signed_footer(table, b"parquet-mr version 1.17.0")
     found = json.loads(parquet_statistics(footer, schema, IndexedColumns.of(schema, (), {})))
     assert found["maxValues"] == {"x": 2.5}
-    newer = buffer.getvalue().replace(name, b"parquet-mr version 1.18.0".ljust(len(name)))
-    footer = pq.read_metadata(io.BytesIO(newer))
+    footer = signed_footer(table, b"parquet-mr version 1.18.0")
     found = json.loads(parquet_statistics(footer, schema, IndexedColumns.of(schema, (), {})))
     assert found["maxValues"] == {}
+
+
+def test_infinities_are_texts():
+    table = pa.table({"x": [math.inf, 1.5, -math.inf]})
+    schema = fields(x="double")
+    footer = signed_footer(table, b"parquet-mr version 1.17.0", row_group_size=1)
+    found = json.loads(parquet_statistics(footer, schema, IndexedColumns.of(schema, (), {})))
+    assert (found["minValues"], found["maxValues"]) == ({"x": "-Infinity"}, {"x": "Infinity"})

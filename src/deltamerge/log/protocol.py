@@ -135,6 +135,18 @@ def writer_features(protocol: Protocol) -> frozenset[str]:
     return protocol.writer_features or frozenset()
 
 
+def supports_column_mapping(protocol: Protocol) -> bool:
+    """Tells whether a reader honours the property ``delta.columnMapping.mode``.
+
+    Protocol: Column Mapping. delta-rs sets the property, ids and physical names also in tables whose protocol lists
+    other features only, and then writes files under the columns' own names.
+
+    Args:
+        protocol: The table's protocol.
+    """
+    return "columnMapping" in reader_features(protocol)
+
+
 def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None:
     """Refuses a table that this library cannot read rightly.
 
@@ -173,9 +185,11 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
 
     Raises:
         DeltaUnsupportedFeatureException: The table cannot be read, its protocol names or implies a writer feature
-            that is not implemented and that the table uses, or other formats' metadata would be left behind.
+            that is not implemented and that the table uses, or other formats' metadata would be left behind; or its
+            properties ask for column mapping, which its protocol does not have.
     """
     check_readable(protocol, metadata)
+    _check_column_mapping(protocol, metadata)
     unknown = writer_features(protocol) - SUPPORTED_WRITER_FEATURES
     if unknown:
         facts = TableFacts(metadata, parse_schema(metadata.schema_string))
@@ -196,6 +210,23 @@ def universal_formats(configuration: Mapping[str, str]) -> frozenset[str]:
     """
     formats = configuration.get(UNIVERSAL_FORMATS, "").split(",")
     return frozenset(f"{UNIVERSAL_FORMATS}={name.strip()}" for name in formats if name.strip())
+
+
+def _check_column_mapping(protocol: Protocol, metadata: Metadata) -> None:
+    names = {"columnMapping"}
+    if names <= reader_features(protocol) & writer_features(protocol):
+        return
+    if not _uses_column_mapping(TableFacts(metadata, StructType(()))):
+        return
+    # A later upgrade of the protocol would make all that was written under other names unreadable.
+    raise DeltaUnsupportedFeatureException(
+        "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH",
+        "Unable to operate on this table because the following table features are enabled in metadata but not "
+        "listed in protocol: columnMapping. It can be read. To write to it, take the property "
+        "delta.columnMapping.mode away with the engine that set it, or copy the table.",
+        sqlstate="KD004",
+        parameters={"features": "columnMapping"},
+    )
 
 
 def _check_versions(protocol: Protocol) -> None:

@@ -12,10 +12,11 @@ import pyarrow as pa
 from deltamerge.errors import DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from deltamerge.log.checkpoint import read_checkpoint_actions, read_checkpoint_adds, read_checkpoint_removes
+from deltamerge.log.column_mapping import NONE, mapping_mode, physical_schema
 from deltamerge.log.commits import damaged, parse_actions, read_ahead
 from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
 from deltamerge.log.file_table import FileTable
-from deltamerge.log.protocol import check_readable
+from deltamerge.log.protocol import check_readable, supports_column_mapping
 from deltamerge.log.protocol import check_writable as check_protocol_writable
 from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
 from deltamerge.log.schema import StructType, parse_schema
@@ -55,8 +56,13 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> StructType:
-        """The table's schema."""
-        return parse_schema(self.metadata.schema_string)
+        """The table's schema; fields have physical names only where these count."""
+        return physical_schema(parse_schema(self.metadata.schema_string), self.mapping_mode)
+
+    @cached_property
+    def mapping_mode(self) -> str:
+        """The column mapping mode: ``none``, ``name`` or ``id``."""
+        return mapping_mode(self.metadata.configuration) if supports_column_mapping(self.protocol) else NONE
 
     def check_writable(self) -> None:
         """Refuses a table that this library cannot write rightly; see `protocol.check_writable`."""

@@ -11,7 +11,6 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from deltamerge.lean_columns import lean_columns
 from deltamerge.log.change_feed import ChangedFile
-from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, spark_spellings, target_frame
@@ -72,7 +71,7 @@ def _rows_of(table: Table, snapshot: Snapshot, schema: StructType, files: Sequen
         snapshot.metadata.partition_columns,
         [changed.file for changed in files],
         ScanColumns(file, prefix + "row"),
-        mapping_mode(snapshot.metadata.configuration),
+        snapshot.mapping_mode,
     )
     commits = table.spark.createDataFrame(
         [

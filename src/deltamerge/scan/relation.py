@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.lean_columns import lean_columns
-from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, target_frame
@@ -48,6 +47,6 @@ def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
             snapshot.metadata.partition_columns,
             snapshot.files.add_files(),
             ScanColumns(prefix + "file", prefix + "row"),
-            mapping_mode(snapshot.metadata.configuration),
+            snapshot.mapping_mode,
         )
     return frame.drop(prefix + "file", prefix + "row")

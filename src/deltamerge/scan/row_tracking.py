@@ -11,7 +11,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.lean_columns import lean_columns
 from deltamerge.log.actions import AddFile
-from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.log.row_tracking import ENABLED, MaterializedColumns, materialized_columns
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
@@ -101,7 +100,7 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
             snapshot.metadata.partition_columns,
             snapshot.files.add_files(),
             ScanColumns(prefix + "file", prefix + "row"),
-            mapping_mode(snapshot.metadata.configuration),
+            snapshot.mapping_mode,
             stored,
         )
     return frame.select(

@@ -32,6 +32,7 @@ UTF8_MAX_CHARACTER = "\U0010ffff"
 # is none; later versions and other writers leave NaN out of their statistics.
 _LAST_PARQUET_MR_WITH_NAN = 17
 _PARQUET_MR = re.compile(r"parquet-mr version 1\.(\d+)\.")
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _UNITS_PER_MILLI = {"milliseconds": 1, "microseconds": 1_000, "nanoseconds": 1_000_000}
 
 
@@ -53,7 +54,7 @@ def parquet_statistics(
     """Gives the statistics of a file.
 
     Floating-point maxima are left out unless the writer is known to let NaN into them: Spark's NaN is greater
-    than everything, and a maximum without it would make readers skip its rows. Infinities are left out too.
+    than everything, and a maximum without it would make readers skip its rows.
 
     Args:
         footer: The file's footer.
@@ -171,13 +172,16 @@ def _float_bounds(leaf: _Leaf, kind: str, created_by: str | None) -> tuple[objec
     low, high = leaf.low, leaf.high
     assert isinstance(low, float)
     assert isinstance(high, float)
-    writer = _PARQUET_MR.match(created_by or "")
-    trusted = writer is not None and int(writer.group(1)) <= _LAST_PARQUET_MR_WITH_NAN
+    # Footers may have either zero for both.
     return (
-        # Footers may have either zero for both.
-        _Number(-0.0 if low == 0 else low, kind) if math.isfinite(low) else None,
-        _Number(0.0 if high == 0 else high, kind) if trusted and math.isfinite(high) else None,
+        _Number(-0.0 if low == 0 else low, kind),
+        _Number(0.0 if high == 0 else high, kind) if _orders_nan(created_by) else None,
     )
+
+
+def _orders_nan(created_by: str | None) -> bool:
+    writer = _PARQUET_MR.match(created_by or "")
+    return writer is not None and int(writer.group(1)) <= _LAST_PARQUET_MR_WITH_NAN
 
 
 def _string_bounds(leaf: _Leaf, prefix_length: int) -> tuple[str | None, str | None]:
@@ -195,24 +199,36 @@ def truncate_max_string(text: str, prefix_length: int) -> str | None:
 
     Args:
         text: The greatest string of a file.
-        prefix_length: Characters to keep.
+        prefix_length: How much to keep, in units of UTF-16, which Java counts.
 
     Returns:
         The text where it is short; else a prefix with a character behind it that is above what it stands for,
         or None where no short text can be.
     """
-    if len(text) <= prefix_length:
+    if _utf16_length(text) <= prefix_length:
         return text
     if prefix_length <= 0:
         return None
-    for length in range(prefix_length, 2 * prefix_length + 1):
+    length = len(_utf16_prefix(text, prefix_length))
+    units = _utf16_length(text[:length])
+    while units <= 2 * prefix_length:
         if length >= len(text):
             return text
-        if text[length] < ASCII_MAX_CHARACTER:
-            return text[:length] + ASCII_MAX_CHARACTER
         if text[length] != UTF8_MAX_CHARACTER:
-            return text[:length] + UTF8_MAX_CHARACTER
+            below_ascii_max = text[length] < ASCII_MAX_CHARACTER
+            return text[:length] + (ASCII_MAX_CHARACTER if below_ascii_max else UTF8_MAX_CHARACTER)
+        length, units = length + 1, units + 2
     return None
+
+
+def _utf16_length(text: str) -> int:
+    return len(text.encode("utf-16-le")) // 2
+
+
+def _utf16_prefix(text: str, length: int) -> str:
+    """Gives the first units of UTF-16, with the whole of a character that begins in them."""
+    whole = text.encode("utf-16-le")[: 2 * length].decode("utf-16-le", errors="ignore")
+    return text[: len(whole) + (_utf16_length(whole) < length)]
 
 
 def _leaf(footer: pq.FileMetaData, index: int) -> _Leaf:
@@ -221,7 +237,7 @@ def _leaf(footer: pq.FileMetaData, index: int) -> _Leaf:
     highs: list[Any] = []
     nulls: int | None = 0
     bounded = True
-    raw_order = _signed_bytes_order(footer, index)
+    raw_order = _raw_order(footer, index)
     for group in range(footer.num_row_groups):
         chunk = footer.row_group(group).column(index)
         if chunk.num_values == 0:
@@ -236,18 +252,16 @@ def _leaf(footer: pq.FileMetaData, index: int) -> _Leaf:
             highs.append(statistics.max_raw)
         elif statistics is None or statistics.null_count != chunk.num_values:
             bounded = False
-    if not lows or not bounded or any(_is_nan(value) for value in lows):
+    if not lows or not bounded or (any(map(_is_nan, lows)) and not _orders_nan(footer.created_by)):
         return _Leaf(None, None, nulls, index)
-    # A NaN among the maxima is the greatest of them.
-    nan = [value for value in highs if _is_nan(value)]
-    return _Leaf(min(lows, key=raw_order), nan[0] if nan else max(highs, key=raw_order), nulls, index)
+    return _Leaf(min(lows, key=raw_order), max(highs, key=raw_order), nulls, index)
 
 
-def _signed_bytes_order(footer: pq.FileMetaData, index: int) -> Callable[[Any], Any]:
-    """Gives how raw values are ordered: decimals in bytes by their number, all else as they are."""
+def _raw_order(footer: pq.FileMetaData, index: int) -> Callable[[Any], Any]:
+    """Gives how raw values are ordered: decimals in bytes by their number, NaN above all, all else as they are."""
     if footer.schema.column(index).logical_type.type == "DECIMAL":
         return lambda raw: raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
-    return lambda raw: raw
+    return lambda raw: (_is_nan(raw), raw)
 
 
 def _is_nan(value: object) -> bool:
@@ -319,5 +333,7 @@ def _to_json(value: object) -> str:
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, _Number):
+        if not math.isfinite(value.value):
+            return json.dumps(_NOT_FINITE[str(value.value)])
         return str(np.float32(value.value)) if value.kind == "float" else repr(value.value)
     return json.dumps(value, ensure_ascii=False)

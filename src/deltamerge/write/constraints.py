@@ -33,7 +33,7 @@ GENERATED_COLUMN = "Generated Column"
 
 @dataclass(frozen=True)
 class NotNull:
-    """A column or nested field that is not NULL.
+    """A column or nested field that is not NULL, and neither are the structs around it.
 
     Args:
         path: The column and then its fields.
@@ -201,10 +201,8 @@ def _shown(parts: tuple[str, ...]) -> str:
 
 
 def _of_null(constraint: NotNull) -> tuple[Column, Column]:
-    absent = _path(constraint.path).isNull()
-    for depth in range(1, len(constraint.path)):
-        absent = _path(constraint.path[:depth]).isNotNull() & absent
-    return absent, _raise("not_null", ".".join(constraint.path), "", F.lit(""))
+    # A field of a struct that is NULL is NULL, too.
+    return _path(constraint.path).isNull(), _raise("not_null", ".".join(constraint.path), "", F.lit(""))
 
 
 def _raise(kind: str, name: str, expression: str, values: Column) -> Column:
