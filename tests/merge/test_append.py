@@ -59,7 +59,7 @@ def test_fields_that_the_frame_lacks_are_null_and_others_are_refused(
 @pytest.mark.parametrize(
     ("policy", "value", "stored"),
     [
-        ("ANSI", "'abc'", "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"),
+        ("ANSI", "'abc'", "CAST_INVALID_INPUT"),
         ("ANSI", "3000000000", "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"),
         ("LEGACY", "'abc'", None),
         ("LEGACY", "3000000000", -1294967296),

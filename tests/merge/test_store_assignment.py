@@ -217,6 +217,27 @@ def test_a_cast_that_only_the_session_knows_is_refused(spark: SparkSession, tmp_
     assert stored(spark, tmp_path / "legacy", "BINARY", "CAST(1 AS SMALLINT)") == bytearray(b"\x00\x01")
 
 
+def test_a_malformed_text_is_no_overflow(spark: SparkSession, tmp_path: Path) -> None:
+    for ansi in ("true", "false"):
+        spark.conf.set(ANSI, ansi)
+        with pytest.raises(PySparkException) as caught:
+            stored(spark, tmp_path / ansi, "SMALLINT", "'b'")
+        assert (caught.value.getCondition(), caught.value.getSqlState()) == ("CAST_INVALID_INPUT", "22018")
+
+
+def test_a_struct_with_a_field_that_evolution_does_not_add(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    DeltaTable.create(spark).location(path).addColumn("s", "STRUCT<a: STRUCT<x: INT>>").execute()
+    source = "SELECT named_struct('n', named_struct('a', 1L, 'c', 2)) AS more"
+    with pytest.raises(PySparkException) as caught:
+        merge_sql(
+            spark,
+            f"MERGE WITH SCHEMA EVOLUTION INTO delta.`{path}` t USING ({source}) u ON false "
+            "WHEN NOT MATCHED THEN INSERT (s) VALUES (u.more.n)",
+        )
+    assert caught.value.getCondition() == "DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION"
+
+
 def test_an_overflow_in_the_users_own_cast_is_what_spark_says(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.sql("SELECT 1 AS id, 1L AS v, CAST('NaN' AS DOUBLE) AS x"), path)

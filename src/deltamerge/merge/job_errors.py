@@ -62,10 +62,10 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
             said = f"[{found[0]}] {found[1]}"
             overflow = _overflow(found[1], narrowing)
         raise DeltaRuntimeException(
-            "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
+            overflow.condition,
             f"An assigned value cannot be stored in its column: {said}{_said(narrowing)} Nothing was changed. "
             "Correct the value in the source, cast it in the statement, or use try_cast for NULL in its place.",
-            sqlstate="22003",
+            sqlstate=overflow.sqlstate,
             parameters=overflow.parameters,
         ) from error
 

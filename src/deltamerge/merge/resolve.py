@@ -340,8 +340,15 @@ class _Resolver:
             given, wanted, structs_by_name=self.structs_by_name
         ):
             raise no_up_cast(given, wanted, column, clause.to_sql())
-        if self.structs_by_name and not self.evolution:
-            check_same_fields(given, wanted, column, clause.to_sql(), self.case_sensitive)
+        if self.structs_by_name:
+            check_same_fields(
+                given,
+                wanted,
+                column,
+                clause.to_sql(),
+                self.case_sensitive,
+                allow_missing_struct_field=self.evolution,
+            )
         pair = (given.json(), wanted.json())
         if pair in self._assignable or given == wanted:
             return

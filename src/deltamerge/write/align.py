@@ -51,7 +51,13 @@ def has_struct(data_type: DataType) -> bool:
 
 
 def check_same_fields(
-    source: DataType, target: DataType, column: str, clause: str, case_sensitive: bool
+    source: DataType,
+    target: DataType,
+    column: str,
+    clause: str,
+    case_sensitive: bool,
+    *,
+    allow_missing_struct_field: bool,
 ) -> None:
     """Refuses a value whose structs lack fields of the target's or have others, at any depth.
 
@@ -61,12 +67,20 @@ def check_same_fields(
         column: The column's name.
         clause: The clause, for the message.
         case_sensitive: The session's rule for names.
+        allow_missing_struct_field: Whether fields may be missing, as under schema evolution.
 
     Raises:
-        DeltaAnalysisException: DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION.
+        DeltaAnalysisException: DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION. Delta: castIfNeeded, CastByName.
     """
+
+    def check(given: DataType, wanted: DataType, name: str) -> None:
+        check_same_fields(
+            given, wanted, name, clause, case_sensitive, allow_missing_struct_field=allow_missing_struct_field
+        )
+
     if isinstance(source, StructType) and isinstance(target, StructType):
-        missing = [f.name for f in target.fields if find_field(source, f.name, case_sensitive) is None]
+        lacked = [f.name for f in target.fields if find_field(source, f.name, case_sensitive) is None]
+        missing = [] if allow_missing_struct_field else lacked
         extra = [f.name for f in source.fields if find_field(target, f.name, case_sensitive) is None]
         if missing or extra:
             said = [f"the value lacks {', '.join(missing)}"] if missing else []
@@ -80,19 +94,13 @@ def check_same_fields(
             )
         for field in target.fields:
             index = find_field(source, field.name, case_sensitive)
-            assert index is not None
-            check_same_fields(
-                source.fields[index].dataType,
-                field.dataType,
-                f"{column}.{field.name}",
-                clause,
-                case_sensitive,
-            )
+            if index is not None:
+                check(source.fields[index].dataType, field.dataType, f"{column}.{field.name}")
     elif isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        check_same_fields(source.elementType, target.elementType, column, clause, case_sensitive)
+        check(source.elementType, target.elementType, column)
     elif isinstance(source, MapType) and isinstance(target, MapType):
-        check_same_fields(source.keyType, target.keyType, column, clause, case_sensitive)
-        check_same_fields(source.valueType, target.valueType, column, clause, case_sensitive)
+        check(source.keyType, target.keyType, column)
+        check(source.valueType, target.valueType, column)
 
 
 def unknown_fields(source: DataType, target: DataType, column: str, case_sensitive: bool) -> list[str]:

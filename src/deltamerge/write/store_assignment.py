@@ -109,6 +109,16 @@ class Overflow:
     column: str | None = None
 
     @property
+    def condition(self) -> str:
+        """The error class: a text that is malformed is no overflow. Delta: CheckOverflowInTableWrite."""
+        return "CAST_INVALID_INPUT" if self.source == "string" else "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
+
+    @property
+    def sqlstate(self) -> str:
+        """The SQLSTATE that belongs to the class."""
+        return "22018" if self.source == "string" else "22003"
+
+    @property
     def words(self) -> str:
         """What happened, for a message."""
         said = f"a value of type {(self.source or '').upper()} does not fit {(self.target or '').upper()}"

@@ -347,10 +347,10 @@ def _overflow(message: str) -> DeltaRuntimeException | None:
     if overflow is None:
         return None
     return DeltaRuntimeException(
-        "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
+        overflow.condition,
         f"A value cannot be stored in its column: {overflow.words}. Nothing was written. Correct the value, or "
         "use try_cast for NULL in its place.",
-        sqlstate="22003",
+        sqlstate=overflow.sqlstate,
         parameters=overflow.parameters,
     )
 
