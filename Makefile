@@ -13,7 +13,7 @@ VERSIONS = 4.0.4 4.1.4 4.2.1
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
 
-.PHONY: help setup demo oracle matrix model test test-all test-classic test-connect test-oracle versions lint types check bench-small bench-log bench lock clean
+.PHONY: help setup demo oracle matrix model test test-all test-classic test-connect test-oracle versions lint types check bench-small bench-log bench bench-all lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
@@ -28,6 +28,7 @@ help:
 	@echo "make bench-small   small merges, beside delta-spark (needs Maven)"
 	@echo "make bench-log     loading a large table's log"
 	@echo "make bench         32 merges of TPC-H's lineitem, beside delta-spark and delta-rs (needs Maven)"
+	@echo "make bench-all     all benchmarks (needs Maven)"
 	@echo "make lock          new versions into requirements.lock (needs uv)"
 
 setup:
@@ -79,6 +80,13 @@ bench-log: setup
 
 bench: setup
 	$(PYTHON) benchmarks/merge_lineitem.py
+
+# All of them, one after another: an hour and more.
+bench-all: bench-small bench bench-log
+	$(PYTHON) benchmarks/chart.py .bench/merge_lineitem.json docs/merge_lineitem.svg
+	$(PYTHON) benchmarks/merge_lineitem.py --deletion-vectors
+	$(PYTHON) benchmarks/merge_shapes.py
+	$(PYTHON) benchmarks/merge_locality.py
 
 lock:
 	sh scripts/lock.sh --upgrade
