@@ -131,3 +131,17 @@ def test_explanations_are_narrow() -> None:
     assert not explain(merge, Outcome(rows=("a",)), Outcome(rows=("b",), new_version=True), "version")
     assert explain(merge, Outcome(), Outcome(new_version=True, counts={"num_updated_rows": 0}), "version")
     assert not explain(merge, Outcome(), Outcome(new_version=True, counts={"num_updated_rows": 1}), "version")
+    counted, twice_counted = ({"numSourceRows": n, "numTargetRowsInserted": 1} for n in (3, 6))
+    assert explain(merge, Outcome(metrics=counted), Outcome(metrics=twice_counted), "metrics")
+    assert not explain(
+        merge, Outcome(metrics=counted), Outcome(metrics={**twice_counted, "numSourceRows": 4}), "metrics"
+    )
+    append_only, went, came = (
+        "DELTA_CANNOT_MODIFY_APPEND_ONLY",
+        '{"_change_type":"delete"}',
+        '{"_change_type":"insert"}',
+    )
+    assert explain(merge, Outcome(), Outcome(error=append_only), "error")
+    assert not explain(merge, Outcome(counts={"num_deleted_rows": 1}), Outcome(error=append_only), "error")
+    assert explain(merge, Outcome(), Outcome(changes=(went, came)), "changes")
+    assert not explain(merge, Outcome(), Outcome(changes=(went,)), "changes")

@@ -72,16 +72,37 @@ def rows_that_stay_are_not_checked(seen: Seen) -> bool:
     )
 
 
-def source_is_counted(seen: Seen) -> bool:
-    """Where Spark sees that ON is never true, it leaves delta-spark's join out, and the source's rows uncounted."""
+def source_is_counted_once(seen: Seen) -> bool:
+    """delta-spark counts the source's rows as often as its join reads them.
+
+    That is not at all where Spark sees that ON is never true, and several times in a nested loop.
+    """
     rows = [n for n in seen.theirs.metrics if n.startswith("numTargetRows") and n != "numTargetRowsCopied"]
+    ours, theirs = (outcome.metrics.get("numSourceRows", 0) for outcome in (seen.ours, seen.theirs))
     return (
         seen.what == "metrics"
         and all(seen.ours.metrics.get(name) == seen.theirs.metrics[name] for name in rows)
-        and seen.theirs.metrics.get("numSourceRows") == 0
-        and not seen.ours.metrics.get("numTargetRowsMatchedUpdated")
-        and not seen.ours.metrics.get("numTargetRowsMatchedDeleted")
+        and ours > 0
+        and theirs % ours == 0
     )
+
+
+def files_are_kept(seen: Seen) -> bool:
+    """delta-spark rewrites files of which ON matches a row, also where no clause changes one.
+
+    A table that only takes appends refuses that; change data files are then missing, and the feed tells of rows that
+    went and came.
+    """
+    counts = seen.ours.counts or {}
+    if seen.ours.error or any(counts.get(f"num_{what}_rows") for what in ("updated", "deleted", "inserted")):
+        return False
+    if seen.what == "error":
+        return seen.theirs.error == "DELTA_CANNOT_MODIFY_APPEND_ONLY"
+    kinds = ('"_change_type":"delete"', '"_change_type":"insert"')
+    went, came = (
+        sorted(row.replace(kind, "") for row in seen.theirs.changes or () if kind in row) for kind in kinds
+    )
+    return seen.what == "changes" and not seen.ours.changes and went == came
 
 
 def nothing_changed(seen: Seen) -> bool:
@@ -124,7 +145,8 @@ EXPLAINED: tuple[tuple[str, Callable[[Seen], bool]], ...] = (
     ("a row that several source rows match stays one row", rows_are_not_doubled),
     ("rows that no clause takes fail no merge", own_check_of_rows),
     ("rows that stay are not checked again", rows_that_stay_are_not_checked),
-    ("the source's rows are counted", source_is_counted),
+    ("the source's rows are counted once", source_is_counted_once),
+    ("files in which nothing changes are kept", files_are_kept),
     ("no row changed, no version", nothing_changed),
     ("change data of CHAR columns is padded", changes_are_padded),
     ("CHAR columns may be compared", char_columns),
