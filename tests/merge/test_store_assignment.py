@@ -207,14 +207,23 @@ def test_structs_by_position_are_stored_by_the_policy_too(
     assert merged(struct, "named_struct('y', 3000000000L, 'z', NULL)") == (-1294967296, None)
 
 
-def test_a_cast_that_only_the_session_knows_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    spark.conf.set(ANSI, "false")
-    with pytest.raises(PySparkException) as caught:
-        stored(spark, tmp_path / "t", "BINARY", "CAST(1 AS SMALLINT)")
-    assert caught.value.getCondition() == "DATATYPE_MISMATCH.CAST_WITH_CONF_SUGGESTION"
-    assert (caught.value.getMessageParameters() or {})["srcType"] == '"SMALLINT"'
-    spark.conf.set(POLICY, "LEGACY")
-    assert stored(spark, tmp_path / "legacy", "BINARY", "CAST(1 AS SMALLINT)") == bytearray(b"\x00\x01")
+@pytest.mark.parametrize(
+    ("column", "value", "condition"),
+    [
+        ("BINARY", "CAST(1 AS SMALLINT)", "CAST_WITH_CONF_SUGGESTION"),
+        ("INT", "DATE'2020-01-01'", "CAST_WITH_FUNC_SUGGESTION"),
+        ("INT", "array(1)", "CAST_WITHOUT_SUGGESTION"),
+    ],
+)
+def test_a_cast_that_ansi_refuses(
+    column: str, value: str, condition: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    for ansi in ("true", "false"):
+        spark.conf.set(ANSI, ansi)
+        with pytest.raises(PySparkException) as caught:
+            stored(spark, tmp_path / ansi, column, value)
+        assert caught.value.getCondition() == f"DATATYPE_MISMATCH.{condition}"
+    assert spark.conf.get(ANSI) == "false"
 
 
 def test_a_malformed_text_is_no_overflow(spark: SparkSession, tmp_path: Path) -> None:

@@ -238,32 +238,6 @@ def missing_set_column(name: str, schema: StructType, where: str) -> DeltaAnalys
     )
 
 
-def no_ansi_cast(given: DataType, wanted: DataType, column: str, where: str) -> DeltaAnalysisException:
-    """A value is of a type that only the session's own casts, which are not ANSI's, take to the column's.
-
-    Args:
-        given: The value's type.
-        wanted: The column's.
-        column: The column.
-        where: The clause.
-    """
-    source, target = (f'"{kind.simpleString().upper()}"' for kind in (given, wanted))
-    return DeltaAnalysisException(
-        "DATATYPE_MISMATCH.CAST_WITH_CONF_SUGGESTION",
-        f"Cannot resolve {quote_name((column,))} due to data type mismatch: cannot cast {source} to {target} with ANSI "
-        f"mode on, and values are stored by ANSI's rules. Cast the value in the statement, or set "
-        f"spark.sql.storeAssignmentPolicy to LEGACY. In: {where}",
-        sqlstate="42K09",
-        parameters={
-            "sqlExpr": f'"{column}"',
-            "srcType": source,
-            "targetType": target,
-            "config": '"spark.sql.ansi.enabled"',
-            "configVal": "'false'",
-        },
-    )
-
-
 def no_up_cast(source: DataType, target: DataType, column: str, where: str) -> DeltaAnalysisException:
     """STRICT store assignment, and a value that may lose something."""
     return DeltaAnalysisException(

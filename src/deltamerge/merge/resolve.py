@@ -23,7 +23,6 @@ from deltamerge.merge.analysis_errors import (
     missing_set_column,
     missing_star_column,
     nested_field_in_insert,
-    no_ansi_cast,
     no_up_cast,
     unknown_target_column,
     unsettable_field,
@@ -40,6 +39,8 @@ from deltamerge.merge.resolved import (
     TakeValue,
 )
 from deltamerge.merge.table_columns import outputs_of_table
+from deltamerge.session import session_settings
+from deltamerge.sql.names import quote
 from deltamerge.statement import (
     KIND_AS_SQL,
     Assignment,
@@ -356,19 +357,26 @@ class _Resolver:
         try:
             analyse(lambda: self.sides.other.select(value))
         except PySparkException as error:
-            if self.assignment.policy == "ANSI" and self._is_cast_by_session(given, wanted):
-                raise no_ansi_cast(given, wanted, column, clause.to_sql()) from None
             raise analysis_error(
-                error, Expression(column), clause.to_sql(), self.statement.text, None
+                self._refused_by_ansi(given, wanted, column) or error,
+                Expression(column),
+                clause.to_sql(),
+                self.statement.text,
+                None,
             ) from None
         self._assignable.add(pair)
 
-    def _is_cast_by_session(self, given: DataType, wanted: DataType) -> bool:
-        try:
-            analyse(lambda: self.sides.other.select(F.lit(None).cast(given).cast(wanted)))
-        except PySparkException:
-            return False
-        return True
+    def _refused_by_ansi(self, given: DataType, wanted: DataType, column: str) -> PySparkException | None:
+        """Gives what Spark says of a cast by ANSI's rules, whatever the session's own casts are."""
+        if self.assignment.policy != "ANSI":
+            return None
+        with session_settings(self.sides.other.sparkSession, {"spark.sql.ansi.enabled": "true"}):
+            try:
+                frame = self.sides.other.select(F.lit(None).cast(given).alias(column))
+                analyse(lambda: frame.select(frame[quote(column)].cast(wanted)))
+            except PySparkException as error:
+                return error
+        return None
 
 
 def _assignments(clause: MergeClause) -> tuple[Assignment, ...] | Star | None:
