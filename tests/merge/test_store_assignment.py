@@ -212,6 +212,11 @@ def test_structs_by_position_are_stored_by_the_policy_too(
     [
         ("BINARY", "CAST(1 AS SMALLINT)", "CAST_WITH_CONF_SUGGESTION"),
         ("INT", "DATE'2020-01-01'", "CAST_WITH_FUNC_SUGGESTION"),
+        (
+            "STRUCT<a: INT, b: INT>",
+            "named_struct('a', 1, 'b', DATE'2020-01-01')",
+            "CAST_WITH_FUNC_SUGGESTION",
+        ),
         ("INT", "array(1)", "CAST_WITHOUT_SUGGESTION"),
     ],
 )

@@ -90,7 +90,7 @@ def test_what_differs_is_found() -> None:
     for field, other in (
         ("rows", ("b",)),
         ("counts", {"n": 2}),
-        ("metrics", {"numSourceRows": 2}),
+        ("metrics", {"numSourceRows": 1, "numTargetRowsUpdated": 1}),
         ("changes", ("c",)),
         ("error", "SOME_ERROR"),
     ):

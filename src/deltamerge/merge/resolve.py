@@ -6,6 +6,7 @@ Spark resolves every expression, each clause family on frames that see just what
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -52,7 +53,7 @@ from deltamerge.statement import (
     Star,
     Update,
 )
-from deltamerge.write.align import align, check_same_fields, find_field, same_name
+from deltamerge.write.align import align, check_same_fields, find_field, same_name, values_apart
 from deltamerge.write.store_assignment import StoreAssignment, can_up_cast
 
 if TYPE_CHECKING:
@@ -371,11 +372,12 @@ class _Resolver:
         if self.assignment.policy != "ANSI":
             return None
         with session_settings(self.sides.other.sparkSession, {"spark.sql.ansi.enabled": "true"}):
-            try:
-                frame = self.sides.other.select(F.lit(None).cast(given).alias(column))
-                analyse(lambda: frame.select(frame[quote(column)].cast(wanted)))
-            except PySparkException as error:
-                return error
+            for one, other in values_apart(given, wanted, self.case_sensitive):
+                try:
+                    frame = self.sides.other.select(F.lit(None).cast(one).alias(column))
+                    analyse(partial(frame.select, frame[quote(column)].cast(other)))
+                except PySparkException as error:
+                    return error
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -101,6 +102,28 @@ def check_same_fields(
     elif isinstance(source, MapType) and isinstance(target, MapType):
         check(source.keyType, target.keyType, column)
         check(source.valueType, target.valueType, column)
+
+
+def values_apart(
+    source: DataType, target: DataType, case_sensitive: bool
+) -> Iterator[tuple[DataType, DataType]]:
+    """Takes structs apart: their fields are cast one by one.
+
+    Args:
+        source: A value's type.
+        target: The target column's type.
+        case_sensitive: The session's rule for names.
+
+    Returns:
+        For each field that both have, or for the value that is no struct, both types.
+    """
+    if not isinstance(source, StructType) or not isinstance(target, StructType):
+        yield source, target
+        return
+    for field in target.fields:
+        index = find_field(source, field.name, case_sensitive)
+        if index is not None:
+            yield from values_apart(source.fields[index].dataType, field.dataType, case_sensitive)
 
 
 def unknown_fields(source: DataType, target: DataType, column: str, case_sensitive: bool) -> list[str]:

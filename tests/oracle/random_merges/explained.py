@@ -98,11 +98,11 @@ def files_are_kept(seen: Seen) -> bool:
         return False
     if seen.what == "error":
         return seen.theirs.error == "DELTA_CANNOT_MODIFY_APPEND_ONLY"
+    told = seen.theirs.changes or ()
     kinds = ('"_change_type":"delete"', '"_change_type":"insert"')
-    went, came = (
-        sorted(row.replace(kind, "") for row in seen.theirs.changes or () if kind in row) for kind in kinds
-    )
-    return seen.what == "changes" and not seen.ours.changes and went == came
+    went, came = (sorted(row.replace(kind, "") for row in told if kind in row) for kind in kinds)
+    only_those = went == came and len(told) == 2 * len(went) > 0
+    return seen.what == "changes" and not seen.ours.changes and only_those
 
 
 def nothing_changed(seen: Seen) -> bool:
