@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("skipping",),
     ("txn",),
     ("sql",),
-    ("session", "statement", "lean_columns"),
+    ("session", "statement", "lean_columns", "column_times"),
     ("table", "catalog"),
     ("scan",),
     ("write",),

@@ -72,3 +72,44 @@ def test_columns_that_are_the_time_tell_it_too(spark: SparkSession, tmp_path: Pa
     moment: dt.datetime = moments.pop()
     assert {row[3] for row in found} == {moment.date()}
     assert len({row[4] for row in found}) == 1
+
+
+def test_columns_that_hold_the_time_tell_it_too(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    made = StructType(
+        [StructField("made", TimestampType(), True, {"CURRENT_DEFAULT": "current_timestamp()"})]
+    )
+    builder = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumns(made)
+    for name in ("a", "b", "c", "d"):
+        builder.addColumn(name, "TIMESTAMP")
+    builder.addColumn("day", "DATE").addColumn("seconds", "BIGINT").execute()
+    write_delta(frame(spark, "id INT", [(1,), (2,)]), path, mode="append")
+    source = frame(spark, "id INT", [(1,), (3,)]).alias("s")
+    now, nothing = F.current_timestamp(), F.lit(None).cast("timestamp")
+    times = {
+        "made": "DEFAULT",
+        "a": F.when(F.lit(1) > 2, nothing).otherwise(F.now()),
+        "b": F.coalesce(nothing, now.alias("x")),
+        "c": F.element_at(
+            F.transform(
+                F.array(F.lit(0)),
+                lambda zero: F.timestamp_seconds(zero * 0) + (now - F.timestamp_seconds(zero)),
+            ),
+            1,
+        ),
+        "d": F.greatest(F.expr("now() - INTERVAL 1 DAY"), F.struct(now.alias("at"))["at"]),
+        "day": F.date_add(F.current_date(), 0),
+        "seconds": F.unix_timestamp() + 0,
+    }
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+    merge = merge.whenMatchedUpdate(F.col("t.made") < now + F.expr("INTERVAL 1 HOUR"), set=times)
+    merge = merge.whenNotMatchedInsert(
+        now.isNotNull() & (now == F.expr("current_timestamp")), {"id": "s.id", **times}
+    )
+    merge.whenNotMatchedBySourceUpdate(F.unix_micros(now) > 0, set=times).execute()
+    found = rows(DeltaTable.forPath(spark, path).toDF())
+    assert [row[0] for row in found] == [1, 2, 3]
+    moments = {value for row in found for value in row[1:6]}
+    assert len(moments) == 1
+    moment: dt.datetime = moments.pop()
+    assert {(row[6], row[7]) for row in found} == {(moment.date(), int(moment.timestamp()))}

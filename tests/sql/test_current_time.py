@@ -2,7 +2,7 @@
 
 import pytest
 
-from deltamerge.sql.current_time import fix_current_time, printed_time
+from deltamerge.sql.current_time import fix_current_time, names_time
 
 MOMENT = 1_700_000_000_123_456
 TIMESTAMP = f"timestamp_micros({MOMENT})"
@@ -42,21 +42,8 @@ def test_words_in_a_query_stay_since_its_columns_are_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("printed", "value"),
-    [
-        ("current_timestamp()", "current_timestamp()"),
-        ("NOW( )", "NOW( )"),
-        ("current_date", "current_date"),
-        ("CAST(current_timestamp() AS DATE) AS z", "CAST(current_timestamp() AS DATE)"),
-        ("CAST(CAST(now() AS TIMESTAMP_NTZ) AS STRING)", "CAST(CAST(now() AS TIMESTAMP_NTZ) AS STRING)"),
-        ("localtimestamp() AS x y", "localtimestamp()"),
-        ("'current_timestamp()'", None),
-        ("<(t.a, current_timestamp())", None),
-        ("TRY_CAST(now() AS DATE)", None),
-        ("date_add(current_date(), 1)", None),
-        ("localtimestamp", None),
-        ("curdate()", None),
-    ],
+    ("text", "named"),
+    [("<(t.a, current_timestamp())", True), ("Column<'NOW()'>", True), ("=(t.at, s.at)", False)],
 )
-def test_printed_columns_that_are_the_time(printed: str, value: str | None) -> None:
-    assert printed_time(printed, {"localtimestamp", "CURDATE()"}) == value
+def test_texts_that_may_tell_the_time(text: str, named: bool) -> None:
+    assert names_time(text) is named

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
-from pyspark.sql import functions as F
-
-from deltamerge.sql.column_proto import time_in_proto
-from deltamerge.sql.current_time import fix_current_time, printed_time
+from deltamerge import column_times
+from deltamerge.sql.current_time import fix_current_time, names_time
 from deltamerge.statement import (
     Action,
     Assignment,
@@ -27,22 +24,23 @@ def at_one_time(statement: MergeStatement, microseconds: int, columns: Collectio
     """Fixes the time that a statement's expressions tell, also where several Spark queries evaluate them.
 
     Args:
-        statement: The statement; expressions whose time is fixed already keep it. Of Columns only those that are
-            nothing but the current time can be fixed, others tell their own.
+        statement: The statement; expressions whose time is fixed already keep it.
         microseconds: The moment, microseconds since 1970.
         columns: The columns of both sides, by name.
 
     Returns:
         The statement with what is to be evaluated; what is shown stays as the user wrote it.
     """
+    spark = statement.source.sparkSession
 
     def at_moment(text: str) -> str:
         return fix_current_time(text, microseconds, columns)
 
     def fixed(expression: Expression) -> Expression:
         if expression.column is not None:
-            time = _time_of(expression, columns)
-            return expression if time is None else replace(expression, column=F.expr(at_moment(time)))
+            if not names_time(expression.text):
+                return expression
+            return replace(expression, column=column_times.at_moment(spark, expression.column, at_moment))
         if expression.evaluated is not None:
             return expression
         text = at_moment(expression.text)
@@ -66,11 +64,3 @@ def at_one_time(statement: MergeStatement, microseconds: int, columns: Collectio
         condition=fixed(statement.condition),
         clauses=tuple(fixed_clause(clause) for clause in statement.clauses),
     )
-
-
-def _time_of(expression: Expression, columns: Collection[str]) -> str | None:
-    """Gives the SQL of a Column that is nothing but the current time."""
-    column: Any = expression.column
-    if type(column).__module__.startswith("pyspark.sql.connect"):
-        return time_in_proto(column.to_plan(None), columns)
-    return printed_time(expression.text, columns)

@@ -6,27 +6,17 @@ only looked at by their fields' names, so that this module needs no Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from deltamerge.errors import DeltaParseException
 from deltamerge.sql.condition_reader import COMPARISONS, FUNCTIONS, read_condition
-from deltamerge.sql.current_time import printed_time
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, leaves, unreadable
 from deltamerge.sql.literals import Typed, number_value
 from deltamerge.sql.names import parse_name, quote_name
 
 _EPOCH = datetime(1970, 1, 1)
-# Cast.EvalMode of the protocol.
-_TRY = 3
-_SQL_TYPES = {
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-    "timestamp_ntz": "TIMESTAMP_NTZ",
-    "string": "STRING",
-    "long": "BIGINT",
-}
 
 
 def read_proto(expression: Any, double_quoted_identifiers: bool = False) -> Node:  # noqa: ANN401
@@ -43,31 +33,6 @@ def read_proto(expression: Any, double_quoted_identifiers: bool = False) -> Node
         return _Reader(double_quoted_identifiers).node(expression)
     except RecursionError:
         return unreadable("")
-
-
-def time_in_proto(expression: Any, columns: Collection[str]) -> str | None:  # noqa: ANN401
-    """Reads a Connect expression that is nothing but the current time, perhaps cast or with another name.
-
-    Args:
-        expression: A ``spark.connect.Expression`` message.
-        columns: The columns that it can see, by name.
-
-    Returns:
-        The SQL of the value, without the other name; None for any other expression.
-    """
-    kind: str = expression.WhichOneof("expr_type") or ""
-    message: Any = getattr(expression, kind, None)
-    if kind == "alias":
-        return time_in_proto(message.expr, columns)
-    if kind == "expression_string":
-        return printed_time(message.expression.strip(), columns)
-    if kind == "unresolved_function" and not message.arguments and not message.is_user_defined_function:
-        return printed_time(f"{message.function_name}()", ())
-    if kind == "cast" and message.eval_mode != _TRY:
-        value = time_in_proto(message.expr, columns)
-        to = message.type_str or _SQL_TYPES.get(message.type.WhichOneof("kind") or "")
-        return f"CAST({value} AS {to})" if value and to else None
-    return None
 
 
 class _Reader:

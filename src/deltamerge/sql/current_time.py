@@ -21,34 +21,16 @@ _CALLS = {
 }
 # These need no parentheses, where no column has their name.
 _WORDS = {"CURRENT_TIMESTAMP": _TIMESTAMP, "CURRENT_DATE": _DATE}
-_CALL = re.compile(r"(current_timestamp|now|current_date|curdate|localtimestamp) ?\( ?\)", re.IGNORECASE)
-_WORD = re.compile("current_timestamp|current_date", re.IGNORECASE)
-_CAST = re.compile(r"CAST\((.*) AS [\w(), ]+\)", re.IGNORECASE | re.DOTALL)
-_AS = re.compile(" AS ", re.IGNORECASE)
+_NAMED = re.compile("|".join(_CALLS), re.IGNORECASE)
 
 
-def printed_time(text: str, columns: Collection[str]) -> str | None:
-    """Reads a printed Column that is nothing but the current time, perhaps cast or with another name.
+def names_time(text: str) -> bool:
+    """Tells whether a text may hold a function that tells the time.
 
     Args:
-        text: The Column as it prints; a literal prints between quotes, and a name without the backticks it may need.
-        columns: The columns that it can see, by name.
-
-    Returns:
-        The SQL of the value, without the other name; None for any other Column.
+        text: SQL, or a Column as it prints.
     """
-    seen = {name.lower() for name in columns}
-    for value in (text, *(text[: found.start()] for found in _AS.finditer(text))):
-        if value.lower() not in seen and _tells_time(value):
-            return value
-    return None
-
-
-def _tells_time(text: str) -> bool:
-    cast = _CAST.fullmatch(text)
-    if cast is not None:
-        return _tells_time(cast[1])
-    return _CALL.fullmatch(text) is not None or _WORD.fullmatch(text) is not None
+    return _NAMED.search(text) is not None
 
 
 def fix_current_time(text: str, microseconds: int, columns: Collection[str] | None = None) -> str:

@@ -1,0 +1,125 @@
+"""Functions that tell the time, inside of Columns: classic ones, and those of Spark Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+_EXPRESSION = "spark.connect.Expression"
+
+
+def at_moment(spark: SparkSession, column: Column, fixed: Callable[[str], str]) -> Column:
+    """Puts a moment in the place of the functions that tell the time.
+
+    Args:
+        spark: The session.
+        column: The Column; its tree is looked through, and so is what `expr` was given.
+        fixed: Gives SQL in which such functions are replaced, unchanged where there are none.
+
+    Returns:
+        A Column that is evaluated alike in every query; the same one where it holds no such function.
+    """
+    given: Any = column
+    if hasattr(given, "_jc"):
+        jvm: Any = spark._jvm
+        node = given._jc.node()
+        made = _ClassicNodes(jvm, type(node), fixed).node(node)
+        rewritten: Column = given if made is node else type(given)(jvm.org.apache.spark.sql.Column(made))
+        return rewritten
+    expression = copy(given._expr)
+
+    def to_plan(session: Any) -> Any:  # noqa: ANN401
+        message = given._expr.to_plan(session)
+        _fix_message(message, fixed)
+        return message
+
+    expression.to_plan = to_plan
+    sent: Column = type(given)(expression)
+    return sent
+
+
+class _ClassicNodes:
+    """Rewrites a tree of Spark's ``ColumnNode``; what holds nothing to rewrite is given back as it is."""
+
+    def __init__(self, jvm: Any, java_object: Any, fixed: Callable[[str], str]) -> None:  # noqa: ANN401
+        self._jvm = jvm
+        self._java_object = java_object
+        self._fixed = fixed
+        classes = jvm.java.lang.Class
+        self._node = classes.forName("org.apache.spark.sql.internal.ColumnNode")
+        self._sequence = classes.forName("scala.collection.Seq")
+        self._some = classes.forName("scala.Some")
+        self._pair = classes.forName("scala.Tuple2")
+
+    def node(self, node: Any) -> Any:  # noqa: ANN401
+        text = self._text(node)
+        if text is not None:
+            made = self._fixed(text)
+            expression: Any = F.expr(made)
+            return node if made == text else expression._jc.node()
+        values = [node.productElement(index) for index in range(node.productArity())]
+        fixed = [self._value(value) for value in values]
+        return node if _same(values, fixed) else node.copy(*fixed)
+
+    def _text(self, node: Any) -> str | None:  # noqa: ANN401
+        """Gives the SQL of a node that has one: a function without arguments, and what `expr` was given."""
+        kind = node.getClass().getSimpleName()
+        if kind == "UnresolvedFunction" and node.arguments().isEmpty():
+            return f"{node.functionName()}()"
+        return str(node.expression()) if kind == "SqlExpression" else None
+
+    def _value(self, value: Any) -> Any:  # noqa: ANN401
+        if type(value) is not self._java_object:
+            return value
+        if self._node.isInstance(value):
+            return self.node(value)
+        if self._some.isInstance(value):
+            inner = value.get()
+            made = self._value(inner)
+            return value if made is inner else self._jvm.scala.Some(made)
+        if self._pair.isInstance(value):
+            parts = [value._1(), value._2()]
+            both = [self._value(part) for part in parts]
+            return value if _same(parts, both) else self._jvm.scala.Tuple2(*both)
+        if self._sequence.isInstance(value):
+            items = [value.apply(index) for index in range(value.size())]
+            all_of_them = [self._value(item) for item in items]
+            if _same(items, all_of_them):
+                return value
+            java = self._jvm.java.util.ArrayList()
+            for item in all_of_them:
+                java.add(item)
+            return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(java)
+        return value
+
+
+def _same(before: list[Any], after: list[Any]) -> bool:
+    return all(one is other for one, other in zip(before, after, strict=True))
+
+
+def _fix_message(message: Any, fixed: Callable[[str], str]) -> None:  # noqa: ANN401
+    """Rewrites a message of Spark Connect, and all expressions in it."""
+    if message.DESCRIPTOR.full_name == _EXPRESSION:
+        kind = message.WhichOneof("expr_type")
+        called = message.unresolved_function if kind == "unresolved_function" else None
+        text = None
+        if called is not None and not called.arguments and not called.is_user_defined_function:
+            text = f"{called.function_name}()"
+        elif kind == "expression_string":
+            text = message.expression_string.expression
+        if text is not None:
+            made = fixed(text)
+            if made != text:
+                message.expression_string.expression = made
+            return
+    for _, value in message.ListFields():
+        many = hasattr(value, "__len__") and not isinstance(value, (str, bytes))
+        for part in value if many else (value,):
+            if hasattr(part, "ListFields"):
+                _fix_message(part, fixed)
