@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -77,3 +78,23 @@ class Engine:
 def lineitem_settings(name: str) -> dict[str, str | None]:
     """Gives an engine's settings for merges of lineitem."""
     return {**SPARK, **(DELTA_SPARK if name == "delta-spark" else {})}
+
+
+def said(title: str, runs: Mapping[str, list[dict[str, Any]]], about: str) -> str:
+    """Says how long each engine took, what deltamerge did, and the ratio.
+
+    Args:
+        title: What was merged.
+        runs: The answers of each engine, by its name.
+        about: What deltamerge did; shown where it ran.
+    """
+    lines, medians = [title], {}
+    for name, answers in runs.items():
+        seconds = [answer["seconds"] for answer in answers]
+        medians[name] = statistics.median(seconds)
+        lines.append(f"  {name:12} median {medians[name]:6.2f} s  ({', '.join(f'{s:.2f}' for s in seconds)})")
+    if "deltamerge" in runs:
+        lines.append(f"  {about.format(**runs['deltamerge'][-1])}")
+    if len(medians) == 2:
+        lines.append(f"  delta-spark / deltamerge: {medians['delta-spark'] / medians['deltamerge']:.1f}")
+    return "\n".join(lines)

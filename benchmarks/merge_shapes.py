@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from merge_engines import ROOT, Engine, lineitem_settings
+from merge_engines import ROOT, Engine, lineitem_settings, said
 
 DAYS = 30
 DAY = 17
@@ -133,6 +132,7 @@ def wide_after() -> pa.Table:
     return rows
 
 
+ABOUT = "deltamerge scanned {files_scanned} of {files_before} files by {executor}"
 SNAPSHOT = (
     "MERGE INTO delta.`{target}` t USING parquet.`{source}` s ON t.id = s.id AND t.day = s.day "
     "WHEN MATCHED AND t.amount <> s.amount THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * "
@@ -168,23 +168,6 @@ def merge(engine: Engine, shape: Shape, prepared: tuple[Path, Path], target: Pat
     return answer
 
 
-def said(shape: Shape, runs: dict[str, list[dict[str, Any]]]) -> str:
-    """Says how long each engine took and the ratio."""
-    lines, medians = [shape.name], {}
-    for name, answers in runs.items():
-        seconds = [answer["seconds"] for answer in answers]
-        medians[name] = statistics.median(seconds)
-        lines.append(f"  {name:12} median {medians[name]:6.2f} s  ({', '.join(f'{s:.2f}' for s in seconds)})")
-    if "deltamerge" in runs:
-        last = runs["deltamerge"][-1]
-        lines.append(
-            f"  deltamerge scanned {last['files_scanned']} of {last['files_before']} files by {last['executor']}"
-        )
-    if len(medians) == 2:
-        lines.append(f"  delta-spark / deltamerge: {medians['delta-spark'] / medians['deltamerge']:.1f}")
-    return "\n".join(lines)
-
-
 def main() -> None:
     """Runs the benchmark from the command line."""
     parser = argparse.ArgumentParser(
@@ -209,7 +192,7 @@ def main() -> None:
                 for engine in engines:
                     runs[engine.name].append(merge(engine, shape, prepared, folder / f"shape-{engine.name}"))
             results[shape.name] = {name: answers[options.warm_up :] for name, answers in runs.items()}
-            print(said(shape, results[shape.name]), flush=True)
+            print(said(shape.name, results[shape.name], ABOUT), flush=True)
     (folder / "merge_shapes.json").write_text(json.dumps(results, indent=1) + "\n")
 
 

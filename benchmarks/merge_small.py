@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import statistics
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from merge_engines import ROOT, SPARK, Engine
+from merge_engines import ROOT, SPARK, Engine, said
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,7 @@ SETTINGS: dict[str, str | None] = {
     "spark.sql.shuffle.partitions": None,
     "spark.databricks.delta.snapshotPartitions": None,
 }
+ABOUT = "deltamerge took {jobs} Spark jobs; a job of one row costs {job_seconds:.2f} s"
 MERGE = (
     "MERGE INTO delta.`{target}` t USING source s ON t.id = s.id "
     "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
@@ -129,26 +129,8 @@ def main() -> None:
                         merge(engine, case, prepared, folder / f"small-{engine.name}")
                     )
             results[case.name] = {name: runs[options.warm_up :] for name, runs in answers.items()}
-            print(said(case, results[case.name]), flush=True)
+            print(said(case.name, results[case.name], ABOUT), flush=True)
     (folder / "merge_small.json").write_text(json.dumps(results, indent=1) + "\n")
-
-
-def said(case: SmallCase, results: dict[str, list[dict[str, float]]]) -> str:
-    """Says how long each engine took, the ratio, and what deltamerge's jobs were."""
-    lines = [case.name]
-    medians = {}
-    for name, runs in results.items():
-        seconds = [run["seconds"] for run in runs]
-        medians[name] = statistics.median(seconds)
-        lines.append(f"  {name:12} median {medians[name]:6.2f} s  ({', '.join(f'{s:.2f}' for s in seconds)})")
-    if "deltamerge" in results:
-        run = results["deltamerge"][-1]
-        lines.append(
-            f"  deltamerge took {run['jobs']} Spark jobs; a job of one row costs {run['job_seconds']:.2f} s"
-        )
-    if len(medians) == 2:
-        lines.append(f"  delta-spark / deltamerge: {medians['delta-spark'] / medians['deltamerge']:.1f}")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

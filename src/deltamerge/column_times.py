@@ -61,8 +61,10 @@ class _ClassicNodes:
         text = self._text(node)
         if text is not None:
             made = self._fixed(text)
+            if made == text:
+                return node
             expression: Any = F.expr(made)
-            return node if made == text else expression._jc.node()
+            return expression._jc.node()
         values = [node.productElement(index) for index in range(node.productArity())]
         fixed = [self._value(value) for value in values]
         return node if _same(values, fixed) else node.copy(*fixed)

@@ -199,6 +199,27 @@ def test_an_insert_only_merge_keeps_its_source_and_reads_what_it_can_meet(
     assert rows(new) == [(900, True), (900, True), (None, False)]
 
 
+def test_inserts_into_large_files_look_up_their_keys(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(0, 1_000_000, 2).coalesce(1).selectExpr("id", "rand() AS v"), path)
+    assert sum(file.stat().st_size for file in Path(path).glob("**/*.parquet")) > 4 << 20
+    source = spark.range(999_990, 1_000_004).selectExpr("id", "1D AS v")
+    spark.conf.set(MATERIALIZE, "all")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    report = merge.whenNotMatchedInsertAll().run()
+    assert report.outcome.executor == "low_shuffle"
+    new = DeltaTable.forPath(spark, path).toDF().where("id > 999990 AND v = 1").orderBy("id").collect()
+    assert [row.id for row in new] == [
+        999_991,
+        999_993,
+        999_995,
+        999_997,
+        999_999,
+        *range(1_000_000, 1_000_004),
+    ]
+    assert report.metrics["numTargetRowsInserted"] == 9
+
+
 @pytest.mark.parametrize("condition", ["t.id = s.id", "t.id <=> s.id", "t.id < s.id AND t.id > s.id - 2"])
 def test_every_way_to_insert_agrees(spark: SparkSession, tmp_path: Path, condition: str) -> None:
     found = []

@@ -43,7 +43,7 @@ def test_words_in_a_query_stay_since_its_columns_are_not_known() -> None:
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("<(t.a, current_timestamp())", True), ("Column<'NOW()'>", True), ("=(t.at, s.at)", False)],
+    [("<(t.a, current_timestamp())", True), ("Column<'NOW()'>", True), ("=(t.known, s.known)", False)],
 )
 def test_texts_that_may_tell_the_time(text: str, named: bool) -> None:
     assert names_time(text) is named

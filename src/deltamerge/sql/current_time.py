@@ -21,7 +21,7 @@ _CALLS = {
 }
 # These need no parentheses, where no column has their name.
 _WORDS = {"CURRENT_TIMESTAMP": _TIMESTAMP, "CURRENT_DATE": _DATE}
-_NAMED = re.compile("|".join(_CALLS), re.IGNORECASE)
+_NAMED = re.compile(rf"\b(?:{'|'.join(_CALLS)})\b", re.IGNORECASE)
 
 
 def names_time(text: str) -> bool:
