@@ -98,7 +98,7 @@ CHOICES: dict[str, frozenset[str]] = {
     "rdd_storage_level_retry": _STORAGE_LEVELS,
     "materialize_source": frozenset({"auto", "all", "none"}),
     "allow_automatic_widening": frozenset({"always", "same_family_type", "never"}),
-    "executor": frozenset({"auto", "classic", "insert_only", "low_shuffle"}),
+    "executor": frozenset({"auto", "classic", "insert_only", "key_lookup", "low_shuffle"}),
     "store_assignment_policy": frozenset({"ANSI", "LEGACY", "STRICT"}),
 }
 

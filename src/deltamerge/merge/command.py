@@ -14,6 +14,7 @@ from deltamerge.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
+    DeltaError,
 )
 from deltamerge.lean_columns import lean_columns
 from deltamerge.log.protocol import writer_features
@@ -27,7 +28,8 @@ from deltamerge.merge.execute import execute_classic, execute_insert_only, reads
 from deltamerge.merge.execution import Execution, MergeChanges
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
-from deltamerge.merge.lookup import lookup_of
+from deltamerge.merge.key_lookup import EXECUTOR, REASON, KeyLookup, execute_key_lookup, key_lookup_of
+from deltamerge.merge.lookup import few_keys, lookup_of
 from deltamerge.merge.low_shuffle import execute_low_shuffle
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
@@ -210,6 +212,12 @@ def _execute_with_retries(
 ) -> tuple[MergeChanges, str, str]:
     """Runs the executor, and again with a source kept more safely where executors lost its rows."""
     conf = execution.conf
+    how = key_lookup_of(execution) if conf.executor in ("auto", EXECUTOR) else None
+    if how is not None:
+        by_keys = _by_key_lookup(execution, how)
+        if by_keys is not None:
+            return by_keys, EXECUTOR, REASON
+        execution = replace(execution, folder=_new_folder(execution, new_id))
     attempts = max(1, conf.materialize_source_max_attempts)
     for attempt in range(attempts):
         try:
@@ -226,9 +234,27 @@ def _execute_with_retries(
             logger.warning(
                 "rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts
             )
-            configuration = execution.snapshot.metadata.configuration
-            execution = replace(execution, folder=data_folder(configuration, new_id()))
+            execution = replace(execution, folder=_new_folder(execution, new_id))
     raise AssertionError("every attempt returns or raises")
+
+
+def _new_folder(execution: Execution, new_id: Callable[[], str]) -> str:
+    return data_folder(execution.snapshot.metadata.configuration, new_id())
+
+
+def _by_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | None:
+    """Runs the merge by key lookup; what fails there the other executors do, or say better."""
+    changes = None
+    try:
+        changes = execute_key_lookup(execution, how)
+    except DeltaError:
+        raise
+    except Exception:
+        logger.info("the merge does not run by key lookup", exc_info=True)
+    finally:
+        if changes is None:
+            remove_leftovers(execution.table.store, execution.folder)
+    return changes
 
 
 def _execute(
@@ -262,7 +288,7 @@ def _keys_say_what_is_new(execution: Execution, summary: SourceSummary) -> bool:
     if conf.executor != "auto" or why_classic(snapshot, merge, conf, summary.predicate) is not None:
         return False
     partition_columns = snapshot.metadata.partition_columns
-    return lookup_of(merge, execution.table.store, partition_columns, summary) is not None
+    return few_keys(summary) and lookup_of(merge, execution.table.store, partition_columns) is not None
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows
 from deltamerge.merge.source import SourceSummary
 from deltamerge.names import MergeNames
-from deltamerge.scan import key_lookup
+from deltamerge.scan import key_lookup, staged_rows
 from deltamerge.scan.target import without_file_scheme
 from deltamerge.table import Table
 from deltamerge.write.char_varchar import METADATA_KEY
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
-# The keys travel with the tasks.
+# What travels with each task.
 _MOST_KEY_BYTES = 16 << 20
 _TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string"})
 
 # Executors need not have this package: what they run travels with the task.
-cloudpickle.register_pickle_by_value(key_lookup)  # type: ignore[no-untyped-call]
+for module in (key_lookup, staged_rows):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,18 @@ class Lookup:
     source: tuple[int, ...]
 
 
-def lookup_of(
-    merge: ResolvedMerge, store: Store, partition_columns: Sequence[str], summary: SourceSummary
-) -> Lookup | None:
+def few_keys(summary: SourceSummary) -> bool:
+    """Tells whether a source's keys may travel with the tasks."""
+    return summary.key_bytes <= _MOST_KEY_BYTES
+
+
+def lookup_of(merge: ResolvedMerge, store: Store, partition_columns: Sequence[str]) -> Lookup | None:
     """Tells whether a merge's matches are found by its keys alone.
 
     Args:
         merge: The merge.
         store: The table's files; tasks open them by themselves, so they must be local.
         partition_columns: Columns that are not in the files.
-        summary: What is known of the source.
 
     Returns:
         The keys, or None where only Spark's join can tell.
@@ -76,7 +79,7 @@ def lookup_of(
         return None
     if merge.not_matched_by_source or any(clause.condition is not None for clause in merge.matched):
         return None
-    if not store.is_local or summary.key_bytes > _MOST_KEY_BYTES:
+    if not store.is_local:
         return None
     targets, sources = [], []
     for key in shape.equi_keys:

@@ -27,7 +27,7 @@ from deltamerge.merge.execute import (
 )
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.job_errors import assigning_values
-from deltamerge.merge.lookup import look_up_matches, lookup_of
+from deltamerge.merge.lookup import few_keys, look_up_matches, lookup_of
 from deltamerge.merge.matches import NO_MATCHES, Matches, changing_clauses, find_matches
 from deltamerge.merge.plan import condition_shape, plan_files, read_predicate
 from deltamerge.merge.repeatable import is_repeatable
@@ -167,9 +167,9 @@ def _find(
     merge, names = execution.merge, execution.names
     updates = any(clause.action == "update" for clause in merge.matched)
     of_source = merge.inserts or updates
-    lookup = lookup_of(merge, execution.table.store, execution.snapshot.metadata.partition_columns, summary)
+    lookup = lookup_of(merge, execution.table.store, execution.snapshot.metadata.partition_columns)
     matches = None
-    if lookup is not None:
+    if lookup is not None and few_keys(summary):
         matches = look_up_matches(execution.table, merge, lookup, source, names, files, of_source=of_source)
     by_name = {absolute_key(execution.table, file): file for file in files}
     if matches is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.config import MergeConf
 from deltamerge.errors import DeltaAnalysisException
@@ -16,11 +16,13 @@ from deltamerge.log.schema import contains_type
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.metrics import ScanSizes, partition_count
 from deltamerge.merge.resolved import (
+    Output,
     ResolvedClause,
     ResolvedMerge,
     TakeDefault,
     TakeGenerated,
     TakeSource,
+    TakeTarget,
     TakeValue,
 )
 from deltamerge.merge.source import SourceKey
@@ -86,22 +88,44 @@ def field_tree(schema: StructType) -> FieldTree:
 
 def assigns_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
     """Tells whether all that an UPDATE writes comes certainly from the source row alone."""
+    return None not in outputs_from_source(merge, clause).values()
+
+
+def sets_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
+    """Tells whether all that a clause sets comes certainly from the source row alone; other columns may stay."""
+    found = outputs_from_source(merge, clause)
+    return all(found[i] is not None or isinstance(o, TakeTarget) for i, o in enumerate(clause.outputs))
+
+
+def outputs_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> dict[int, Output | None]:
+    """Finds which output columns of a clause come certainly from the source row alone.
+
+    Args:
+        merge: The merge.
+        clause: An UPDATE clause.
+
+    Returns:
+        For each column's position what it becomes, None where that may need the target's row.
+    """
     action = clause.clause.action
     assignments = action.assignments if isinstance(action, Update) else ()
     values = [] if isinstance(assignments, Star) else [a.value for a in assignments]
     texts = [value for value in values if isinstance(value, Expression)]
     scope = _scope(merge, sees_source=True)
-    for output, field in zip(clause.outputs, merge.output_schema.fields, strict=True):
+
+    def is_from_source(output: Output, field: StructField) -> bool:
         if isinstance(output, TakeSource):
-            if output.keep_target_fields and "struct<" in field.dataType.simpleString():
-                return False
-        elif isinstance(output, TakeValue):
+            return not (output.keep_target_fields and "struct<" in field.dataType.simpleString())
+        if isinstance(output, TakeValue):
             shape = _shape(texts[output.index], scope, merge.double_quoted_identifiers)
-            if any(part.side not in ("source_only", "neither") for part in shape.conjuncts):
-                return False
-        elif not isinstance(output, (TakeDefault, TakeGenerated)):
-            return False
-    return True
+            return all(part.side in ("source_only", "neither") for part in shape.conjuncts)
+        return isinstance(output, (TakeDefault, TakeGenerated))
+
+    fields = merge.output_schema.fields
+    return {
+        index: output if is_from_source(output, field) else None
+        for index, (output, field) in enumerate(zip(clause.outputs, fields, strict=True))
+    }
 
 
 def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:
@@ -149,6 +173,26 @@ def why_classic(snapshot: Snapshot, merge: ResolvedMerge, conf: MergeConf, possi
     facts = TableFacts(snapshot.metadata, snapshot.schema)
     if facts.property_is("delta.enableDeletionVectors", "true") or snapshot.files.has_deletion_vectors:
         return "the table has deletion vectors"
+    against = why_rows_are_not_plain(snapshot, merge)
+    if against is not None or conf.executor != "auto":
+        return against
+    predicate = read_predicate(merge, condition_shape(merge), possible)
+    if bytes_that_may_match(snapshot, predicate, conf.session_time_zone) <= _SMALL_BYTES:
+        return "the files that may match are small"
+    return None
+
+
+def why_rows_are_not_plain(snapshot: Snapshot, merge: ResolvedMerge) -> str | None:
+    """Says what a table has for which a row in a file is more than the values of the table's columns by their names.
+
+    Args:
+        snapshot: The table.
+        merge: The merge.
+
+    Returns:
+        The feature in words, or None.
+    """
+    facts = TableFacts(snapshot.metadata, snapshot.schema)
     if facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
         return "the table has column mapping"
     if facts.property_is("delta.enableRowTracking", "true"):
@@ -161,11 +205,6 @@ def why_classic(snapshot: Snapshot, merge: ResolvedMerge, conf: MergeConf, possi
         return "the table has VARIANT columns"
     if facts.any_field_has("delta.identity"):
         return "the table has identity columns"
-    if conf.executor != "auto":
-        return None
-    predicate = read_predicate(merge, condition_shape(merge), possible)
-    if bytes_that_may_match(snapshot, predicate, conf.session_time_zone) <= _SMALL_BYTES:
-        return "the files that may match are small"
     return None
 
 

@@ -210,7 +210,7 @@ def materialize_source(
     if not seen:
         # Spark Connect does not hand out what a checkpoint observes.
         return Source(kept, summarize_source(Source(kept), None, keys, names))
-    return Source(kept, _summary(seen, ranged, len(keys)))
+    return Source(kept, summary_of(seen, keys))
 
 
 def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
@@ -233,7 +233,7 @@ def summarize_source(
     """
     frame = source.frame if alias is None else source.frame.alias(alias)
     ranged = _ranged(keys)
-    return _summary(frame.agg(*_aggregates(ranged, names)).collect()[0].asDict(), ranged, len(keys))
+    return summary_of(frame.agg(*_aggregates(ranged, names)).collect()[0].asDict(), keys)
 
 
 def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str) -> bool:
@@ -266,8 +266,16 @@ def _aggregates(ranged: Sequence[SourceKey], names: MergeNames) -> list[Column]:
     return aggregates
 
 
-def _summary(row: Mapping[str, Any], ranged: Sequence[SourceKey], width: int) -> SourceSummary:
+def summary_of(row: Mapping[str, Any], keys: Sequence[SourceKey]) -> SourceSummary:
+    """Puts into words what aggregates tell of the source.
+
+    Args:
+        row: ``n``, the rows; ``last``, the greatest row number; and of the i-th key whose order is kept ``lo<i>`` and
+            ``hi<i>``, its range, ``n<i>``, how many are not NULL, and ``bytes<i>``, the bytes of its texts.
+        keys: The keys.
+    """
     count = int(row["n"])
+    ranged, width = _ranged(keys), len(keys)
     parts = [
         _key_predicate(key.key, key.given, row[f"lo{i}"], row[f"hi{i}"], count - row[f"n{i}"])
         for i, key in enumerate(ranged)

@@ -1,17 +1,23 @@
 """Which rows of a Parquet file have one of some keys: only the key columns are read, and joined in Arrow.
 
-Spark's Python workers run this module by value (`deltamerge.merge.lookup`), so it imports nothing of this package.
+Spark's Python workers run this module by value (`deltamerge.merge.lookup`), so of this package it imports only what
+they run by value, too.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltamerge.scan.staged_rows import open_staged
+
+PAIRS_SCHEMA = "file STRING, path STRING, pairs BIGINT, rows BIGINT"
 FOUND_SCHEMA = "code INT, file STRING, piece BIGINT, n BIGINT, bits BINARY"
 # What stands in the place of a code where a file's columns are not of the keys' types.
 UNFIT = -1
@@ -109,3 +115,98 @@ def _batch(found: list[tuple[int, str | None, int, int, bytes]]) -> pa.RecordBat
     types = (pa.int32(), pa.string(), pa.int64(), pa.int64(), pa.binary())
     arrays = [pa.array(column, data_type) for column, data_type in zip(columns, types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, ["code", "file", "piece", "n", "bits"])
+
+
+def pairing(
+    staged: Sequence[str], keys: Sequence[str], columns: Sequence[str], folder: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Makes the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
+
+    Args:
+        staged: The files of the source's rows (see `deltamerge.scan.staged_rows`).
+        keys: The source's columns that are the keys.
+        columns: The target's columns that equal them.
+        folder: Where the pairs are written.
+
+    Returns:
+        A function over batches of ``path``, ``file`` and ``gone`` (a bitmap of rows that the file no longer has, the
+        lowest bit first, or NULL), a row a file. For each file with pairs it gives their file, their number and how
+        many rows of the target they name; for one whose columns are not of the keys' types, `UNFIT` in their place.
+    """
+
+    def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        wanted: pa.Table | None = None
+        read: list[pa.Table] = []
+        files: list[str] = []
+        for batch in batches:
+            for path, file, gone in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if wanted is None:
+                    wanted = _wanted(staged, keys)
+                rows = _key_columns(path, wanted.schema, columns)
+                if rows is None:
+                    yield _paired([(file, "", UNFIT, 0)])
+                    continue
+                rows = rows if gone is None else rows.filter(pa.array(_is_there(gone, len(rows))))
+                read.append(rows.append_column("file", pa.array(np.full(len(rows), len(files), np.int32))))
+                files.append(file)
+                if sum(map(len, read)) >= _ROWS_AT_ONCE:
+                    yield _paired(_pairs(read, files, wanted, folder))
+                    read = []
+        if read and wanted is not None:
+            yield _paired(_pairs(read, files, wanted, folder))
+
+    return pair
+
+
+def _wanted(staged: Sequence[str], keys: Sequence[str]) -> pa.Table:
+    """Gives the source's keys without NULLs, each with its row's number."""
+    rows = open_staged(staged).select(list(keys))
+    table = rows.rename_columns([f"k{index}" for index in range(len(keys))])
+    table = table.append_column("source", pa.array(np.arange(len(rows))))
+    return table.drop_null() if any(column.null_count for column in table.columns) else table
+
+
+def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    there = np.ones(rows, np.bool_)
+    bits = np.unpackbits(np.frombuffer(gone, np.uint8), bitorder="little")[:rows]
+    there[: len(bits)] = bits == 0
+    return there
+
+
+def _pairs(
+    read: list[pa.Table], files: list[str], wanted: pa.Table, folder: str
+) -> list[tuple[str, str, int, int]]:
+    names = wanted.column_names[:-1]
+    pairs = pa.concat_tables(read).join(wanted, names, join_type="inner", use_threads=False)
+    places, rows, sources = (pairs[name].to_numpy() for name in ("file", "row", "source"))
+    order = np.lexsort((sources, rows, places))
+    places, rows, sources = places[order], rows[order], sources[order]
+    found = []
+    for place in np.unique(places):
+        begin, end = np.searchsorted(places, [place, place + 1])
+        path = write_pairs(folder, rows[begin:end], sources[begin:end])
+        found.append((files[place], path, int(end - begin), len(np.unique(rows[begin:end]))))
+    return found
+
+
+def write_pairs(folder: str, rows: np.ndarray[Any, Any], sources: np.ndarray[Any, Any]) -> str:
+    """Writes the pairs of one file, by the target's row; gives their path."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
+    table = pa.table({"row": pa.array(rows), "source": pa.array(sources)})
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+def read_pairs(path: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Reads the pairs of one file: the target's rows in their order, and the source's."""
+    table = pa.ipc.open_file(pa.memory_map(path)).read_all()
+    return table["row"].to_numpy(), table["source"].to_numpy()
+
+
+def _paired(found: list[tuple[str, str, int, int]]) -> pa.RecordBatch:
+    columns = list(zip(*found, strict=True)) if found else [(), (), (), ()]
+    types = (pa.string(), pa.string(), pa.int64(), pa.int64())
+    arrays = [pa.array(column, data_type) for column, data_type in zip(columns, types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, ["file", "path", "pairs", "rows"])

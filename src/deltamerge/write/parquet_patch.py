@@ -9,6 +9,7 @@ import io
 import re
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,16 @@ def reason_not_to_patch(file: pq.ParquetFile) -> str | None:
         if file.schema.column(index).physical_type == "INT96":
             return f"column {file.schema.column(index).path} is INT96"
     try:
-        schema = _plain(file.schema_arrow)
+        schema = plain_schema(file.schema_arrow)
         sink = io.BytesIO()
         with pq.ParquetWriter(sink, schema, **writer_options(file)) as writer:
-            writer.add_key_value_metadata(_own_metadata(file))
+            writer.add_key_value_metadata(own_metadata(file))
         written = pq.ParquetFile(sink)
     except (pa.ArrowException, ValueError, TypeError, OSError) as error:
         return f"PyArrow cannot write it: {error}"
     if _columns(written) != _columns(file):
         return "PyArrow writes its types in another form"
-    if _own_metadata(written) != _own_metadata(file):
+    if own_metadata(written) != own_metadata(file):
         return "PyArrow writes other metadata"
     return None
 
@@ -57,7 +58,8 @@ def _columns(file: pq.ParquetFile) -> list[str]:
     return [_PLAIN_INTEGER.sub("", line) for line in lines]
 
 
-def _own_metadata(file: pq.ParquetFile) -> dict[bytes, bytes]:
+def own_metadata(file: pq.ParquetFile) -> dict[bytes, bytes]:
+    """Gives a file's key-value metadata, but for the schema that Arrow's own writers add."""
     metadata = file.metadata.metadata or {}
     return {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
 
@@ -101,7 +103,7 @@ def writer_options(file: pq.ParquetFile) -> dict[str, Any]:
     }
 
 
-def _plain(schema: pa.Schema) -> pa.Schema:
+def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Gives columns of view types, which Arrow cannot filter, their plain types."""
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     fields = [field.with_type(plain.get(field.type, field.type)) for field in schema]
@@ -123,31 +125,44 @@ def patch_file(source: str, target: str, gone: bytes) -> int:
         ValueError: A row to leave out is not in the file.
     """
     kept = 0
+    with unfinished(target) as place, pq.ParquetFile(source, memory_map=True) as file:
+        keep = _rows_to_keep(gone, file.metadata.num_rows)
+        schema = plain_schema(file.schema_arrow)
+        with pq.ParquetWriter(place, schema, **writer_options(file)) as writer:
+            writer.add_key_value_metadata(own_metadata(file))
+            start = 0
+            for number in range(file.metadata.num_row_groups):
+                rows = file.metadata.row_group(number).num_rows
+                mask = keep[start : start + rows]
+                start += rows
+                if mask.any():
+                    table = file.read_row_group(number, use_threads=False).cast(schema)
+                    table = table if mask.all() else table.filter(pa.array(mask))
+                    writer.write_table(table, row_group_size=table.num_rows)
+                    kept += table.num_rows
+        if not kept:
+            place.unlink()
+    return kept
+
+
+@contextmanager
+def unfinished(target: str) -> Iterator[Path]:
+    """Gives a place for a file that appears at its own path once it is whole, and only if it is still there then.
+
+    A task may run twice at a time; each has a file of its own until then.
+
+    Args:
+        target: The file's path.
+    """
     place = Path(target)
     place.parent.mkdir(parents=True, exist_ok=True)
-    # A task may run twice at a time; each has a file of its own until it is whole.
-    unfinished = place.with_name(f".{place.name}.{uuid.uuid4().hex}.deltamerge.tmp")
+    hidden = place.with_name(f".{place.name}.{uuid.uuid4().hex}.deltamerge.tmp")
     try:
-        with pq.ParquetFile(source, memory_map=True) as file:
-            keep = _rows_to_keep(gone, file.metadata.num_rows)
-            schema = _plain(file.schema_arrow)
-            with pq.ParquetWriter(unfinished, schema, **writer_options(file)) as writer:
-                writer.add_key_value_metadata(_own_metadata(file))
-                start = 0
-                for number in range(file.metadata.num_row_groups):
-                    rows = file.metadata.row_group(number).num_rows
-                    mask = keep[start : start + rows]
-                    start += rows
-                    if mask.any():
-                        table = file.read_row_group(number, use_threads=False).cast(schema)
-                        table = table if mask.all() else table.filter(pa.array(mask))
-                        writer.write_table(table, row_group_size=table.num_rows)
-                        kept += table.num_rows
-        if kept:
-            unfinished.replace(place)
+        yield hidden
+        if hidden.exists():
+            hidden.replace(place)
     finally:
-        unfinished.unlink(missing_ok=True)
-    return kept
+        hidden.unlink(missing_ok=True)
 
 
 def _rows_to_keep(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -1,0 +1,435 @@
+"""KeyLookupMergeExecutor: source rows found in the target by plain keys, and written as they are.
+
+Where ON only equates keys, and what the clauses write comes from the source's row, Spark is needed for the source
+alone: it is computed once into Arrow files. Files are then searched by their key columns, and written again with the
+changed rows in their places; all that happens in Arrow, inside Spark's tasks, and rows never become Spark's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark import cloudpickle
+from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.deletion_vectors import read_deletion_vectors
+from deltamerge.log.paths import decode_path
+from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, skipping_notes
+from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
+from deltamerge.merge.lookup import Lookup, lookup_of
+from deltamerge.merge.metrics import ScanSizes
+from deltamerge.merge.plan import (
+    condition_shape,
+    plan_files,
+    read_predicate,
+    sets_from_source,
+    why_rows_are_not_plain,
+)
+from deltamerge.merge.resolved import ResolvedClause, TakeGenerated
+from deltamerge.merge.row_counts import count_rows, inserting_clauses
+from deltamerge.merge.staging import StagedSource, stage_source
+from deltamerge.merge.touched_files import NOTHING_TOUCHED, TouchedFiles
+from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing, read_pairs
+from deltamerge.scan.target import without_file_scheme
+from deltamerge.session import conf_value, job_description
+from deltamerge.skipping.predicates import Predicate
+from deltamerge.write import arrow_rows, parquet_patch
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.arrow_rows import DONE_SCHEMA, NewRows, insert_work, patch_work, update_work, writing
+from deltamerge.write.char_varchar import METADATA_KEY
+from deltamerge.write.constraints import NotNull, constraints_of
+from deltamerge.write.data_files import collect_files
+from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
+from deltamerge.write.patching import patchable
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+
+EXECUTOR = "key_lookup"
+REASON = "ON only equates keys, and all that is written comes from the source's rows"
+
+# Executors need not have this package: what they run travels with the task.
+for module in (arrow_rows, parquet_patch):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+# Kept rows of so many bytes make a file of about delta-spark's default size.
+_STAGED_BYTES_OF_A_FILE = 256 << 20
+_PAIRS_OF_A_FILE = 500_000
+_CODECS = {
+    "snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none",
+    "lz4raw": "lz4", "lz4_raw": "lz4", "brotli": "brotli",
+}  # fmt: skip
+_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+@dataclass(frozen=True)
+class KeyLookup:
+    """How a merge runs by key lookup.
+
+    Args:
+        lookup: The keys.
+        changing: The clause that takes every matched row, if one does: an UPDATE or a DELETE.
+        types: The types of the table's columns in Arrow.
+        not_null: The table's columns that are never NULL.
+        codec: How new files are compressed.
+    """
+
+    lookup: Lookup
+    changing: ResolvedClause | None
+    types: Mapping[str, pa.DataType]
+    not_null: frozenset[str]
+    codec: str
+
+    @property
+    def update(self) -> ResolvedClause | None:
+        """The clause where it is an UPDATE."""
+        return self.changing if self.changing is not None and self.changing.action == "update" else None
+
+
+def key_lookup_of(execution: Execution) -> KeyLookup | None:
+    """Tells whether a merge can run by key lookup.
+
+    Args:
+        execution: What to work on.
+
+    Returns:
+        How, or None where a clause, a column or the table needs more.
+    """
+    merge, snapshot, conf = execution.merge, execution.snapshot, execution.conf
+    if conf.materialize_source == "none" or snapshot.metadata.partition_columns:
+        return None
+    if execution.writes_change_data or why_rows_are_not_plain(snapshot, merge) is not None:
+        return None
+    if snapshot.files.has_deletion_vectors and not execution.writes_deletion_vectors:
+        return None
+    lookup = lookup_of(merge, execution.table.store, snapshot.metadata.partition_columns)
+    if lookup is None:
+        return None
+    first = merge.matched[0] if merge.matched else None
+    changing = first if first is not None and first.action in ("update", "delete") else None
+    if changing is not None and changing.action == "update" and not sets_from_source(merge, changing):
+        return None
+    if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
+        return None
+    constraints = constraints_of(merge.output_schema, snapshot.metadata.configuration)
+    if any(not isinstance(c, NotNull) or len(c.path) > 1 for c in constraints):
+        return None
+    types = _arrow_types(merge.output_schema)
+    codec = _CODECS.get(
+        (conf_value(execution.table.spark, "spark.sql.parquet.compression.codec") or "snappy").lower()
+    )
+    if types is None or codec is None:
+        return None
+    not_null = frozenset(c.path[0] for c in constraints if isinstance(c, NotNull))
+    return KeyLookup(lookup, changing, types, not_null, codec)
+
+
+def _arrow_types(schema: StructType) -> dict[str, pa.DataType] | None:
+    found = {}
+    for field in schema.fields:
+        kind = field.dataType
+        if METADATA_KEY in (field.metadata or {}) or isinstance(kind, (StructType, ArrayType, MapType)):
+            return None
+        if isinstance(kind, DecimalType):
+            found[field.name] = pa.decimal128(kind.precision, kind.scale)
+        elif kind.simpleString() in _TYPES:
+            found[field.name] = _TYPES[kind.simpleString()]
+        else:
+            return None
+    return found
+
+
+def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | None:
+    """Runs a merge by key lookup.
+
+    Args:
+        execution: What to work on.
+        how: How.
+
+    Returns:
+        The files written and those they replace; None where it came out on the way that another executor must do it:
+        the source is large, rows compete for a row of the target, or a file holds other types than the table says. What
+        was written until then lies in the execution's folder.
+    """
+    steps, snapshot = execution.steps, execution.snapshot
+    with steps.step("materialize_source", "materializing the source"):
+        staged = stage_source(execution, how.lookup, how.update)
+    if staged is None or not _are_there(execution, staged):
+        return None
+    with steps.step("plan", "choosing the files to read"):
+        predicate = read_predicate(
+            execution.merge, condition_shape(execution.merge), staged.summary.predicate
+        )
+        files, sizes = plan_files(snapshot, predicate, execution.conf.session_time_zone)
+    found: tuple[_Pairs, ...] | None = ()
+    if files and staged.paths:
+        with steps.step("find_touched_files", "scanning files for matches"):
+            found = _find_pairs(execution, how, staged, files)
+    if found is None:
+        return None
+    competing = any(pairs.pairs > pairs.rows for pairs in found)
+    if competing and how.changing is not None and not execution.merge.is_only_one_unconditional_delete:
+        return None
+    return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
+
+
+def _are_there(execution: Execution, staged: StagedSource) -> bool:
+    """Tells whether tasks write where the driver reads: a session may be on another machine."""
+    listed = (
+        {file.path.rpartition("/")[2] for file in execution.table.store.list(execution.folder)}
+        if staged.paths
+        else ()
+    )
+    return all(path.rpartition("/")[2] in listed for path in staged.paths)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """The pairs of source rows and rows of one file of the target.
+
+    Args:
+        file: The file.
+        path: Where the pairs lie.
+        pairs: How many they are.
+        rows: How many rows of the file they name.
+    """
+
+    file: AddFile
+    path: str
+    pairs: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is known once matches are found."""
+
+    execution: Execution
+    how: KeyLookup
+    staged: StagedSource
+    found: tuple[_Pairs, ...]
+    files: tuple[AddFile, ...]
+    sizes: ScanSizes
+    predicate: Predicate
+
+    @property
+    def touched(self) -> TouchedFiles:
+        changing = self.how.changing
+        if changing is None or not self.found:
+            return NOTHING_TOUCHED
+        rows = sum(pairs.rows for pairs in self.found)
+        counts: dict[tuple[str, int], int] = {(changing.clause.kind, changing.number): rows}
+        return TouchedFiles(tuple(p.file for p in self.found), (), counts, has_multiple_matches=False)
+
+    def local(self, path: str) -> str:
+        return without_file_scheme(self.execution.table.store.absolute(path))
+
+    def new_file(self, name: str) -> str:
+        return self.local(f"{self.execution.folder}/{name}.parquet")
+
+
+def _find_pairs(
+    execution: Execution, how: KeyLookup, staged: StagedSource, files: Sequence[AddFile]
+) -> tuple[_Pairs, ...] | None:
+    store, spark = execution.table.store, execution.table.spark
+    folder = without_file_scheme(store.absolute(execution.folder))
+    vectors = read_deletion_vectors(
+        store, [file.deletion_vector for file in files if file.deletion_vector is not None]
+    )
+    gone = [
+        None if f.deletion_vector is None else _bitmap(vectors[f.deletion_vector.unique_id]) for f in files
+    ]
+    columns = {
+        "path": [without_file_scheme(store.absolute(decode_path(file.path))) for file in files],
+        "file": [file.path for file in files],
+        "gone": pa.array(gone, pa.binary()),
+    }
+    pair = pairing(staged.paths, staged.columns.keys, how.lookup.target, folder)
+    told = spark.createDataFrame(pa.table(columns)).mapInArrow(pair, PAIRS_SCHEMA).collect()
+    if any(row["pairs"] == UNFIT for row in told):
+        return None
+    by_path = {file.path: file for file in files}
+    found = [_Pairs(by_path[row["file"]], row["path"], row["pairs"], row["rows"]) for row in told]
+    return tuple(sorted(found, key=lambda pairs: pairs.file.path))
+
+
+def _bitmap(positions: BitMap64) -> bytes:
+    bits = np.zeros(positions.max() + 1 if positions else 0, np.uint8)
+    bits[np.array(positions, np.int64)] = 1
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def _write_changes(work: _Work) -> MergeChanges | None:
+    execution, touched = work.execution, work.touched
+    merge, steps = execution.merge, execution.steps
+    if touched.rewrite:
+        refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
+        patched = () if execution.writes_deletion_vectors else touched.rewrite
+        if len(patchable(execution.table.store, patched)) < len(patched):
+            return None
+    items = _items(work)
+    written, by_clause = NOTHING_WRITTEN, dict[int, int]()
+    if items:
+        with steps.step(*_said(work)):
+            told = _write_files(work, items)
+            if told is None:
+                return None
+            by_clause = told
+            written = collect_files(execution.write_target)
+    copied, inserted = count_rows(execution, touched, written)
+    vectors = NO_VECTORS
+    if touched.rewrite and execution.writes_deletion_vectors:
+        with steps.step("write_deletion_vectors", "writing deletion vectors"):
+            vectors = _delete_rows(work)
+    _remove_staged(work)
+    return MergeChanges(
+        execution=execution,
+        source_rows=work.staged.summary.row_count,
+        second_scan_rows=work.staged.summary.row_count
+        if items and not merge.statement.is_insert_only
+        else -1,
+        scan=work.sizes,
+        read_files=work.files,
+        predicate=work.predicate,
+        touched=touched,
+        written=written,
+        inserted=inserted,
+        inserted_by_clause={
+            ("not_matched", clause.number): by_clause.get(clause.number, 0)
+            for clause in inserting_clauses(merge)
+        },
+        copied=copied,
+        notes=skipping_notes(work.sizes, BY_KEYS_AND_CONDITIONS),
+        vectors=vectors,
+    )
+
+
+def _said(work: _Work) -> tuple[str, str]:
+    """Gives the name of the step that writes, and what it is about to do."""
+    touched = len(work.touched.rewrite)
+    if not touched:
+        return "write_only_inserts", "writing new files for only inserts"
+    if work.execution.writes_deletion_vectors:
+        return (
+            "write_all_changes",
+            f"writing new and changed rows of {touched} file{'' if touched == 1 else 's'}",
+        )
+    return "write_all_changes", f"writing new rows, patching {touched} of {touched} touched files"
+
+
+def _items(work: _Work) -> list[str]:
+    """Describes the files to be written, the ones that take longest first."""
+    touched = {file.path for file in work.touched.rewrite}
+    changed = sorted((p for p in work.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
+    items: list[str] = []
+    if not work.execution.writes_deletion_vectors:
+        items += [
+            patch_work(work.local(decode_path(p.file.path)), work.new_file(f"kept-{number:05d}"), p.path)
+            for number, p in enumerate(changed)
+        ]
+    elif work.how.update is not None:
+        items += [
+            update_work(
+                work.new_file(f"changed-{number:05d}"),
+                [(work.local(decode_path(p.file.path)), p.path) for p in group],
+            )
+            for number, group in enumerate(_groups(changed))
+        ]
+    if work.staged.columns.inserts:
+        items += [
+            insert_work(work.new_file(f"part-{number:05d}"), begin, end)
+            for number, (begin, end) in enumerate(_ranges(work))
+        ]
+    return items
+
+
+def _groups(changed: Sequence[_Pairs]) -> Iterator[list[_Pairs]]:
+    """Puts files together whose changed rows go into one new file."""
+    group: list[_Pairs] = []
+    for pairs in changed:
+        if group and sum(p.pairs for p in group) + pairs.pairs > _PAIRS_OF_A_FILE:
+            yield group
+            group = []
+        group.append(pairs)
+    if group:
+        yield group
+
+
+def _ranges(work: _Work) -> Iterator[tuple[int, int]]:
+    """Shares the kept rows out to new files."""
+    rows = sum(work.staged.rows)
+    most = work.execution.write_target.records_per_file
+    if most is None:
+        most = max(1, rows * _STAGED_BYTES_OF_A_FILE // max(1, work.staged.bytes))
+    files = -(-rows // most)
+    for number in range(files):
+        yield rows * number // files, rows * (number + 1) // files
+
+
+def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
+    """Writes all files in one job.
+
+    Returns:
+        How many rows each INSERT clause took; None where a file is not to be written in this way.
+    """
+    columns, how, spark = work.staged.columns, work.how, work.execution.table.spark
+    new = NewRows(
+        staged=work.staged.paths,
+        update=columns.update,
+        inserts=columns.inserts,
+        clause=columns.clause,
+        types=how.types,
+        not_null=how.not_null,
+        pairs=tuple(pairs.path for pairs in work.found),
+        options={
+            "compression": how.codec,
+            "store_decimal_as_integer": True,
+            "store_schema": False,
+            "write_page_index": True,
+        },
+    )
+    described = f"MERGE operation - writing {len(items)} files"
+    with job_description(spark, described):
+        frame = spark.createDataFrame(pa.table({"work": pa.array(items, pa.string())}))
+        done = frame.mapInArrow(writing(new), DONE_SCHEMA).collect()
+    unfit = [row["told"] for row in done if row["rows"] == UNFIT]
+    if unfit:
+        logger.info("another executor writes the merge: %s", unfit[0])
+        return None
+    counts: dict[int, int] = {}
+    for row in done:
+        for number, count in json.loads(row["told"]).items():
+            counts[int(number)] = counts.get(int(number), 0) + count
+    return counts
+
+
+def _delete_rows(work: _Work) -> VectorChanges:
+    deleted = {p.file.path: BitMap64(np.unique(read_pairs(p.path)[0]).astype(np.uint64)) for p in work.found}
+    files = {pairs.file.path: pairs.file for pairs in work.found}
+    return write_deletion_vectors(work.execution.table.store, work.execution.folder, deleted, files)
+
+
+def _remove_staged(work: _Work) -> None:
+    """Deletes what was kept on the way, so that the folder holds what the commit names alone."""
+    folder = work.execution.folder
+    kept = [*work.staged.paths, *(pairs.path for pairs in work.found)]
+    work.execution.table.store.delete([f"{folder}/{path.rpartition('/')[2]}" for path in kept])

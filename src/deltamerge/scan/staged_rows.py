@@ -1,0 +1,183 @@
+"""Rows of a DataFrame kept in Arrow files, so that later tasks map them into memory and take the ones they need.
+
+Spark's Python workers run this module by value (`deltamerge.merge.key_lookup`), so it imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# A piece is one contiguous batch: rows are taken from few pieces much faster than from many.
+_PIECE_BYTES = 64 << 20
+# What stands in the place of a path where a task has more rows than it may keep.
+TOO_MANY = ""
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """How rows are kept.
+
+    Args:
+        folder: An existing or new folder that all tasks can write to.
+        keys: The columns whose ranges are told; integers or strings.
+        most_rows: How many rows a task keeps at most.
+        most_bytes: How many bytes it keeps at most.
+        clause: The column without which a row is only counted, where there is one: NULL there.
+    """
+
+    folder: str
+    keys: tuple[str, ...]
+    most_rows: int
+    most_bytes: int
+    clause: str | None = None
+
+
+def staged_schema(key_types: Sequence[str]) -> str:
+    """Gives the schema of what `staging` tells, as DDL.
+
+    Args:
+        key_types: The types of the keys, as Spark spells them.
+    """
+    ranges = [
+        f", lo{i} {name}, hi{i} {name}, n{i} BIGINT, bytes{i} BIGINT" for i, name in enumerate(key_types)
+    ]
+    return "path STRING, n BIGINT, kept BIGINT, size BIGINT" + "".join(ranges)
+
+
+def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Makes the function that keeps a task's rows, for ``mapInArrow``.
+
+    Args:
+        wanted: How.
+
+    Returns:
+        A function over batches of rows that gives one row a task: the file, the rows read and kept, their bytes, and
+        for each key its range, how many are not NULL, and the bytes of its texts. Without rows there is no file.
+    """
+
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        path = Path(wanted.folder) / f"source-{uuid.uuid4().hex}.arrow"
+        told = _Told(len(wanted.keys))
+        pending: list[pa.RecordBatch] = []
+        pending_bytes = 0
+        writer: Any = None
+        try:
+            for batch in batches:
+                told.rows += batch.num_rows
+                rows = _plain(batch)
+                for index, name in enumerate(wanted.keys):
+                    told.add(index, rows.column(name))
+                if wanted.clause is not None:
+                    rows = rows.filter(pc.is_valid(rows.column(wanted.clause)))
+                told.kept += rows.num_rows
+                pending.append(rows)
+                pending_bytes += rows.nbytes
+                told.size += rows.nbytes
+                if told.kept > wanted.most_rows or told.size > wanted.most_bytes:
+                    told.too_many = True
+                    break
+                if pending_bytes >= _PIECE_BYTES:
+                    writer = _written(writer, path, pending)
+                    pending, pending_bytes = [], 0
+            if pending and not told.too_many:
+                writer = _written(writer, path, pending)
+        finally:
+            if writer is not None:
+                writer.close()
+        if told.rows:
+            yield told.as_batch(str(path), wanted.keys, rows.schema)
+
+    return stage
+
+
+class _Told:
+    """What a task tells of its rows."""
+
+    def __init__(self, keys: int) -> None:
+        self.rows = self.kept = self.size = 0
+        self.too_many = False
+        self._ranges: list[tuple[Any, Any]] = [(None, None)] * keys
+        self._counts = [0] * keys
+        self._bytes = [0] * keys
+
+    def add(self, index: int, column: Any) -> None:  # noqa: ANN401
+        self._counts[index] += len(column) - column.null_count
+        if pa.types.is_string(column.type):
+            self._bytes[index] += pc.sum(pc.binary_length(column)).as_py() or 0
+        found = pc.min_max(column).as_py()
+        low, high = self._ranges[index]
+        if found["min"] is not None:
+            low = found["min"] if low is None else min(low, found["min"], key=in_order)
+            high = found["max"] if high is None else max(high, found["max"], key=in_order)
+        self._ranges[index] = (low, high)
+
+    def as_batch(self, path: str, keys: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+        columns: list[tuple[str, pa.DataType, object]] = [
+            ("path", pa.string(), TOO_MANY if self.too_many else path),
+            ("n", pa.int64(), self.rows),
+            ("kept", pa.int64(), self.kept),
+            ("size", pa.int64(), self.size),
+        ]
+        for index, name in enumerate(keys):
+            kind = schema.field(name).type
+            low, high = self._ranges[index]
+            columns += [
+                (f"lo{index}", kind, low),
+                (f"hi{index}", kind, high),
+                (f"n{index}", pa.int64(), self._counts[index]),
+                (f"bytes{index}", pa.int64(), self._bytes[index]),
+            ]
+        arrays = [pa.array([value], kind) for _, kind, value in columns]
+        return pa.RecordBatch.from_arrays(arrays, [name for name, _, _ in columns])
+
+
+def in_order(value: Any) -> Any:  # noqa: ANN401
+    """Gives what a key's value is ordered by: texts by their bytes."""
+    return value.encode() if isinstance(value, str) else value
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Gives columns that an Arrow table of the session may have in larger types the ones that files have."""
+    large = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    schema = pa.schema([field.with_type(large.get(field.type, field.type)) for field in batch.schema])
+    return batch if schema == batch.schema else batch.cast(schema)
+
+
+def _written(writer: Any, path: Path, pending: list[pa.RecordBatch]) -> Any:  # noqa: ANN401
+    whole = pa.Table.from_batches(pending).combine_chunks()
+    if writer is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writer = pa.ipc.new_file(str(path), whole.schema)
+    writer.write_table(whole)
+    return writer
+
+
+def open_staged(paths: Sequence[str]) -> pa.Table:
+    """Gives the kept rows of all tasks, in the order of their files, mapped into memory.
+
+    Args:
+        paths: The files.
+    """
+    return pa.concat_tables([pa.ipc.open_file(pa.memory_map(path)).read_all() for path in paths])
+
+
+def taken(column: Any, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401
+    """Takes rows of a column in their order.
+
+    Args:
+        column: A chunked array.
+        rows: Their positions.
+
+    Returns:
+        An array.
+    """
+    found = column.take(pa.array(rows))
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
