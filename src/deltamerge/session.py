@@ -112,6 +112,14 @@ def errors_said_once() -> Iterator[None]:
             logger.removeFilter(of_another_thread)
 
 
+def physical_plan(frame: DataFrame) -> str:
+    """Gives what Spark says of how it will compute a frame (``DataFrame.explain``)."""
+    if is_connect(frame.sparkSession):
+        return str(frame._explain_string(mode="simple"))  # type: ignore[operator]
+    jvm: Any = frame.sparkSession.sparkContext._jvm
+    return str(jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple"))
+
+
 @contextmanager
 def job_description(spark: SparkSession, description: str) -> Iterator[None]:
     """Names the Spark jobs that start meanwhile, where the session can (classic Spark)."""

@@ -34,7 +34,7 @@ from deltamerge.merge.plan import (
 )
 from deltamerge.merge.resolved import ResolvedClause, TakeGenerated
 from deltamerge.merge.row_counts import count_rows, inserting_clauses
-from deltamerge.merge.staging import StagedSource, stage_source
+from deltamerge.merge.staging import StagedSource, source_as_it_lies, stage_source
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TouchedFiles
 from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing, read_pairs
 from deltamerge.scan.target import without_file_scheme
@@ -171,8 +171,11 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
         was written until then lies in the execution's folder.
     """
     steps, snapshot = execution.steps, execution.snapshot
-    with steps.step("materialize_source", "materializing the source"):
-        staged = stage_source(execution, how.lookup, how.update)
+    with steps.step("plan_source", "looking at the source"):
+        staged = source_as_it_lies(execution, how.lookup, how.update, how.types)
+    if staged is None:
+        with steps.step("materialize_source", "materializing the source"):
+            staged = stage_source(execution, how.lookup, how.update)
     if staged is None or not _are_there(execution, staged):
         return None
     with steps.step("plan", "choosing the files to read"):
@@ -181,7 +184,7 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
         )
         files, sizes = plan_files(snapshot, predicate, execution.conf.session_time_zone)
     found: tuple[_Pairs, ...] | None = ()
-    if files and staged.paths:
+    if files and staged.files:
         with steps.step("find_touched_files", "scanning files for matches"):
             found = _find_pairs(execution, how, staged, files)
     if found is None:
@@ -194,12 +197,19 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
 
 def _are_there(execution: Execution, staged: StagedSource) -> bool:
     """Tells whether tasks write where the driver reads: a session may be on another machine."""
-    listed = (
-        {file.path.rpartition("/")[2] for file in execution.table.store.list(execution.folder)}
-        if staged.paths
-        else ()
-    )
-    return all(path.rpartition("/")[2] in listed for path in staged.paths)
+    written = _own_files(staged)
+    if not written:
+        return True
+    listed = {_name(file.path) for file in execution.table.store.list(execution.folder)}
+    return all(_name(path) in listed for path in written)
+
+
+def _own_files(staged: StagedSource) -> list[str]:
+    return [file.path for file in staged.files if file.is_arrow]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -263,7 +273,7 @@ def _find_pairs(
         "file": [file.path for file in files],
         "gone": pa.array(gone, pa.binary()),
     }
-    pair = pairing(staged.paths, staged.columns.keys, how.lookup.target, folder)
+    pair = pairing(staged.files, staged.columns.keys, how.lookup.target, folder)
     told = spark.createDataFrame(pa.table(columns)).mapInArrow(pair, PAIRS_SCHEMA).collect()
     if any(row["pairs"] == UNFIT for row in told):
         return None
@@ -393,7 +403,7 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
     """
     columns, how, spark = work.staged.columns, work.how, work.execution.table.spark
     new = NewRows(
-        staged=work.staged.paths,
+        staged=work.staged.files,
         update=columns.update,
         inserts=columns.inserts,
         clause=columns.clause,
@@ -431,5 +441,5 @@ def _delete_rows(work: _Work) -> VectorChanges:
 def _remove_staged(work: _Work) -> None:
     """Deletes what was kept on the way, so that the folder holds what the commit names alone."""
     folder = work.execution.folder
-    kept = [*work.staged.paths, *(pairs.path for pairs in work.found)]
-    work.execution.table.store.delete([f"{folder}/{path.rpartition('/')[2]}" for path in kept])
+    kept = [*_own_files(work.staged), *(pairs.path for pairs in work.found)]
+    work.execution.table.store.delete([f"{folder}/{_name(path)}" for path in kept])

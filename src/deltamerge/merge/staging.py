@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
@@ -18,11 +19,12 @@ from deltamerge.merge.output import (
     generate_clause_values,
 )
 from deltamerge.merge.plan import condition_shape, source_keys
-from deltamerge.merge.resolved import Output, ResolvedClause, TakeSource, TakeTarget
+from deltamerge.merge.resolved import Output, ResolvedClause, ResolvedMerge, TakeSource, TakeTarget
 from deltamerge.merge.scopes import source_rows
 from deltamerge.merge.source import SourceKey, SourceSummary, read_source, summary_of
 from deltamerge.scan import staged_rows
-from deltamerge.scan.staged_rows import TOO_MANY, StagedRows, in_order, staged_schema, staging
+from deltamerge.scan.plain_parquet import plain_parquet
+from deltamerge.scan.staged_rows import TOO_MANY, KeptFile, StagedRows, in_order, staged_schema, staging
 from deltamerge.scan.target import without_file_scheme
 
 if TYPE_CHECKING:
@@ -59,17 +61,73 @@ class StagedSource:
 
     Args:
         columns: What is kept of each.
-        paths: The files.
+        files: The files.
         rows: How many rows lie in each.
         bytes: About how many bytes they take together.
         summary: What is known of the source.
     """
 
     columns: StagedColumns
-    paths: tuple[str, ...]
+    files: tuple[KeptFile, ...]
     rows: tuple[int, ...]
     bytes: int
     summary: SourceSummary
+
+
+def source_as_it_lies(
+    execution: Execution, lookup: Lookup, update: ResolvedClause | None, types: Mapping[str, pa.DataType]
+) -> StagedSource | None:
+    """Takes the source's own files, where they hold all that the clauses write.
+
+    Args:
+        execution: What to work on.
+        lookup: The keys.
+        update: The UPDATE clause that takes every matched row, if one does; it sets columns from the source alone.
+        types: The types of the table's columns in Arrow.
+
+    Returns:
+        The rows; None where Spark must compute them, or they are too many.
+    """
+    merge = execution.merge
+    columns = _own_columns(merge, lookup, update)
+    if columns is None:
+        return None
+    own = {
+        name: column
+        for each in (columns.update or {}, *columns.inserts.values())
+        for column, name in each.items()
+    }
+    wanted = {name: types[column] for name, column in own.items()}
+    wanted |= {name: types[column] for name, column in zip(columns.keys, lookup.target, strict=True)}
+    found = plain_parquet(merge.statement.source, wanted, columns.keys)
+    if found is None or sum(found.rows) > _MOST_ROWS or found.bytes > _MOST_BYTES:
+        return None
+    keys = source_keys(merge, condition_shape(merge))
+    told: dict[str, Any] = {"n": sum(found.rows), "last": None}
+    for index, (low, high) in enumerate(found.ranges):
+        told |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": told["n"], f"bytes{index}": 0}
+    summary = summary_of(told, keys)
+    summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
+    return StagedSource(columns, found.files, found.rows, found.bytes, summary)
+
+
+def _own_columns(merge: ResolvedMerge, lookup: Lookup, update: ResolvedClause | None) -> StagedColumns | None:
+    """Names the source's columns that the clauses take as they are; None where there is more to it."""
+    fields, schema = merge.source_schema.fields, merge.output_schema.fields
+    if any(clause.condition is not None or clause.action != "insert" for clause in merge.not_matched):
+        return None
+    found: dict[tuple[str, int], dict[str, str]] = {}
+    for clause in (*merge.not_matched, *([] if update is None else [update])):
+        own = found[clause.clause.kind, clause.number] = {}
+        for output, field in zip(clause.outputs, schema, strict=True):
+            if isinstance(output, TakeTarget):
+                continue
+            if not isinstance(output, TakeSource) or fields[output.index].dataType != field.dataType:
+                return None
+            own[field.name] = fields[output.index].name
+    keys = tuple(fields[index].name for index in lookup.source)
+    inserts = {clause.number: found["not_matched", clause.number] for clause in merge.not_matched}
+    return StagedColumns(keys, None if update is None else found["matched", update.number], inserts, None)
 
 
 def stage_source(execution: Execution, lookup: Lookup, update: ResolvedClause | None) -> StagedSource | None:
@@ -100,7 +158,7 @@ def stage_source(execution: Execution, lookup: Lookup, update: ResolvedClause | 
     files = [row for row in told if row["kept"]]
     return StagedSource(
         columns=columns,
-        paths=tuple(row["path"] for row in files),
+        files=tuple(KeptFile(row["path"], 0, 0) for row in files),
         rows=tuple(row["kept"] for row in files),
         bytes=sum(row["size"] for row in files),
         summary=_summary(told, keys),

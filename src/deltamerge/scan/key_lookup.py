@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.scan.staged_rows import open_staged
+from deltamerge.scan.staged_rows import KeptFile, open_staged
 
 PAIRS_SCHEMA = "file STRING, path STRING, pairs BIGINT, rows BIGINT"
 FOUND_SCHEMA = "code INT, file STRING, piece BIGINT, n BIGINT, bits BINARY"
@@ -118,7 +118,7 @@ def _batch(found: list[tuple[int, str | None, int, int, bytes]]) -> pa.RecordBat
 
 
 def pairing(
-    staged: Sequence[str], keys: Sequence[str], columns: Sequence[str], folder: str
+    staged: Sequence[KeptFile], keys: Sequence[str], columns: Sequence[str], folder: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Makes the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
@@ -158,9 +158,9 @@ def pairing(
     return pair
 
 
-def _wanted(staged: Sequence[str], keys: Sequence[str]) -> pa.Table:
+def _wanted(staged: Sequence[KeptFile], keys: Sequence[str]) -> pa.Table:
     """Gives the source's keys without NULLs, each with its row's number."""
-    rows = open_staged(staged).select(list(keys))
+    rows = open_staged(staged, keys)
     table = rows.rename_columns([f"k{index}" for index in range(len(keys))])
     table = table.append_column("source", pa.array(np.arange(len(rows))))
     return table.drop_null() if any(column.null_count for column in table.columns) else table

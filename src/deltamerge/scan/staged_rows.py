@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 # A piece is one contiguous batch: rows are taken from few pieces much faster than from many.
 _PIECE_BYTES = 64 << 20
+_SUFFIX = ".staged.arrow"
 # What stands in the place of a path where a task has more rows than it may keep.
 TOO_MANY = ""
 
@@ -38,6 +40,32 @@ class StagedRows:
     most_rows: int
     most_bytes: int
     clause: str | None = None
+
+
+@dataclass(frozen=True)
+class KeptFile:
+    """A file of rows, as it was when it was first looked at.
+
+    Args:
+        path: Its path.
+        size: Its size in bytes.
+        modified: When it was last changed, nanoseconds since 1970.
+    """
+
+    path: str
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: str) -> KeptFile:
+        """Looks at a file."""
+        status = Path(path).stat()
+        return cls(path, status.st_size, status.st_mtime_ns)
+
+    @property
+    def is_arrow(self) -> bool:
+        """Whether it is one that `staging` wrote, under a name that was never used before."""
+        return self.path.endswith(_SUFFIX)
 
 
 def staged_schema(key_types: Sequence[str]) -> str:
@@ -64,7 +92,7 @@ def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator
     """
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        path = Path(wanted.folder) / f"source-{uuid.uuid4().hex}.arrow"
+        path = Path(wanted.folder) / f"source-{uuid.uuid4().hex}{_SUFFIX}"
         told = _Told(len(wanted.keys))
         pending: list[pa.RecordBatch] = []
         pending_bytes = 0
@@ -144,10 +172,19 @@ def in_order(value: Any) -> Any:  # noqa: ANN401
     return value.encode() if isinstance(value, str) else value
 
 
+def plain_types(schema: pa.Schema) -> pa.Schema:
+    """Gives columns of larger or of view types the plain ones, whose values are the same."""
+    plain = {
+        pa.large_string(): pa.string(),
+        pa.string_view(): pa.string(),
+        pa.large_binary(): pa.binary(),
+        pa.binary_view(): pa.binary(),
+    }
+    return pa.schema([field.with_type(plain.get(field.type, field.type)) for field in schema])
+
+
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Gives columns that an Arrow table of the session may have in larger types the ones that files have."""
-    large = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
-    schema = pa.schema([field.with_type(large.get(field.type, field.type)) for field in batch.schema])
+    schema = plain_types(batch.schema)
     return batch if schema == batch.schema else batch.cast(schema)
 
 
@@ -160,13 +197,27 @@ def _written(writer: Any, path: Path, pending: list[pa.RecordBatch]) -> Any:  # 
     return writer
 
 
-def open_staged(paths: Sequence[str]) -> pa.Table:
-    """Gives the kept rows of all tasks, in the order of their files, mapped into memory.
+def open_staged(files: Sequence[KeptFile], columns: Sequence[str]) -> pa.Table:
+    """Gives the kept rows of all tasks, in the order of their files.
 
     Args:
-        paths: The files.
+        files: The files: of Arrow, which are mapped into memory, or of Parquet.
+        columns: The columns to read.
+
+    Raises:
+        ValueError: A file is no longer the one that it was.
     """
-    return pa.concat_tables([pa.ipc.open_file(pa.memory_map(path)).read_all() for path in paths])
+    tables = []
+    for file in files:
+        if file.is_arrow:
+            tables.append(pa.ipc.open_file(pa.memory_map(file.path)).read_all().select(list(columns)))
+            continue
+        if KeptFile.of(file.path) != file:
+            raise ValueError(f"{file.path} was changed meanwhile")
+        with pq.ParquetFile(file.path, memory_map=True) as opened:
+            table = opened.read(list(columns), use_threads=False).select(list(columns))
+        tables.append(table.cast(plain_types(table.schema)))
+    return pa.concat_tables(tables)
 
 
 def taken(column: Any, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamerge.scan.key_lookup import UNFIT, read_pairs
-from deltamerge.scan.staged_rows import open_staged, taken
+from deltamerge.scan.staged_rows import KeptFile, open_staged, taken
 from deltamerge.write.parquet_patch import own_metadata, plain_schema, unfinished, writer_options
 
-WORK_SCHEMA = "work STRING"
+_PIECE_BYTES = 64 << 20
 DONE_SCHEMA = "rows BIGINT, told STRING"
 
 
@@ -39,7 +39,7 @@ class NewRows:
         options: Arguments of ``ParquetWriter`` for new files.
     """
 
-    staged: tuple[str, ...]
+    staged: tuple[KeptFile, ...]
     update: Mapping[str, str] | None
     inserts: Mapping[int, Mapping[str, str]]
     clause: str | None
@@ -47,6 +47,15 @@ class NewRows:
     not_null: frozenset[str]
     pairs: tuple[str, ...]
     options: Mapping[str, Any]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the kept rows that are needed."""
+        wanted = [
+            *(self.update or {}).values(),
+            *(name for each in self.inserts.values() for name in each.values()),
+        ]
+        return tuple(dict.fromkeys([*wanted, *([] if self.clause is None else [self.clause])]))
 
     @property
     def schema(self) -> pa.Schema:
@@ -99,10 +108,13 @@ def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        staged: pa.Table | None = None
         for batch in batches:
             for text in batch.column(0).to_pylist():
                 try:
-                    rows, told = _done(json.loads(text), new)
+                    if staged is None and new.columns:
+                        staged = open_staged(new.staged, new.columns)
+                    rows, told = _done(json.loads(text), staged, new)
                 except (ValueError, pa.ArrowException) as error:
                     rows, told = UNFIT, str(error)
                 arrays = [pa.array([rows], pa.int64()), pa.array([told], pa.string())]
@@ -111,16 +123,17 @@ def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
     return write
 
 
-def _done(work: Mapping[str, Any], new: NewRows) -> tuple[int, str]:
+def _done(work: Mapping[str, Any], staged: pa.Table | None, new: NewRows) -> tuple[int, str]:
     if "pairs" in work:
-        return patched(work["source"], work["target"], work["pairs"], new), "{}"
+        return patched(work["source"], work["target"], work["pairs"], staged, new), "{}"
+    assert staged is not None
     if "changed" in work:
-        return updated(work["target"], work["changed"], new), "{}"
-    rows, clauses = inserted(work["target"], work["begin"], work["end"], new)
+        return updated(work["target"], work["changed"], staged, new), "{}"
+    rows, clauses = inserted(work["target"], work["begin"], work["end"], staged, new)
     return rows, json.dumps(clauses)
 
 
-def patched(source: str, target: str, pairs: str, new: NewRows) -> int:
+def patched(source: str, target: str, pairs: str, staged: pa.Table | None, new: NewRows) -> int:
     """Writes a file again with its matched rows changed, or without them.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
@@ -130,6 +143,7 @@ def patched(source: str, target: str, pairs: str, new: NewRows) -> int:
         source: The file's path.
         target: The path of the new file; it appears there whole or not at all.
         pairs: The file of its pairs; a row of the target stands there once.
+        staged: The kept rows, where there is an UPDATE.
         new: What rows are made of.
 
     Returns:
@@ -139,7 +153,6 @@ def patched(source: str, target: str, pairs: str, new: NewRows) -> int:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
     rows, sources = read_pairs(pairs)
-    staged = open_staged(new.staged) if new.update is not None else None
     written = 0
     with unfinished(target) as place, pq.ParquetFile(source, memory_map=True) as file:
         if len(rows) and rows[-1] >= file.metadata.num_rows:
@@ -227,12 +240,13 @@ def _values(staged: pa.Table, column: str, rows: np.ndarray[Any, Any], name: str
     return values.cast(new.types[name])
 
 
-def updated(target: str, changed: Sequence[tuple[str, str]], new: NewRows) -> int:
+def updated(target: str, changed: Sequence[tuple[str, str]], staged: pa.Table, new: NewRows) -> int:
     """Writes the changed rows of some files as they are afterwards.
 
     Args:
         target: The path of the new file; it appears there whole or not at all.
         changed: The files and the files of their pairs.
+        staged: The kept rows.
         new: What rows are made of; an UPDATE.
 
     Returns:
@@ -242,7 +256,7 @@ def updated(target: str, changed: Sequence[tuple[str, str]], new: NewRows) -> in
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
     assert new.update is not None
-    staged, written = open_staged(new.staged), 0
+    written = 0
     schema = new.schema
     kept = [name for name in schema.names if name not in new.update]
     with unfinished(target) as place, pq.ParquetWriter(place, schema, **new.options) as writer:
@@ -278,13 +292,14 @@ def _rows_of(source: str, columns: Sequence[str], rows: np.ndarray[Any, Any], ne
     return pa.table(columns_of_rows)
 
 
-def inserted(target: str, begin: int, end: int, new: NewRows) -> tuple[int, dict[str, int]]:
+def inserted(target: str, begin: int, end: int, staged: pa.Table, new: NewRows) -> tuple[int, dict[str, int]]:
     """Writes those of some kept rows that match nothing and that an INSERT takes.
 
     Args:
         target: The path of the new file; it appears there whole or not at all.
         begin: The first of the kept rows.
         end: The one after the last.
+        staged: All kept rows.
         new: What rows are made of.
 
     Returns:
@@ -293,7 +308,6 @@ def inserted(target: str, begin: int, end: int, new: NewRows) -> tuple[int, dict
     Raises:
         ValueError: A column would be NULL where it must not.
     """
-    staged = open_staged(new.staged)
     wanted = np.ones(end - begin, np.bool_)
     for path in new.pairs:
         sources = read_pairs(path)[1]
@@ -319,8 +333,15 @@ def inserted(target: str, begin: int, end: int, new: NewRows) -> tuple[int, dict
 
 
 def _pieces(staged: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
+    """Gives rows in contiguous pieces; each becomes a row group."""
+    pending: list[pa.RecordBatch] = []
     for batch in staged.slice(begin, end - begin).to_batches():
-        yield pa.Table.from_batches([batch])
+        pending.append(batch)
+        if sum(piece.nbytes for piece in pending) >= _PIECE_BYTES:
+            yield pa.Table.from_batches(pending).combine_chunks()
+            pending = []
+    if pending:
+        yield pa.Table.from_batches(pending).combine_chunks()
 
 
 def _inserted_rows(

@@ -1,0 +1,136 @@
+"""Sources that are Parquet files as they lie there, so that tasks may read them without Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamerge.scan.staged_rows import KeptFile, in_order, plain_types
+from deltamerge.session import physical_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# One scan, nothing above it, and nothing that it leaves out.
+_SCAN = re.compile(
+    r"== Physical Plan ==\n(\*\(1\) )?(ColumnarToRow\n\+- )?FileScan parquet [^\n]*DataFilters: \[\], Format: Parquet, "
+    r"Location: [^\n]*, PartitionFilters: \[\], PushedFilters: \[\], ReadSchema: [^\n]*\n*"
+)
+_MOST_FILES = 64
+# Dates and times of Spark 2 are in another calendar.
+_OTHER_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+@dataclass(frozen=True)
+class PlainParquet:
+    """Parquet files.
+
+    Args:
+        files: The files.
+        rows: The rows of each.
+        bytes: What their columns take without compression.
+        ranges: Of each key the least and the greatest value, None where there is none.
+        key_bytes: What the keys take without compression.
+    """
+
+    files: tuple[KeptFile, ...]
+    rows: tuple[int, ...]
+    bytes: int
+    ranges: tuple[tuple[Any, Any], ...]
+    key_bytes: int
+
+
+def plain_parquet(
+    frame: DataFrame, types: Mapping[str, pa.DataType], keys: Sequence[str]
+) -> PlainParquet | None:
+    """Looks at a source's plan and at its files' footers.
+
+    Args:
+        frame: The source.
+        types: The types of its columns in Arrow.
+        keys: The columns whose ranges are wanted.
+
+    Returns:
+        The files where the source is nothing but a scan of local Parquet files that hold just these types, and whose
+        footers tell the ranges; else None.
+    """
+    if _SCAN.fullmatch(physical_plan(frame)) is None:
+        return None
+    paths = [_local_path(uri) for uri in frame.inputFiles()]
+    if not paths or len(paths) > _MOST_FILES or None in paths:
+        return None
+    found = [_file(path, types, keys) for path in paths if path is not None]
+    if None in found:
+        return None
+    files = [file for file in found if file is not None]
+    return PlainParquet(
+        files=tuple(file.files[0] for file in files),
+        rows=tuple(file.rows[0] for file in files),
+        bytes=sum(file.bytes for file in files),
+        ranges=tuple(_united([file.ranges[index] for file in files]) for index in range(len(keys))),
+        key_bytes=sum(file.key_bytes for file in files),
+    )
+
+
+def _local_path(uri: str) -> str | None:
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file") or parts.netloc:
+        return None
+    path = unquote(parts.path)
+    return path if os.path.isfile(path) else None  # noqa: PTH113
+
+
+def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> PlainParquet | None:
+    try:
+        kept = KeptFile.of(path)
+        metadata = pq.read_metadata(path)
+        schema = plain_types(metadata.schema.to_arrow_schema())
+    except (OSError, pa.ArrowException):
+        return None
+    if any(key in (metadata.metadata or {}) for key in _OTHER_CALENDARS) or len(set(schema.names)) < len(
+        schema
+    ):
+        return None
+    if any(name not in schema.names or schema.field(name).type != kind for name, kind in types.items()):
+        return None
+    leaves = {metadata.schema.column(index).path: index for index in range(len(metadata.schema))}
+    if any(name not in leaves for name in types):
+        return None
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    ranges = []
+    for name in keys:
+        bounds = [_bounds(group.column(leaves[name])) for group in groups]
+        if None in bounds:
+            return None
+        ranges.append(_united([bound for bound in bounds if bound is not None]))
+    sizes = {name: sum(g.column(leaves[name]).total_uncompressed_size for g in groups) for name in types}
+    return PlainParquet(
+        files=(kept,),
+        rows=(metadata.num_rows,),
+        bytes=sum(sizes.values()),
+        ranges=tuple(ranges),
+        key_bytes=sum(sizes[name] for name in keys),
+    )
+
+
+def _bounds(column: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
+    """Gives a column chunk's range, of Nones where all is NULL; None where the footer does not tell."""
+    statistics = column.statistics
+    if statistics is None:
+        return None
+    if statistics.has_min_max:
+        return statistics.min, statistics.max
+    all_null = statistics.has_null_count and statistics.null_count == column.num_values
+    return (None, None) if all_null else None
+
+
+def _united(bounds: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+    lows, highs = ([pair[at] for pair in bounds if pair[at] is not None] for at in (0, 1))
+    return (min(lows, key=in_order), max(highs, key=in_order)) if lows else (None, None)
