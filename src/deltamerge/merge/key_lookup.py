@@ -42,7 +42,7 @@ from deltamerge.session import conf_value, job_description
 from deltamerge.skipping.predicates import Predicate
 from deltamerge.write import arrow_rows, parquet_patch
 from deltamerge.write.append_only import refuse_append_only
-from deltamerge.write.arrow_rows import DONE_SCHEMA, NewRows, insert_work, patch_work, update_work, writing
+from deltamerge.write.arrow_rows import DONE_SCHEMA, NewRows, new_file_work, patch_work, writing
 from deltamerge.write.char_varchar import METADATA_KEY
 from deltamerge.write.constraints import NotNull, constraints_of
 from deltamerge.write.data_files import collect_files
@@ -61,6 +61,8 @@ for module in (arrow_rows, parquet_patch):
 # Kept rows of so many bytes make a file of about delta-spark's default size.
 _STAGED_BYTES_OF_A_FILE = 256 << 20
 _PAIRS_OF_A_FILE = 500_000
+_SMALL_FILES = 32
+_SMALL_BYTES = 8 << 20
 _CODECS = {
     "snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none",
     "lz4raw": "lz4", "lz4_raw": "lz4", "brotli": "brotli",
@@ -253,6 +255,9 @@ class _Work:
     def local(self, path: str) -> str:
         return without_file_scheme(self.execution.table.store.absolute(path))
 
+    def located(self, pairs: Sequence[_Pairs]) -> list[tuple[str, str]]:
+        return [(self.local(decode_path(p.file.path)), p.path) for p in pairs]
+
     def new_file(self, name: str) -> str:
         return self.local(f"{self.execution.folder}/{name}.parquet")
 
@@ -349,27 +354,40 @@ def _said(work: _Work) -> tuple[str, str]:
 def _items(work: _Work) -> list[str]:
     """Describes the files to be written, the ones that take longest first."""
     touched = {file.path for file in work.touched.rewrite}
-    changed = sorted((p for p in work.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
+    pairs = sorted((p for p in work.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
+    ranges = list(_ranges(work)) if work.staged.columns.inserts else []
+    by_vectors = work.execution.writes_deletion_vectors
+    if by_vectors and work.how.update is None:
+        pairs = []
+    if _is_small(work, pairs):
+        whole = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
+        files = work.located(pairs)
+        if not files and whole == (0, 0):
+            return []
+        target = work.new_file("part-00000")
+        if by_vectors:
+            return [new_file_work(target, changed=files, inserted=whole)]
+        return [new_file_work(target, rewritten=files, inserted=whole)]
     items: list[str] = []
-    if not work.execution.writes_deletion_vectors:
-        items += [
-            patch_work(work.local(decode_path(p.file.path)), work.new_file(f"kept-{number:05d}"), p.path)
-            for number, p in enumerate(changed)
-        ]
-    elif work.how.update is not None:
-        items += [
-            update_work(
-                work.new_file(f"changed-{number:05d}"),
-                [(work.local(decode_path(p.file.path)), p.path) for p in group],
-            )
-            for number, group in enumerate(_groups(changed))
-        ]
-    if work.staged.columns.inserts:
-        items += [
-            insert_work(work.new_file(f"part-{number:05d}"), begin, end)
-            for number, (begin, end) in enumerate(_ranges(work))
-        ]
+    if by_vectors:
+        for number, group in enumerate(_groups(pairs)):
+            items.append(new_file_work(work.new_file(f"changed-{number:05d}"), changed=work.located(group)))
+    else:
+        for number, (path, found) in enumerate(work.located(pairs)):
+            items.append(patch_work(path, work.new_file(f"kept-{number:05d}"), found))
+    for number, inserted in enumerate(ranges):
+        items.append(new_file_work(work.new_file(f"part-{number:05d}"), inserted=inserted))
     return items
+
+
+def _is_small(work: _Work, pairs: Sequence[_Pairs]) -> bool:
+    """Tells whether all that is written goes into one file: small merges shall not leave ever more small files."""
+    rows, most = sum(work.staged.rows), work.execution.write_target.records_per_file
+    if most is not None and rows + sum(p.rows for p in pairs) > most:
+        return False
+    if len(pairs) > _SMALL_FILES or work.staged.bytes + sum(p.file.size for p in pairs) > _SMALL_BYTES:
+        return False
+    return work.execution.merge.inserts or len(pairs) > 1
 
 
 def _groups(changed: Sequence[_Pairs]) -> Iterator[list[_Pairs]]:

@@ -74,25 +74,22 @@ def patch_work(source: str, target: str, pairs: str) -> str:
     return json.dumps({"source": source, "target": target, "pairs": pairs})
 
 
-def insert_work(target: str, begin: int, end: int) -> str:
-    """Describes a new file of inserted rows.
+def new_file_work(
+    target: str,
+    *,
+    rewritten: Sequence[tuple[str, str]] = (),
+    changed: Sequence[tuple[str, str]] = (),
+    inserted: tuple[int, int] = (0, 0),
+) -> str:
+    """Describes a new file.
 
     Args:
         target: Its path.
-        begin: The first of the kept rows that it may get.
-        end: The one after the last.
+        rewritten: Files all of whose rows it takes over, with their changes: their paths and the files of their pairs.
+        changed: Files whose changed rows alone it gets, since deletion vectors delete them where they were.
+        inserted: The first of the kept rows that it may get, and the one after the last.
     """
-    return json.dumps({"target": target, "begin": begin, "end": end})
-
-
-def update_work(target: str, changed: Sequence[tuple[str, str]]) -> str:
-    """Describes a new file of rows that deletion vectors delete where they were.
-
-    Args:
-        target: Its path.
-        changed: The files whose rows change: their paths and the files of their pairs.
-    """
-    return json.dumps({"target": target, "changed": changed})
+    return json.dumps({"target": target, "rewritten": rewritten, "changed": changed, "inserted": inserted})
 
 
 def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -102,9 +99,9 @@ def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
         new: What rows are made of.
 
     Returns:
-        A function over batches of ``work`` (see `patch_work`, `insert_work`), a row a file. It gives for each the rows
-        of the new file (none: no file) and, as JSON, how many of them which INSERT clause took; or `UNFIT` and why the
-        file is not to be written in this way.
+        A function over batches of ``work`` (see `patch_work`, `new_file_work`), a row a file. It gives for each the
+        rows of the new file (none: no file) and, as JSON, how many of them which INSERT clause took; or `UNFIT` and
+        why the file is not to be written in this way.
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -126,11 +123,7 @@ def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
 def _done(work: Mapping[str, Any], staged: pa.Table | None, new: NewRows) -> tuple[int, str]:
     if "pairs" in work:
         return patched(work["source"], work["target"], work["pairs"], staged, new), "{}"
-    assert staged is not None
-    if "changed" in work:
-        return updated(work["target"], work["changed"], staged, new), "{}"
-    rows, clauses = inserted(work["target"], work["begin"], work["end"], staged, new)
-    return rows, json.dumps(clauses)
+    return new_file(work, staged, new)
 
 
 def patched(source: str, target: str, pairs: str, staged: pa.Table | None, new: NewRows) -> int:
@@ -240,100 +233,111 @@ def _values(staged: pa.Table, column: str, rows: np.ndarray[Any, Any], name: str
     return values.cast(new.types[name])
 
 
-def updated(target: str, changed: Sequence[tuple[str, str]], staged: pa.Table, new: NewRows) -> int:
-    """Writes the changed rows of some files as they are afterwards.
+def new_file(work: Mapping[str, Any], staged: pa.Table | None, new: NewRows) -> tuple[int, str]:
+    """Writes a new file.
 
     Args:
-        target: The path of the new file; it appears there whole or not at all.
-        changed: The files and the files of their pairs.
-        staged: The kept rows.
-        new: What rows are made of; an UPDATE.
+        work: What `new_file_work` says of it; it appears whole or not at all.
+        staged: The kept rows, where any clause takes some.
+        new: What rows are made of.
 
     Returns:
-        The rows of the new file.
+        The rows of the new file, and, as JSON, how many of them which INSERT clause took.
 
     Raises:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
-    assert new.update is not None
+    counts = dict.fromkeys(map(str, new.inserts), 0)
     written = 0
-    schema = new.schema
-    kept = [name for name in schema.names if name not in new.update]
-    with unfinished(target) as place, pq.ParquetWriter(place, schema, **new.options) as writer:
-        for source, pairs in changed:
-            rows, sources = read_pairs(pairs)
-            own = _rows_of(source, kept, rows, new)
-            columns = {
-                name: _values(staged, new.update[name], sources, name, new)
-                if name in new.update
-                else own.column(name)
-                for name in schema.names
-            }
-            writer.write_table(pa.table(columns, schema=schema))
-            written += len(rows)
-    return written
+    with unfinished(work["target"]) as place:
+        with pq.ParquetWriter(place, new.schema, **new.options) as writer:
+            for table in _row_groups(_rows_of_new_file(work, staged, new, counts)):
+                writer.write_table(table, row_group_size=table.num_rows)
+                written += table.num_rows
+        if not written:
+            place.unlink()
+    return written, json.dumps(counts)
 
 
-def _rows_of(source: str, columns: Sequence[str], rows: np.ndarray[Any, Any], new: NewRows) -> pa.Table:
-    """Reads columns of some rows of a file; one that the file lacks is NULL."""
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Puts rows together until they make a row group of some size."""
+    pending: list[pa.Table] = []
+    for table in tables:
+        pending.append(table)
+        if sum(piece.nbytes for piece in pending) >= _PIECE_BYTES:
+            yield pa.concat_tables(pending)
+            pending = []
+    whole = pa.concat_tables(pending) if pending else None
+    if whole is not None and whole.num_rows:
+        yield whole
+
+
+def _rows_of_new_file(
+    work: Mapping[str, Any], staged: pa.Table | None, new: NewRows, counts: dict[str, int]
+) -> Iterator[pa.Table]:
+    """Gives the rows of a new file, and counts the inserted ones by clause."""
+    for source, pairs in work["rewritten"]:
+        rows, sources = read_pairs(pairs)
+        yield _changed(_rows_of(source, new.schema.names, None, new), staged, rows, sources, new)
+    for source, pairs in work["changed"]:
+        assert new.update is not None and staged is not None
+        rows, sources = read_pairs(pairs)
+        kept = [name for name in new.schema.names if name not in new.update]
+        own = _rows_of(source, kept, rows, new)
+        columns = {
+            name: _values(staged, new.update[name], sources, name, new)
+            if name in new.update
+            else own.column(name)
+            for name in new.schema.names
+        }
+        yield pa.table(columns, schema=new.schema)
+    begin, end = work["inserted"]
+    if begin < end:
+        assert staged is not None
+        yield from _inserted(begin, end, staged, new, counts)
+
+
+def _rows_of(
+    source: str, columns: Sequence[str], rows: np.ndarray[Any, Any] | None, new: NewRows
+) -> pa.Table:
+    """Reads columns of some rows of a file, or of all; one that the file lacks is NULL."""
     with pq.ParquetFile(source, memory_map=True) as file:
         present = [name for name in columns if name in file.schema_arrow.names]
         lowered = {name.lower() for name in file.schema_arrow.names}
         if any(name.lower() in lowered for name in columns if name not in present):
             raise ValueError("the file spells a column in another case")
         table = file.read(present, use_threads=False) if present else pa.table({})
-    found = {name: table.column(name).take(pa.array(rows)) for name in present}
-    columns_of_rows = {}
+        count = file.metadata.num_rows if rows is None else len(rows)
+    found = {}
     for name in columns:
-        column = found.get(name, pa.nulls(len(rows), new.types[name]))
-        if plain_schema(pa.schema([(name, column.type)])).field(name).type != new.types[name]:
-            raise ValueError(f"column {name} is {column.type}, not {new.types[name]}")
-        columns_of_rows[name] = column.cast(new.types[name])
-    return pa.table(columns_of_rows)
+        kind = new.types[name]
+        column = table.column(name) if name in present else pa.nulls(count, kind)
+        if plain_schema(pa.schema([(name, column.type)])).field(name).type != kind:
+            raise ValueError(f"column {name} is {column.type}, not {kind}")
+        found[name] = column if rows is None or name not in present else column.take(pa.array(rows))
+    return pa.table({name: column.cast(new.types[name]) for name, column in found.items()})
 
 
-def inserted(target: str, begin: int, end: int, staged: pa.Table, new: NewRows) -> tuple[int, dict[str, int]]:
-    """Writes those of some kept rows that match nothing and that an INSERT takes.
-
-    Args:
-        target: The path of the new file; it appears there whole or not at all.
-        begin: The first of the kept rows.
-        end: The one after the last.
-        staged: All kept rows.
-        new: What rows are made of.
-
-    Returns:
-        The rows of the new file, and how many each clause took.
-
-    Raises:
-        ValueError: A column would be NULL where it must not.
-    """
+def _inserted(
+    begin: int, end: int, staged: pa.Table, new: NewRows, counts: dict[str, int]
+) -> Iterator[pa.Table]:
+    """Gives those of some kept rows that match nothing and that an INSERT takes."""
     wanted = np.ones(end - begin, np.bool_)
     for path in new.pairs:
         sources = read_pairs(path)[1]
         wanted[sources[(sources >= begin) & (sources < end)] - begin] = False
-    schema = new.schema
-    counts = dict.fromkeys(map(str, new.inserts), 0)
-    written = 0
-    with unfinished(target) as place:
-        with pq.ParquetWriter(place, schema, **new.options) as writer:
-            at = begin
-            for piece in _pieces(staged, begin, end):
-                rows = np.flatnonzero(wanted[at - begin : at - begin + piece.num_rows])
-                at += piece.num_rows
-                table, taken_by = _inserted_rows(piece, rows, schema, new)
-                for number, count in taken_by.items():
-                    counts[str(number)] += count
-                if table.num_rows:
-                    writer.write_table(table)
-                    written += table.num_rows
-        if not written:
-            place.unlink()
-    return written, counts
+    at = begin
+    for piece in _pieces(staged, begin, end):
+        rows = np.flatnonzero(wanted[at - begin : at - begin + piece.num_rows])
+        at += piece.num_rows
+        table, taken_by = _inserted_rows(piece, rows, new.schema, new)
+        for number, count in taken_by.items():
+            counts[str(number)] += count
+        yield table
 
 
 def _pieces(staged: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
-    """Gives rows in contiguous pieces; each becomes a row group."""
+    """Gives rows in contiguous pieces."""
     pending: list[pa.RecordBatch] = []
     for batch in staged.slice(begin, end - begin).to_batches():
         pending.append(batch)

@@ -1,0 +1,290 @@
+"""The key lookup: it agrees with the classic route, and leaves to others what it cannot do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable as DeltaRs
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+
+from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge.exceptions import MultipleSourceRowsException
+from deltamerge.scan.key_lookup import pairing
+from deltamerge.scan.staged_rows import KeptFile, StagedRows, staging
+from deltamerge.write.arrow_rows import NewRows, writing
+
+from .tables import actions, files_below, folders_below, frame, people, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.sessions
+
+EXECUTOR = "spark.deltamerge.merge.executor"
+VECTORS = {"delta.enableDeletionVectors": "true"}
+
+COLUMNS = (
+    "id",
+    "if(id % 5 = 0, null, concat('n', id)) AS name",
+    "cast(id AS decimal(12,2)) AS d",
+    "cast(id AS decimal(30,5)) AS wide",
+    "timestamp_micros(id * 1000001) AS ts",
+    "cast(timestamp_micros(id) AS timestamp_ntz) AS ntz",
+    "date_add(date'2024-01-01', cast(id AS int)) AS day",
+    "if(id % 7 = 0, double('NaN'), double(id)) AS x",
+    "float(id) AS f",
+    "id % 2 = 0 AS b",
+    "cast(id AS smallint) AS small",
+    "cast(concat('b', id) AS binary) AS bin",
+)
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+MERGES = {
+    "upsert": UPSERT,
+    "delete": "WHEN MATCHED THEN DELETE",
+    "delete and insert": "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *",
+    "insert": "WHEN NOT MATCHED THEN INSERT *",
+    "insert some": "WHEN NOT MATCHED AND s.id > 505 THEN INSERT *",
+    "some columns": "WHEN MATCHED THEN UPDATE SET name = s.name, x = s.x * 2, small = 7",
+    "matches stay": "WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED THEN INSERT *",
+    "two inserts": "WHEN MATCHED THEN UPDATE SET name = 'z' WHEN NOT MATCHED AND s.id % 2 = 0 THEN INSERT (id) VALUES "
+    "(s.id) WHEN NOT MATCHED AND s.id > 507 THEN INSERT (id, x) VALUES (-s.id, s.x)",
+    "one is left out": "WHEN NOT MATCHED AND s.id = 501 THEN DO NOTHING WHEN NOT MATCHED THEN INSERT *",
+    "other types": "WHEN MATCHED THEN UPDATE SET d = s.id, name = s.small, ts = s.ntz",
+}
+
+
+def table(spark: SparkSession, path: Path, properties: dict[str, str]) -> str:
+    numbers = spark.range(0, 100).selectExpr(*COLUMNS)
+    write_delta(numbers.where("id < 50").coalesce(1), str(path), properties=properties)
+    write_delta(numbers.where("id >= 50").coalesce(1), str(path), mode="append")
+    return str(path)
+
+
+def source(spark: SparkSession, folder: Path, kind: str) -> None:
+    """Makes the view ``changes_to_merge``: some rows of both files of the table, some new ones, one without a key."""
+    some = (
+        spark.range(45, 90, 3)
+        .union(spark.range(500, 510))
+        .union(spark.sql("SELECT CAST(NULL AS BIGINT) AS id"))
+    )
+    new = some.selectExpr(*COLUMNS).withColumn("wide", some.id.cast("decimal(30,5)"))
+    if kind == "files":
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        new.repartition(2).write.parquet(str(folder / "source"))
+        new = spark.read.parquet(str(folder / "source"))
+    new.createOrReplaceTempView("changes_to_merge")
+
+
+def outcome(spark: SparkSession, path: str, executor: str, merge: str) -> dict[str, Any]:
+    """Merges, and gives all that two executors must agree on."""
+    spark.conf.set(EXECUTOR, executor)
+    report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING changes_to_merge s ON t.id = s.id {merge}")
+    assert report.outcome.executor == executor, report.outcome.executor_reason
+    assert {Path(name).suffix for name in files_below(path)} <= {".parquet", ".json", ".crc", ".bin"}
+    found = DeltaTable.forPath(spark, path).toDF()
+    return {
+        "rows": sorted(map(repr, found.collect())),
+        "metrics": {
+            k: v for k, v in report.metrics.items() if k.startswith("numTargetRows") or k == "numSourceRows"
+        },
+        "clauses": [clause.rows for clause in report.clauses],
+        "schema": found.schema,
+    }
+
+
+@pytest.mark.parametrize("properties", [{}, VECTORS], ids=["files", "vectors"])
+@pytest.mark.parametrize("kind", ["query", "files"])
+@pytest.mark.parametrize("merge", MERGES)
+def test_it_agrees_with_the_classic_route(
+    spark: SparkSession, tmp_path: Path, merge: str, kind: str, properties: dict[str, str]
+) -> None:
+    source(spark, tmp_path, kind)
+    found = []
+    for executor in ("classic", "key_lookup"):
+        path = table(spark, tmp_path / executor, properties)
+        first, second = outcome(spark, path, executor, MERGES[merge]), outcome(spark, path, executor, UPSERT)
+        # In which files the first merge put its rows is each executor's own matter.
+        del second["metrics"]["numTargetRowsCopied"]
+        found.append([first, second])
+    assert found[0] == found[1]
+
+
+@pytest.mark.quick
+def test_rows_change_in_their_places(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path / "t", {})
+    old_path = next(a["path"] for a in actions(path, 1, "add"))
+    old = pq.ParquetFile(Path(path, old_path))
+    two = frame(spark, "id BIGINT, name STRING", [(60, "sixty"), (61, None)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(two.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdate(set={"name": "s.name"}).run()
+    assert report.outcome.executor == "key_lookup"
+    assert [remove["path"] for remove in actions(path, 2, "remove")] == [old_path]
+    (added,) = actions(path, 2, "add")
+    new = pq.ParquetFile(Path(path, added["path"]))
+    assert new.schema.equals(old.schema)
+    assert new.metadata.metadata == old.metadata.metadata
+    names = old.read()["name"].to_pylist()
+    names[10:12] = ["sixty", None]
+    assert new.read()["name"].to_pylist() == names
+    assert new.read().drop_columns(["name", "x"]).equals(old.read().drop_columns(["name", "x"]))
+
+
+def test_source_files_are_read_as_they_lie(spark: SparkSession, tmp_path: Path) -> None:
+    source(spark, tmp_path, "files")
+    path = table(spark, tmp_path / "t", {})
+    report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING changes_to_merge s ON t.id = s.id {UPSERT}")
+    assert "materialize_source" not in {step.name for step in report.outcome.steps}
+    filtered = "(SELECT * FROM changes_to_merge WHERE id > 502)"
+    report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING {filtered} s ON t.id = s.id {UPSERT}")
+    assert "materialize_source" in {step.name for step in report.outcome.steps}
+    assert report.metrics["numSourceRows"] == 7
+    assert report.metrics["numTargetRowsUpdated"] == 7
+
+
+def test_source_files_in_folders_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    new = frame(spark, "id INT, name STRING, age INT", [(1, "new", 1), (9, "nine", 2)])
+    new.write.partitionBy("age").parquet(str(tmp_path / "source = %20"))
+    spark.read.parquet(str(tmp_path / "source = %20")).createOrReplaceTempView("parts")
+    report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING parts s ON t.id = s.id {UPSERT}")
+    assert report.outcome.executor == "key_lookup"
+    expected = [(1, "new", 1), (2, "bob", 40), (3, "cy", 50), (9, "nine", 2)]
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == expected
+
+
+def test_source_file_of_other_types_than_its_frame(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    narrow = pa.table(
+        {"id": pa.array([1, 9], pa.int16()), "name": ["new", "nine"], "age": pa.array([1, 2], pa.int32())}
+    )
+    pq.write_table(narrow, tmp_path / "narrow.parquet")
+    wide = spark.read.schema("id INT, name STRING, age INT").parquet(str(tmp_path / "narrow.parquet"))
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(wide.alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    expected = [(1, "new", 1), (2, "bob", 40), (3, "cy", 50), (9, "nine", 2)]
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == expected
+
+
+def test_files_that_lack_a_column(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    wider = frame(spark, "id INT, name STRING, age INT, more STRING", [(9, "y", 2, "n")])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(wider.alias("s"), "t.id = s.id")
+    merge.withSchemaEvolution().whenNotMatchedInsertAll().execute()
+    again = frame(spark, "id INT, name STRING, age INT, more STRING", [(1, "x", 1, "m"), (9, "z", 3, "o")])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(again.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert report.outcome.executor == "key_lookup"
+    expected = [(1, "x", 1, "m"), (2, "bob", 40, None), (3, "cy", 50, None), (9, "z", 3, "o")]
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == expected
+    assert DeltaRs(path).to_pyarrow_table().num_rows == 4
+
+
+def test_competing_source_rows_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    before = files_below(path), folders_below(path)
+    twice = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (1, "y", 2)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(twice.alias("s"), "t.id = s.id")
+    with pytest.raises(MultipleSourceRowsException, match="modify 1 target row "):
+        merge.whenMatchedUpdateAll().execute()
+    assert (files_below(path), folders_below(path)) == before
+    report = (
+        DeltaTable.forPath(spark, path)
+        .alias("t")
+        .merge(twice.alias("s"), "t.id = s.id")
+        .whenMatchedDelete()
+        .run()
+    )
+    assert (report.outcome.executor, report.metrics["numTargetRowsDeleted"]) == ("key_lookup", 1)
+
+
+@pytest.mark.parametrize("clause", ["update", "insert"])
+def test_null_in_a_column_that_is_not_null(spark: SparkSession, tmp_path: Path, clause: str) -> None:
+    path = str(tmp_path / "t")
+    created = (
+        DeltaTable.create(spark)
+        .location(path)
+        .addColumn("id", "INT")
+        .addColumn("v", "STRING", nullable=False)
+    )
+    created.execute()
+    write_delta(frame(spark, "id INT, v STRING", [(1, "a")]), path, mode="append")
+    before = files_below(path), folders_below(path)
+    new = frame(spark, "id INT, v STRING", [(1 if clause == "update" else 2, None)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    with pytest.raises(PySparkException, match="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"):
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    assert (files_below(path), folders_below(path)) == before
+
+
+def test_condition_that_fails_for_rows_that_no_clause_looks_at(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    new = frame(spark, "id INT, name STRING, age INT", [(1, "x", 0), (9, "y", 2)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenNotMatchedInsertAll(condition="100 / s.age > 1").run()
+    assert report.metrics["numTargetRowsInserted"] == 1
+    assert len(rows(DeltaTable.forPath(spark, path).toDF())) == 4
+
+
+def test_source_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    before = files_below(path), folders_below(path)
+    failing = spark.range(1, 2000).selectExpr(
+        "cast(id AS int) AS id", "'x' AS name", "int(1 / (id - 1500)) AS age"
+    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(failing.alias("s"), "t.id = s.id")
+    with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    assert (files_below(path), folders_below(path)) == before
+
+
+def test_large_source_goes_another_way(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    many = spark.range(2, 1_100_002, 1, 1).selectExpr("cast(id AS int) AS id", "'x' AS name", "1 AS age")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(many.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll().run()
+    assert report.outcome.executor != "key_lookup"
+    assert report.metrics["numTargetRowsUpdated"] == 2
+    assert report.metrics["numSourceRows"] == 1_100_000
+
+
+def test_texts_are_compared_byte_by_byte(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    keys = ["", "a", "A", "é", "e\u0301", "漢", "\uffff", "\U0001f600", "a ", None]
+    write_delta(frame(spark, "k STRING, v INT", [(key, 0) for key in keys]), path)
+    new = frame(spark, "k STRING, v INT", [(key, 1) for key in ("\U0001f600", "\uffff", "", "é", "a ", None)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.k = s.k")
+    report = merge.whenMatchedUpdateAll().run()
+    assert report.outcome.executor == "key_lookup"
+    assert report.metrics["numTargetRowsUpdated"] == 5
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        writing(NewRows((KeptFile("a", 1, 2),), {"a": "b"}, {}, None, {}, frozenset(), (), {})),
+        pairing((KeptFile("a", 1, 2),), ("a",), ("b",), "/x"),
+        staging(StagedRows("/x", ("k",), 1, 1)),
+    ],
+)
+def test_executors_need_not_have_the_package(function: Any) -> None:
+    import subprocess
+
+    without = (
+        "import sys\n"
+        "class No:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] == 'deltamerge':\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, No())\n"
+        "from pyspark import cloudpickle\n"
+        "function = cloudpickle.loads(sys.stdin.buffer.read())\n"
+        "assert list(function(iter([]))) == []\n"
+    )
+    pickled = cloudpickle.dumps(function)
+    subprocess.run([sys.executable, "-c", without], input=pickled, check=True)
