@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from deltamerge.session import merge_conf
 from deltamerge.table import open_table
+from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.table_writer import write_table
 
 if TYPE_CHECKING:
@@ -22,7 +24,9 @@ def write_delta(
     properties: Mapping[str, str] | None = None,
     *,
     overwrite_schema: bool = False,
-) -> int:
+    txn_app_id: str | None = None,
+    txn_version: int | None = None,
+) -> int | None:
     """Writes a DataFrame's rows as a Delta table, or to one.
 
     Args:
@@ -34,12 +38,18 @@ def write_delta(
         properties: The properties of a new or overwritten table, such as ``delta.enableChangeDataFeed``.
         overwrite_schema: Whether an overwrite replaces the columns and the partitioning too. Otherwise the table
             keeps both, with all that it says of its columns: generation expressions, identities, defaults, comments.
+        txn_app_id: The application that writes; with `txn_version` the rows are written once, however often the
+            application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
+        txn_version: The application's number for this write, greater than those of its writes before. By default the
+            session's ``spark.databricks.delta.write.txnVersion``.
 
     Returns:
-        The version that was made.
+        The version that was made; None where the table has this transaction, or a later one of the application,
+        already, so that nothing was done.
 
     Raises:
         ValueError: The mode is none of these, or not ``overwrite`` where the schema is to be replaced.
+        DeltaIllegalArgumentException: Only one of `txn_app_id` and `txn_version` is given, or the session has only one.
         DeltaAnalysisException: The rows do not fit the table.
         InvariantViolationException: A row violates a constraint.
     """
@@ -49,5 +59,9 @@ def write_delta(
         raise ValueError(f"overwrite_schema goes with mode='overwrite', the mode is '{mode}'")
     kind = "overwrite_schema" if overwrite_schema else mode
     columns = (partition_by,) if isinstance(partition_by, str) else partition_by
+    transaction = option_transaction(txn_app_id, txn_version)
+    if transaction is None:
+        transaction = session_transaction(merge_conf(df.sparkSession))
     table = open_table(df.sparkSession, path)
-    return write_table(table, df, kind, None if columns is None else tuple(columns), properties or {})
+    partition_columns = None if columns is None else tuple(columns)
+    return write_table(table, df, kind, partition_columns, properties or {}, transaction)

@@ -110,8 +110,9 @@ IN_USE_BY = {
 def test_feature_blocks_writing_only_where_it_is_used(feature):
     configuration, field_metadata = IN_USE_BY[feature]
     used = Metadata("id", schema_string=schema_with(**field_metadata), configuration=configuration)
-    check_writable(Protocol(1, 7, None, frozenset({feature})), PLAIN)
-    error = refused(check_writable, Protocol(1, 7, None, frozenset({feature})), used)
+    protocol = Protocol(1, 7, None, frozenset({feature, "columnMapping"}))
+    check_writable(protocol, PLAIN)
+    error = refused(check_writable, protocol, used)
     assert error.getMessageParameters() == {"unsupported": feature}
 
 

@@ -85,6 +85,23 @@ def test_tables_that_are_only_read(spark: SparkSession, tmp_path: Path) -> None:
             assert len(rows(DeltaTable.forPath(spark, path).toDF())) == 3
 
 
+def test_features_that_only_the_properties_name(spark: SparkSession, tmp_path: Path) -> None:
+    path = requiring(
+        Path(people(spark, tmp_path / "t")),
+        [],
+        [],
+        {"delta.enableChangeDataFeed": "true", "delta.constraints.c": "id > 0"},
+    )
+    before = files_below(path)
+    for what, write in writes(spark, path).items():
+        with pytest.raises(DeltaUnsupportedFeatureException) as raised:
+            write()
+        assert raised.value.getCondition() == "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH", what
+        assert raised.value.getMessageParameters() == {"features": "changeDataFeed, checkConstraints"}, what
+    assert files_below(path) == before
+    assert len(rows(DeltaTable.forPath(spark, path).toDF())) == 3
+
+
 @pytest.mark.parametrize("feature", NOT_READABLE)
 def test_tables_that_are_not_even_read(feature: str, spark: SparkSession, tmp_path: Path) -> None:
     path = requiring(Path(people(spark, tmp_path / "t")), [feature], [feature], {})

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import (
+    ConcurrentTransactionException,
     DeltaConcurrentModificationException,
     DeltaIllegalArgumentException,
 )
+from deltamerge.write.data_files import write_files
 
 from .tables import actions, commit_info, files_below, frame, latest_version, people, rows
 
@@ -127,6 +129,67 @@ def test_the_same_application_transaction_is_done_once(spark: SparkSession, tmp_
     spark.conf.set("spark.databricks.delta.write.txnVersion", "8")
     nothing_to_do = DeltaTable.forPath(spark, path).merge(frame(spark, "k INT", [(77,)]), "id = k")
     assert nothing_to_do.whenMatchedDelete().run().version == 3
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("by", ["options", "settings"])
+def test_a_write_of_an_application_is_done_once(spark: SparkSession, tmp_path: Path, by: str) -> None:
+    path = str(tmp_path / "t")
+
+    def written(version: int, mode: str, **options: Any) -> int | None:
+        rows = frame(spark, "id INT", [(version,)])
+        if by == "options":
+            return write_delta(rows, path, mode, txn_app_id="nightly", txn_version=version, **options)
+        spark.conf.set("spark.databricks.delta.write.txnAppId", "nightly")
+        spark.conf.set("spark.databricks.delta.write.txnVersion", str(version))
+        return write_delta(rows, path, mode, **options)
+
+    for number, (mode, options) in enumerate(
+        [("error", {}), ("append", {}), ("overwrite", {}), ("overwrite", {"overwrite_schema": True})]
+    ):
+        assert written(number + 3, mode, **options) == number
+        assert actions(path, number, "txn")[0].items() >= {"appId": "nightly", "version": number + 3}.items()
+        before = files_below(path)
+        for seen in (number + 3, number + 2):
+            assert written(seen, mode, **options) is None
+        assert files_below(path) == before
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(6,)]
+
+
+def test_two_writes_of_one_transaction_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    new = frame(spark, "id INT, name STRING, age INT", [(9, "x", 1)])
+    overtaken: list[int | None] = []
+
+    def overtake(table: Any, *arguments: Any) -> Any:
+        if not overtaken:
+            overtaken.append(None)
+            overtaken[0] = write_delta(new, path, "append", txn_app_id="nightly", txn_version=1)
+        return write_files(table, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ConcurrentTransactionException):
+        patch.setattr("deltamerge.write.table_writer.write_files", overtake)
+        write_delta(new, path, "append", txn_app_id="nightly", txn_version=1)
+    assert overtaken == [2]
+    assert len(rows(DeltaTable.forPath(spark, path).toDF())) == 4
+
+
+@pytest.mark.quick
+def test_options_take_the_place_of_settings(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    spark.conf.set("spark.databricks.delta.write.txnAppId", "nightly")
+    with pytest.raises(DeltaIllegalArgumentException) as caught:
+        write_delta(spark.range(1), path)
+    assert caught.value.getCondition() == "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS"
+    assert write_delta(spark.range(1), path, txn_app_id="other", txn_version=0) == 0
+    for half in ({"txn_app_id": "other"}, {"txn_version": 1}):
+        with pytest.raises(DeltaIllegalArgumentException) as caught:
+            write_delta(spark.range(1), path, "append", **half)
+        assert caught.value.getCondition() == "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS"
+    with pytest.raises(DeltaIllegalArgumentException) as caught:
+        write_delta(spark.range(1), path, "append", txn_app_id="other", txn_version=-1)
+    assert caught.value.getCondition() == "DELTA_ILLEGAL_OPTION"
+    assert latest_version(path) == 0
 
 
 @pytest.mark.quick

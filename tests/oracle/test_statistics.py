@@ -20,7 +20,7 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import QueryBuilder
 
 from corpus.sql import string_literal
-from deltamerge import write_delta
+from deltamerge import merge_sql, write_delta
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.log.store import open_store
 from deltamerge.skipping.pruning import files_that_may_match
@@ -145,8 +145,17 @@ COLUMNS: dict[str, Column] = {
     "n.t": Column(pa.string(), text, string_literal),
     "n.m.ts": Column(pa.timestamp("us", "UTC"), local, timestamp_literal),
     "n.m.d": Column(pa.decimal128(10, 3), decimal(10, 3), decimal_literal),
-    "arr": Column(pa.list_(pa.int32()), lambda source: [1, None][: source.randrange(3)], None),
-    "map": Column(pa.map_(pa.string(), pa.int32()), lambda source: [("k", 1)][: source.randrange(2)], None),
+    "arr": Column(pa.list_(pa.int32()), lambda source: source.choice([[1], [], [1, None], [None]]), None),
+    "map": Column(
+        pa.map_(pa.string(), pa.int32()),
+        lambda source: source.choice([[("k", 1)], [], [("k", None)], [("k", 1), ("l", None)]]),
+        None,
+    ),
+    "n.arr": Column(
+        pa.list_(pa.struct([("x", pa.int32()), ("y", pa.string())])),
+        lambda source: source.choice([[{"x": 1, "y": "a"}], [{"x": 1}, None], [None], []]),
+        None,
+    ),
 }
 
 
@@ -181,7 +190,7 @@ def source_table(rows: list[dict[str, Any]]) -> pa.Table:
         )
 
     columns = {name: column(name) for name in COLUMNS if "." not in name}
-    columns["n"] = struct("n", ["n.x", "n.t"])
+    columns["n"] = struct("n", ["n.x", "n.t", "n.arr"])
     return pa.table({"file": pa.array([row["file"] for row in rows], pa.int32()), **columns})
 
 
@@ -249,11 +258,6 @@ def comparable(name: str, value: Any) -> Any:
     return value
 
 
-def may_be_left_out(name: str) -> bool:
-    """Tells which of delta-spark's statistics this library does not write; readers take them as unknown."""
-    return name in ("nullCount.arr", "nullCount.map")
-
-
 def test_statistics_of_both(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     source = random.Random(SEED)
     rows = random_rows(source)
@@ -281,22 +285,17 @@ def test_statistics_of_both(oracle: LineProcess, spark: SparkSession, tmp_path: 
     tables = {"deltamerge": load_snapshot(open_store(ours)), "delta-spark": load_snapshot(open_store(theirs))}
     by_deltamerge, by_delta_spark = (statistics(table) for table in tables.values())
     assert by_deltamerge.keys() == by_delta_spark.keys() == set(range(FILES))
-    left_out = set()
     for file, expected in by_delta_spark.items():
         found = dict(leaves(by_deltamerge[file]))
         for name, value in leaves(expected):
-            if name not in found and may_be_left_out(name):
-                left_out.add(name)
-                continue
             assert name in found, f"file {file} has no {name}, delta-spark's is {value!r}"
             written = found.pop(name)
             if "." in name:
                 written, value = comparable(name, written), comparable(name, value)
             assert written == value, f"{name} of file {file}"
         assert found == {}, f"file {file}"
-    assert left_out == {"nullCount.arr", "nullCount.map"}
 
-    nested = {"n": {"x": None, "t": None, "m": {"ts": None, "d": None}}}
+    nested = {"n": {"x": None, "t": None, "arr": None, "m": {"ts": None, "d": None}}}
     columns = {name: None for name in COLUMNS if "." not in name} | nested | {"file": None}
     scope = Scope(Relation((), columns), Relation((), {}), case_sensitive=False)
     skipped = dict.fromkeys(tables, 0)
@@ -326,3 +325,69 @@ def test_statistics_of_both(oracle: LineProcess, spark: SparkSession, tmp_path: 
             skipped[engine] += FILES - len(kept)
     # Statistics that say nothing would pass, too.
     assert skipped["deltamerge"] >= 0.98 * skipped["delta-spark"] > FILES * len(asked) * 0.2
+
+
+NESTED = """VALUES
+  (1, array(1, NULL), map('k', 1), named_struct('a', array(named_struct('x', 1, 'y', 'z'), NULL)), {1}),
+  (2, NULL, NULL, NULL, NULL), (3, array(), map(), named_struct('a', NULL), {2}),
+  (4, array(NULL), map('k', NULL), named_struct('a', array()), NULL), (5, NULL, map('l', 2), NULL, {1}),
+  (6, array(6), NULL, named_struct('a', NULL), {2}) AS x(k, arr, m, n, v)"""
+
+
+def test_nulls_of_nested_columns_in_files_of_every_writer(
+    oracle: LineProcess, spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = "SELECT /*+ COALESCE(1) */ * FROM " + NESTED.replace("{1}", "1").replace("{2}", "2")
+    ours, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")
+    write_delta(spark.sql(rows), ours)
+    statement = (
+        f"MERGE INTO delta.`{ours}` t USING (SELECT 4 AS k, array() AS arr) s ON t.k = s.k "
+        "WHEN MATCHED THEN UPDATE SET arr = s.arr"
+    )
+    spark.conf.set("spark.deltamerge.merge.executor", "low_shuffle")
+    try:
+        report = merge_sql(spark, statement)
+    finally:
+        spark.conf.unset("spark.deltamerge.merge.executor")
+    assert report.outcome.executor == "low_shuffle"
+    oracle.ask(
+        "sql",
+        statements=[
+            f"CREATE TABLE delta.`{theirs}` USING delta PARTITIONED BY (origin) AS "
+            f"SELECT /*+ COALESCE(1) */ *, _metadata.file_name AS origin FROM delta.`{ours}`"
+        ],
+    )
+    expected = {
+        add.partition_values["origin"]: json.loads(add.stats or "")["nullCount"]
+        for add in load_snapshot(open_store(theirs)).files.add_files()
+    }
+    found = {
+        add.path.rsplit("/", 1)[-1]: json.loads(add.stats or "")["nullCount"]
+        for add in load_snapshot(open_store(ours)).files.add_files()
+    }
+    assert found == expected
+    assert sorted(counts["arr"] for counts in found.values()) == [0, 2]
+
+
+def test_nulls_of_variants(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
+    values = NESTED.replace("{1}", """parse_json('{"a": 1}')""").replace("{2}", "parse_json('null')")
+    rows = f"SELECT /*+ COALESCE(1) */ *, named_struct('v', v) AS s, array(v) AS a FROM {values}"
+    ours, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")
+    write_delta(spark.sql(rows), ours)
+    shredding = "TBLPROPERTIES ('delta.enableVariantShredding' = 'true')"
+    oracle.ask(
+        "sql",
+        statements=[
+            f"CREATE TABLE delta.`{theirs}` USING delta AS {rows}",
+            f"CREATE TABLE delta.`{theirs}-shredded` USING delta {shredding} AS {rows}",
+        ],
+    )
+    found, expected, shredded = (
+        [json.loads(add.stats or "") for add in load_snapshot(open_store(path)).files.add_files()]
+        for path in (ours, theirs, f"{theirs}-shredded")
+    )
+    assert [dict(leaves(stats)) for stats in found] == [dict(leaves(stats)) for stats in expected]
+    assert found[0]["nullCount"]["v"] == 2
+    # Without settings that are off by default delta-spark has no bounds of variants.
+    assert shredded[0]["nullCount"] == found[0]["nullCount"]
+    assert "v" not in {**shredded[0]["minValues"], **shredded[0]["maxValues"]}

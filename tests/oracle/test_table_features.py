@@ -282,3 +282,30 @@ def test_two_thousand_columns(oracle: LineProcess, spark: SparkSession, tmp_path
     there = asked(oracle, f"SELECT {', '.join(shown)} FROM delta.`{path}`")
     assert sorted(tuple(row.values()) for row in there) == sorted(map(tuple, frame.select(*shown).collect()))
     delta_rs_reads(spark, path, list(canonical_lines(frame)), tmp_path)
+
+
+def test_an_application_writes_once_whichever_engine_writes(
+    oracle: LineProcess, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    one = spark.range(1)
+    settings = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+
+    def appended_by_delta_spark(version: int) -> int:
+        asked(
+            oracle,
+            f"SET {settings[0]} = nightly",
+            f"SET {settings[1]} = {version}",
+            f"INSERT INTO delta.`{path}` VALUES (9)",
+        )
+        return latest_version(path)
+
+    assert write_delta(one, path, txn_app_id="nightly", txn_version=1) == 0
+    try:
+        assert appended_by_delta_spark(1) == 0
+        assert appended_by_delta_spark(2) == 1
+    finally:
+        asked(oracle, *(f"RESET {name}" for name in settings))
+    assert write_delta(one, path, "append", txn_app_id="nightly", txn_version=2) is None
+    assert write_delta(one, path, "overwrite", txn_app_id="nightly", txn_version=3) == 2
+    assert oracle.ask("lines", path=path) == ['{"id":0}']

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from deltamerge.errors import DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Metadata, Protocol
+from deltamerge.log.asked_features import features_not_in_protocol
 from deltamerge.log.schema import StructType, parse_schema
 from deltamerge.log.type_widening import PREVIEW, STABLE, check_type_changes
 
@@ -186,10 +187,9 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     Raises:
         DeltaUnsupportedFeatureException: The table cannot be read, its protocol names or implies a writer feature
             that is not implemented and that the table uses, or other formats' metadata would be left behind; or its
-            properties ask for column mapping, which its protocol does not have.
+            properties or columns ask for a feature which its protocol does not have.
     """
     check_readable(protocol, metadata)
-    _check_column_mapping(protocol, metadata)
     unknown = writer_features(protocol) - SUPPORTED_WRITER_FEATURES
     if unknown:
         facts = TableFacts(metadata, parse_schema(metadata.schema_string))
@@ -197,6 +197,7 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     unknown |= universal_formats(metadata.configuration)
     if unknown:
         raise _unsupported("WRITE", unknown)
+    _check_asked(protocol, metadata)
 
 
 def universal_formats(configuration: Mapping[str, str]) -> frozenset[str]:
@@ -212,20 +213,21 @@ def universal_formats(configuration: Mapping[str, str]) -> frozenset[str]:
     return frozenset(f"{UNIVERSAL_FORMATS}={name.strip()}" for name in formats if name.strip())
 
 
-def _check_column_mapping(protocol: Protocol, metadata: Metadata) -> None:
-    names = {"columnMapping"}
-    if names <= reader_features(protocol) & writer_features(protocol):
+def _check_asked(protocol: Protocol, metadata: Metadata) -> None:
+    missing = features_not_in_protocol(protocol, metadata)
+    if _uses_column_mapping(TableFacts(metadata, StructType(()))):
+        missing |= {"columnMapping"} - (reader_features(protocol) & writer_features(protocol))
+    if not missing:
         return
-    if not _uses_column_mapping(TableFacts(metadata, StructType(()))):
-        return
-    # A later upgrade of the protocol would make all that was written under other names unreadable.
+    # Whoever goes by the protocol writes what nobody who goes by the metadata can read, and the other way round.
+    listed = ", ".join(sorted(missing))
     raise DeltaUnsupportedFeatureException(
         "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH",
         "Unable to operate on this table because the following table features are enabled in metadata but not "
-        "listed in protocol: columnMapping. It can be read. To write to it, take the property "
-        "delta.columnMapping.mode away with the engine that set it, or copy the table.",
+        f"listed in protocol: {listed}. It can be read. To write to it, take the properties or columns that ask for "
+        "them away with the engine that made them, or copy the table.",
         sqlstate="KD004",
-        parameters={"features": "columnMapping"},
+        parameters={"features": listed},
     )
 
 

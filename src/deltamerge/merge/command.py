@@ -21,7 +21,7 @@ from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.checks import check_schema_since_analysis
-from deltamerge.merge.commit import check_application_transaction, commit_merge, is_already_committed
+from deltamerge.merge.commit import commit_merge
 from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.dedupe import check_dedupe_by, latest_per_key
 from deltamerge.merge.execute import execute_classic, execute_insert_only, reads_source_once
@@ -56,6 +56,7 @@ from deltamerge.session import (
 )
 from deltamerge.statement import MergeStatement
 from deltamerge.table import Table
+from deltamerge.txn.application import session_transaction
 from deltamerge.write.data_files import leaving_nothing_behind, remove_leftovers
 from deltamerge.write.identity import number_rows
 from deltamerge.write.inert import schema_to_write
@@ -119,7 +120,7 @@ def run_merge(
     settings = {**READING_MANY_FILES, **PLANNING}
     with session_settings(spark, settings), errors_said_once(), lean_columns(spark):
         conf = merge_conf(spark)
-        check_application_transaction(conf)
+        session_transaction(conf)  # Refuses half a transaction before anything is read.
         at_one_moment = replace(command, moment=moment)
         for attempt in range(max(0, conf.conflict_retries) + 1):
             try:
@@ -155,7 +156,8 @@ def _run_once(
         snapshot.check_writable()
         if conf.check_latest_schema_on_read:
             check_schema_since_analysis(command.table, snapshot)
-    if is_already_committed(snapshot, conf):
+    transaction = session_transaction(conf)
+    if transaction is not None and transaction.is_in(snapshot):
         return _already_committed(command, snapshot)
     with steps.step("resolve", "resolving the statement"):
         schema = schema_to_write(snapshot)

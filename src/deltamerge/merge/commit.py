@@ -6,54 +6,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from deltamerge.config import KEYS, MergeConf
-from deltamerge.errors import DeltaIllegalArgumentException
-from deltamerge.log.actions import Action, Metadata, SetTransaction
-from deltamerge.log.snapshot import Snapshot
+from deltamerge.log.actions import Action, Metadata
 from deltamerge.merge.execution import MergeChanges
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.metrics import operation_parameters
+from deltamerge.txn.application import session_transaction
 from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
 from deltamerge.write.identity import with_high_water_marks
 from deltamerge.write.inert import schema_to_commit
-
-
-def check_application_transaction(conf: MergeConf) -> None:
-    """Refuses half an application transaction: a merge that seems idempotent would not be.
-
-    Args:
-        conf: The session's settings.
-
-    Raises:
-        DeltaIllegalArgumentException: One of ``write.txnAppId`` and ``write.txnVersion`` is set alone.
-    """
-    if (conf.txn_app_id is None) != (conf.txn_version is None):
-        raise DeltaIllegalArgumentException(
-            "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
-            f"Invalid options for idempotent writes: both {KEYS['txn_app_id']} and {KEYS['txn_version']} must be set, "
-            f"or neither; here {KEYS['txn_app_id']} is {_shown(conf.txn_app_id)} and {KEYS['txn_version']} is "
-            f"{_shown(conf.txn_version)}.",
-            sqlstate="42616",
-        )
-
-
-def _shown(value: object) -> str:
-    return "not set" if value is None else repr(value)
-
-
-def is_already_committed(snapshot: Snapshot, conf: MergeConf) -> bool:
-    """Tells whether the session's application transaction is in the table already.
-
-    Args:
-        snapshot: The table.
-        conf: The session's settings; ``write.txnAppId`` and ``write.txnVersion`` name the transaction.
-    """
-    if conf.txn_app_id is None or conf.txn_version is None:
-        return False
-    seen = snapshot.set_transactions.get(conf.txn_app_id)
-    return seen is not None and seen.version >= conf.txn_version
 
 
 def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> int | None:
@@ -110,8 +72,9 @@ def _actions(changes: MergeChanges) -> list[Action]:
     metadata = _metadata(changes)
     if metadata is not None:
         actions.append(metadata)
-    if execution.conf.txn_app_id is not None and execution.conf.txn_version is not None:
-        actions.append(SetTransaction(execution.conf.txn_app_id, execution.conf.txn_version, now))
+    transaction = session_transaction(execution.conf)
+    if transaction is not None:
+        actions.append(transaction.action(now))
     actions += [file.remove(now) for file in changes.touched.rewrite]
     actions += changes.vectors.kept
     actions += changes.written.files

@@ -1,7 +1,8 @@
-"""Statistics of a freshly written Parquet file, from its footer alone, as Delta's ``stats`` JSON.
+"""Statistics of a freshly written Parquet file, from its footer, as Delta's ``stats`` JSON.
 
 Protocol: Per-file Statistics; the choice of columns, types and truncation is delta-spark's
-``StatisticsCollection``. What the footer cannot tell exactly is left out, which readers take as unknown.
+``StatisticsCollection``. What the footer cannot tell exactly is left out, which readers take as unknown; only the
+NULLs of arrays and maps may be counted in the file itself.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,8 @@ UTF8_MAX_CHARACTER = "\U0010ffff"
 _LAST_PARQUET_MR_WITH_NAN = 17
 _PARQUET_MR = re.compile(r"parquet-mr version 1\.(\d+)\.")
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+# Counts the NULLs of a column by its path in the file and its leaves there.
+NullCounter: TypeAlias = Callable[[tuple[str, ...], tuple[int, ...]], "int | None"]
 _UNITS_PER_MILLI = {"milliseconds": 1, "microseconds": 1_000, "nanoseconds": 1_000_000}
 
 
@@ -46,10 +49,23 @@ class _Leaf:
     index: int
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A field of the file: its path there, its leaves, and the definition level at which it is not NULL."""
+
+    path: tuple[str, ...]
+    leaves: tuple[int, ...]
+    level: int
+
+
+_ABSENT = _Place((), (), 0)
+
+
 def parquet_statistics(
     footer: pq.FileMetaData,
     schema: StructType,
     indexed: IndexedColumns,
+    count_nulls: NullCounter | None = None,
 ) -> str:
     """Gives the statistics of a file.
 
@@ -60,13 +76,15 @@ def parquet_statistics(
         footer: The file's footer.
         schema: The table's schema; its physical names are looked for in the file.
         indexed: The columns that have statistics.
+        count_nulls: Counts in the file how often an array or a map is NULL, by its path in the file and its leaves;
+            called where the footer does not tell. None, as a result too, leaves the count out.
 
     Returns:
         The ``stats`` JSON of an AddFile.
     """
-    leaf_indices = _leaf_indices(footer)
-    by_lower = _unique_by_lower(leaf_indices)
-    if not leaf_indices and footer.num_columns:
+    places = _places(footer)
+    by_lower = _unique_by_lower(places)
+    if not places and footer.num_columns:
         return _to_json({"numRecords": footer.num_rows})
     min_values: dict[str, Any] = {}
     max_values: dict[str, Any] = {}
@@ -74,12 +92,12 @@ def parquet_statistics(
     for column in leaves_of(schema):
         if column.path not in indexed.paths:
             continue
-        indices = leaf_indices.get(column.path)
-        if indices is None:
-            indices = by_lower.get(_lower(column.path), [])
-        if indices is None:
+        place = places.get(column.path)
+        if place is None:
+            place = by_lower.get(_lower(column.path), _ABSENT)
+        if place is None:
             continue
-        low, high, nulls = _column(footer, column.field, indices, indexed.string_prefix_length)
+        low, high, nulls = _column(footer, column.field, place, indexed.string_prefix_length, count_nulls)
         for tree, value in ((min_values, low), (max_values, high), (null_count, nulls)):
             if value is not None:
                 _put(tree, column.path, value)
@@ -95,21 +113,33 @@ def parquet_statistics(
 
 
 def _column(
-    footer: pq.FileMetaData, field: StructField, indices: list[int], prefix_length: int
+    footer: pq.FileMetaData,
+    field: StructField,
+    place: _Place,
+    prefix_length: int,
+    count_nulls: NullCounter | None,
 ) -> tuple[object, object, int | None]:
     """Gives a column's minimum, maximum and NULLs, None for each that is not known."""
-    if not indices:
+    if not place.leaves:
         # The file lacks the column: it reads as NULL in every row.
         return None, None, footer.num_rows
-    if not isinstance(field.data_type, PrimitiveType) or len(indices) > 1:
-        # The leaves of lists, maps and variants count missing parts; none missing means no NULL either.
-        counts = [_leaf(footer, index).null_count for index in indices]
-        return None, None, 0 if all(count == 0 for count in counts) else None
-    leaf = _leaf(footer, indices[0])
+    if not isinstance(field.data_type, PrimitiveType) or len(place.leaves) > 1:
+        return None, None, _nulls_of_many(footer, place, count_nulls)
+    leaf = _leaf(footer, place.leaves[0])
     if field.metadata.get(COLLATIONS):
         return None, None, leaf.null_count
     low, high = _bounds(footer, leaf, field.data_type.name, prefix_length)
     return low, high, leaf.null_count
+
+
+def _nulls_of_many(footer: pq.FileMetaData, place: _Place, count_nulls: NullCounter | None) -> int | None:
+    """Counts the NULLs of a list, a map or a variant, whose leaves count missing parts as well."""
+    for index in place.leaves:
+        nulls = _leaf(footer, index).null_count
+        # A leaf that must be in every value, as a variant's metadata, misses only with the whole value.
+        if nulls == 0 or footer.schema.column(index).max_definition_level == place.level:
+            return nulls
+    return None if count_nulls is None else count_nulls(place.path, place.leaves)
 
 
 def _bounds(
@@ -268,33 +298,31 @@ def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _leaf_indices(footer: pq.FileMetaData) -> dict[tuple[str, ...], list[int]]:
-    """Gives the indices of the leaf columns below every field of the file.
+def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
+    """Gives the fields of the file and of its structs by their paths.
 
     Paths come from the schema's tree: the footer's dotted paths are ambiguous where names hold dots.
     """
-    found: dict[tuple[str, ...], list[int]] = {}
+    found: dict[tuple[str, ...], _Place] = {}
     index = 0
 
-    def walk(kind: pa.DataType, path: tuple[str, ...], named: bool) -> None:
+    def walk(field: pa.Field, path: tuple[str, ...], level: int, named: bool) -> None:
         nonlocal index
         first = index
+        kind, level = field.type, level + field.nullable
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
         if pa.types.is_nested(kind) and kind.num_fields:
             in_struct = named and pa.types.is_struct(kind)
-            for field in (kind.field(at) for at in range(kind.num_fields)):
-                if pa.types.is_map(kind):
-                    walk(field.type, path, False)
-                else:
-                    walk(field.type, (*path, field.name), in_struct)
+            for part in (kind.field(at) for at in range(kind.num_fields)):
+                walk(part, (*path, part.name), level, in_struct)
         else:
             index += 1
         if named:
-            found[path] = list(range(first, index))
+            found[path] = _Place(path, tuple(range(first, index)), level)
 
     for field in footer.schema.to_arrow_schema():
-        walk(field.type, (field.name,), True)
+        walk(field, (field.name,), 0, True)
     return found if index == footer.num_columns else {}
 
 
@@ -302,13 +330,11 @@ def _lower(path: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.lower() for name in path)
 
 
-def _unique_by_lower(
-    leaf_indices: Mapping[tuple[str, ...], list[int]],
-) -> dict[tuple[str, ...], list[int] | None]:
+def _unique_by_lower(places: Mapping[tuple[str, ...], _Place]) -> dict[tuple[str, ...], _Place | None]:
     """Gives fields by their names in lower case, None where that is ambiguous."""
-    found: dict[tuple[str, ...], list[int] | None] = {}
-    for path, indices in leaf_indices.items():
-        found[_lower(path)] = None if _lower(path) in found else indices
+    found: dict[tuple[str, ...], _Place | None] = {}
+    for path, place in places.items():
+        found[_lower(path)] = None if _lower(path) in found else place
     return found
 
 

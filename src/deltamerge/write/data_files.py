@@ -23,6 +23,7 @@ from deltamerge.scan.target import NULL_PARTITION, escape_path_name, unescape_pa
 from deltamerge.session import session_settings
 from deltamerge.skipping.collect import parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
+from deltamerge.skipping.nulls import count_nulls
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,6 +34,8 @@ IS_CDC = "__is_cdc"
 SHRED_VARIANTS = "spark.sql.variant.inferShreddingSchema"
 
 _FOOTER_THREADS = 16
+# A chunk of a column that is read is never in memory whole.
+_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -309,18 +312,31 @@ def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:
     schema = physical_schema(target.log_schema, target.mode)
     indexed = IndexedColumns.of(schema, target.partition_columns, target.configuration)
     now = target.clock()
-    files = tuple(
-        AddFile(
+
+    def added(file: StoredFile, footer: pq.FileMetaData) -> AddFile:
+        return AddFile(
             path=encode_path(file.path),
             partition_values=_partition_values(file.path, target),
             size=file.size,
             modification_time=file.modification_time or now,
             data_change=True,
-            stats=parquet_statistics(footer, schema, indexed),
+            stats=_statistics(target.store, file, footer, schema, indexed),
         )
-        for file, footer in kept
-    )
+
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        files = tuple(pool.map(added, *zip(*kept, strict=True))) if kept else ()
     return WrittenFiles(files, tuple(footer.num_rows for _, footer in kept), ())
+
+
+def _statistics(
+    store: Store, file: StoredFile, footer: pq.FileMetaData, schema: LogSchema, indexed: IndexedColumns
+) -> str:
+    def counted(path: tuple[str, ...], leaves: tuple[int, ...]) -> int | None:
+        with store.open_input(file.path) as source:
+            opened = pq.ParquetFile(source, metadata=footer, buffer_size=_READ_BYTES, pre_buffer=False)
+            return count_nulls(opened, path, leaves)
+
+    return parquet_statistics(footer, schema, indexed, counted)
 
 
 def _footer(store: Store, file: StoredFile) -> pq.FileMetaData:

@@ -8,6 +8,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, Timestam
 
 from deltamerge.errors import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
+from deltamerge.log.asked_features import with_required
 from deltamerge.log.protocol import (
     LEGACY_READER_FEATURES,
     SUPPORTED_READER_FEATURES,
@@ -75,8 +76,7 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
     named = {key[len(_FEATURE_PREFIX) :] for key in properties if key.startswith(_FEATURE_PREFIX)}
     # A feature's preview that is asked for by name does instead of the feature.
     wanted = {name for name in wanted if f"{name}-preview" not in named} | named
-    if wanted & {"rowTracking", "clustering"}:
-        wanted.add("domainMetadata")
+    wanted |= with_required(wanted)
     unknown = sorted(
         universal_formats(properties)
         | {

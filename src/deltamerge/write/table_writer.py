@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from deltamerge.config import MergeConf
 from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.lean_columns import lean_columns
-from deltamerge.log.actions import Action, Metadata, Protocol
+from deltamerge.log.actions import Action, Metadata, Protocol, SetTransaction
 from deltamerge.log.clustering import FEATURE, clustering_columns, clustering_domain
 from deltamerge.log.column_mapping import (
     NONE,
@@ -29,6 +29,7 @@ from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.table import Table
+from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
@@ -95,8 +96,8 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
     check_definition(definition)
     check_identity_columns(definition.schema, definition.partition_columns)
     check_generation_expressions(table.spark, definition.schema)
-    definition = _with_column_ids(definition, table.snapshot() if exists else None)
-    _commit_definition(table, definition, exists=exists, files=WrittenFiles((), (), ()))
+    before = table.snapshot() if exists else None
+    _commit_definition(table, before, _with_column_ids(definition, before), WrittenFiles((), (), ()))
 
 
 def write_table(
@@ -105,7 +106,8 @@ def write_table(
     mode: str,
     partition_columns: tuple[str, ...] | None,
     properties: Mapping[str, str],
-) -> int:
+    transaction: ApplicationTransaction | None = None,
+) -> int | None:
     """Writes a frame's rows as a table.
 
     Args:
@@ -114,26 +116,30 @@ def write_table(
         mode: ``append``, ``overwrite``, ``overwrite_schema`` or ``error``.
         partition_columns: The partition columns of a new table; None leaves an existing table's.
         properties: Properties of a new or overwritten table.
+        transaction: The application's transaction, which is done once.
 
     Returns:
-        The version that was made.
+        The version that was made, or None where the table has the transaction already.
 
     Raises:
         DeltaAnalysisException: The frame does not fit the table, or there is a table and the mode is ``error``.
         InvariantViolationException: A row violates a constraint.
     """
     exists = table_exists(table.store)
+    before = table.snapshot() if exists and (transaction is not None or mode != "error") else None
+    if before is not None and transaction is not None and transaction.is_in(before):
+        return None
     if exists and mode == "error":
         raise DeltaAnalysisException(
             "DELTA_PATH_EXISTS",
             f"Cannot write to existing table {table.name} with mode error. Use append or overwrite.",
             sqlstate="42K04",
         )
-    if exists and mode == "append":
-        return _append(table, frame, partition_columns)
-    if exists and mode == "overwrite":
-        return _overwrite(table, frame, partition_columns, properties)
-    before = table.snapshot() if exists else None
+    named = () if transaction is None else (transaction.action(_now()),)
+    if before is not None and mode == "append":
+        return _append(table, before, frame, partition_columns, named)
+    if before is not None and mode == "overwrite":
+        return _overwrite(table, before, frame, partition_columns, properties, named)
     schema = as_strings(_plain(frame.schema))
     definition = TableDefinition(schema, partition_columns or (), properties)
     if before is not None:
@@ -146,7 +152,7 @@ def write_table(
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     with leaving_nothing_behind(table.store, folder):
         written = _write(table, frame, definition, folder)
-        return _commit_definition(table, definition, exists=exists, files=written)
+        return _commit_definition(table, before, definition, written, named)
 
 
 def _redefined(
@@ -189,8 +195,13 @@ def _plain_metadata(field: StructField) -> dict[str, Any]:
     return {k: v for k, v in metadata.items() if k != GENERATION_EXPRESSION and not k.startswith(IDENTITY)}
 
 
-def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] | None) -> int:
-    snapshot = table.snapshot()
+def _append(
+    table: Table,
+    snapshot: Snapshot,
+    frame: DataFrame,
+    partition_columns: tuple[str, ...] | None,
+    named: tuple[SetTransaction, ...],
+) -> int:
     snapshot.check_writable()
     _check_partitioning(table, snapshot.metadata, partition_columns)
     definition = _definition_of(snapshot)
@@ -199,6 +210,7 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
         written, schema = _write_into(table, frame, definition, folder)
         actions: tuple[Action, ...] = (
             *_changed_metadata(snapshot, definition.properties, schema),
+            *named,
             *written.files,
         )
         prepared = _prepared(table, snapshot, actions, "WRITE", _write_parameters("Append", definition))
@@ -208,12 +220,13 @@ def _append(table: Table, frame: DataFrame, partition_columns: tuple[str, ...] |
 
 def _overwrite(
     table: Table,
+    snapshot: Snapshot,
     frame: DataFrame,
     partition_columns: tuple[str, ...] | None,
     properties: Mapping[str, str],
+    named: tuple[SetTransaction, ...],
 ) -> int:
     """Replaces a table's rows. Delta: ImplicitMetadataOperation, without overwriteSchema."""
-    snapshot = table.snapshot()
     snapshot.check_writable()
     refuse_append_only(snapshot, table.name, "the overwrite deletes rows")
     _check_partitioning(table, snapshot.metadata, partition_columns)
@@ -230,6 +243,7 @@ def _overwrite(
         actions: tuple[Action, ...] = (
             *(() if protocol == snapshot.protocol else (protocol,)),
             *_changed_metadata(snapshot, definition.properties, schema),
+            *named,
             *(file.remove(now) for file in snapshot.files.add_files()),
             *written.files,
         )
@@ -356,9 +370,12 @@ def _overflow(message: str) -> DeltaRuntimeException | None:
 
 
 def _commit_definition(
-    table: Table, definition: TableDefinition, *, exists: bool, files: WrittenFiles
+    table: Table,
+    snapshot: Snapshot | None,
+    definition: TableDefinition,
+    files: WrittenFiles,
+    named: tuple[SetTransaction, ...] = (),
 ) -> int:
-    snapshot = table.snapshot() if exists else None
     now = _now()
     metadata = Metadata(
         id=snapshot.metadata.id if snapshot is not None else str(uuid.uuid4()),
@@ -371,7 +388,7 @@ def _commit_definition(
         created_time=snapshot.metadata.created_time if snapshot is not None else now,
     )
     protocol = _protocol(snapshot, definition)
-    actions: list[Action] = [metadata]
+    actions: list[Action] = [metadata, *named]
     if snapshot is None or snapshot.protocol != protocol:
         actions.insert(0, protocol)
     if snapshot is not None:

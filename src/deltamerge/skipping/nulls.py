@@ -1,0 +1,53 @@
+"""NULLs of arrays and maps, counted in the file: its footer counts missing elements and empty arrays, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+# Elements of a row may be many.
+_BATCH_ROWS = 8192
+
+
+def count_nulls(file: pq.ParquetFile, path: tuple[str, ...], leaves: Sequence[int]) -> int | None:
+    """Counts the rows in which a column is NULL, or a struct that it stands in.
+
+    Reads the column's smallest leaf only, some rows at a time: every leaf tells which rows have a value.
+
+    Args:
+        file: The file.
+        path: The column's path in it, through structs alone.
+        leaves: The indices of the column's leaves.
+
+    Returns:
+        How many, or None where PyArrow cannot read the leaf.
+    """
+    chunks = {leaf: _chunks(file.metadata, leaf) for leaf in leaves}
+    smallest = min(leaves, key=lambda leaf: sum(chunk.total_compressed_size for chunk in chunks[leaf]))
+    batches = file.iter_batches(
+        batch_size=_BATCH_ROWS,
+        row_groups=[group for group, chunk in enumerate(chunks[smallest]) if _may_be_null(chunk)],
+        columns=[file.schema.column(smallest).path],
+        use_threads=False,
+    )
+    try:
+        return sum(int(_at(batch, path).null_count) for batch in batches)
+    except pa.ArrowNotImplementedError:
+        return None
+
+
+def _chunks(footer: pq.FileMetaData, leaf: int) -> list[pq.ColumnChunkMetaData]:
+    return [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
+
+
+def _may_be_null(chunk: pq.ColumnChunkMetaData) -> bool:
+    statistics = chunk.statistics
+    return statistics is None or not statistics.has_null_count or statistics.null_count > 0
+
+
+def _at(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
+    column = batch.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column

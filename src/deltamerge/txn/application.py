@@ -1,0 +1,91 @@
+"""An application's transaction: what it has written once, it does not write again.
+
+Source: delta-spark's ``DeltaCommand.hasBeenExecuted``; protocol: Transaction Identifiers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltamerge.config import KEYS, MergeConf
+from deltamerge.errors import DeltaIllegalArgumentException
+from deltamerge.log.actions import SetTransaction
+from deltamerge.log.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class ApplicationTransaction:
+    """What an application calls a write.
+
+    Args:
+        app_id: The application.
+        version: Its number for the write; those of later writes are greater.
+    """
+
+    app_id: str
+    version: int
+
+    def is_in(self, snapshot: Snapshot) -> bool:
+        """Tells whether a table has the transaction already, or a later one."""
+        seen = snapshot.set_transactions.get(self.app_id)
+        return seen is not None and seen.version >= self.version
+
+    def action(self, now: int) -> SetTransaction:
+        """Gives what the commit says of it; `now` is in milliseconds since 1970."""
+        return SetTransaction(self.app_id, self.version, now)
+
+
+def session_transaction(conf: MergeConf) -> ApplicationTransaction | None:
+    """Gives the transaction that the session names.
+
+    Args:
+        conf: The session's settings.
+
+    Raises:
+        DeltaIllegalArgumentException: One of ``write.txnAppId`` and ``write.txnVersion`` is set alone: a write that
+            seems idempotent would not be.
+    """
+    return _transaction(conf.txn_app_id, conf.txn_version, KEYS["txn_app_id"], KEYS["txn_version"])
+
+
+def option_transaction(app_id: str | None, version: int | None) -> ApplicationTransaction | None:
+    """Gives the transaction that the options of a write name.
+
+    Args:
+        app_id: The application.
+        version: Its number for the write.
+
+    Raises:
+        DeltaIllegalArgumentException: One is given alone, or the number is negative.
+    """
+    if version is not None and version < 0:
+        raise DeltaIllegalArgumentException(
+            "DELTA_ILLEGAL_OPTION",
+            f"Invalid value '{version}' for option 'txn_version', must be a non-negative integer",
+            sqlstate="42616",
+            parameters={
+                "input": str(version),
+                "name": "txn_version",
+                "explain": "must be a non-negative integer",
+            },
+        )
+    return _transaction(app_id, version, "txn_app_id", "txn_version")
+
+
+def _transaction(
+    app_id: str | None, version: int | None, app_key: str, version_key: str
+) -> ApplicationTransaction | None:
+    if app_id is not None and version is not None:
+        return ApplicationTransaction(app_id, version)
+    if app_id is None and version is None:
+        return None
+    raise DeltaIllegalArgumentException(
+        "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
+        f"Invalid options for idempotent writes: both {app_key} and {version_key} must be set, or neither; here "
+        f"{app_key} is {_shown(app_id)} and {version_key} is {_shown(version)}.",
+        sqlstate="42616",
+    )
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else repr(value)

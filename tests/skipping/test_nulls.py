@@ -1,0 +1,158 @@
+"""NULLs of arrays, maps and variants: from the footer where it tells, else from the file."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
+from deltamerge.skipping.collect import IndexedColumns, parquet_statistics
+from deltamerge.skipping.nulls import count_nulls
+
+LONG = PrimitiveType("long")
+ARRAY = ArrayType(LONG)
+MAP = MapType(PrimitiveType("string"), LONG)
+VARIANT = PrimitiveType("variant")
+
+
+def fields(**types):
+    return StructType(tuple(StructField(name, kind) for name, kind in types.items()))
+
+
+def collected(table, schema, *, reads=True, **options):
+    """Gives the statistics of a file and the paths of the columns that were read for them."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, **options)
+    read = []
+
+    def counted(path, leaves):
+        assert reads, f"{path} is read"
+        read.append(path)
+        return count_nulls(pq.ParquetFile(buffer), path, leaves)
+
+    indexed = IndexedColumns.of(schema, (), {})
+    text = parquet_statistics(pq.read_metadata(buffer), schema, indexed, counted)
+    return json.loads(text)["nullCount"], read
+
+
+def array_of_structs(values):
+    return pa.array(values, pa.list_(pa.struct([("a", pa.int64()), ("b", pa.string())])))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([[1, None], None, [], [2]], 1),
+        ([None, None, [None]], 2),
+        ([[]], 0),
+        ([[None], [1]], 0),
+        ([None, None], 2),
+        ([None, *[[1]] * 3000, [], None], 2),
+    ],
+)
+@pytest.mark.parametrize("row_group_size", [1000, 2])
+def test_arrays_with_missing_parts(values, expected, row_group_size):
+    table = pa.table({"x": pa.array(values, pa.list_(pa.int64()))})
+    assert collected(table, fields(x=ARRAY), row_group_size=row_group_size) == ({"x": expected}, [("x",)])
+
+
+def test_maps_structs_and_arrays_of_structs():
+    schema = fields(
+        m=MAP,
+        n=fields(x=ARRAY, m=MAP),
+        s=ArrayType(fields(a=LONG, b=PrimitiveType("string"))),
+        deep=ArrayType(ARRAY),
+    )
+    rows = [{"x": [1], "m": [("k", None)]}, None, {"x": None, "m": None}, {"x": [], "m": []}]
+    table = pa.table(
+        {
+            "m": pa.array([[("k", None)], None, [], [("l", 1)]], pa.map_(pa.string(), pa.int64())),
+            "n": pa.array(
+                rows,
+                pa.struct([("x", pa.list_(pa.int64())), ("m", pa.map_(pa.string(), pa.int64()))]),
+            ),
+            "s": array_of_structs([[{"a": 1, "b": None}, None], None, [], None]),
+            "deep": pa.array([[[1], None, []], None, [], [[None]]], pa.list_(pa.list_(pa.int64()))),
+        }
+    )
+    found, read = collected(table, schema)
+    assert found == {"m": 1, "n": {"x": 2, "m": 2}, "s": 2, "deep": 1}
+    assert read == [("m",), ("n", "x"), ("n", "m"), ("s",), ("deep",)]
+
+
+def test_names_with_dots_and_of_another_case():
+    schema = StructType(
+        (StructField("a.b", ARRAY), StructField("a", fields(b=ARRAY)), StructField("Case", ARRAY))
+    )
+    table = pa.table(
+        {
+            "a": pa.array([{"b": [None]}, {"b": None}, None], pa.struct([("b", pa.list_(pa.int64()))])),
+            "a.b": pa.array([[], [], None], pa.list_(pa.int64())),
+            "cASE": pa.array([None, None, [None]], pa.list_(pa.int64())),
+        }
+    )
+    assert collected(table, schema)[0] == {"a.b": 1, "a": {"b": 2}, "Case": 2}
+
+
+def test_nothing_is_read_where_the_footer_tells():
+    schema = fields(x=ARRAY, m=MAP, k=LONG, n=fields(k=LONG), v=VARIANT, s=fields(v=VARIANT), gone=ARRAY)
+    variant = pa.struct(
+        [pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)]
+    )
+    shredded = pa.struct(
+        [
+            pa.field("metadata", pa.binary(), nullable=False),
+            pa.field("value", pa.binary()),
+            pa.field("typed_value", pa.int64()),
+        ]
+    )
+    value = {"value": b"\x0c\x01", "metadata": b"\x01\x00\x00"}
+    table = pa.table(
+        {
+            "x": pa.array([[1], [2, 3], [4]], pa.list_(pa.int64())),
+            "m": pa.array([[("k", 1)]] * 3, pa.map_(pa.string(), pa.int64())),
+            "k": [None, None, 1],
+            "n": [None, {"k": None}, {"k": 1}],
+            "v": pa.array([value, None, value], variant),
+            "s": pa.array(
+                [{"v": {"metadata": b"\x01\x00\x00", "value": None, "typed_value": 1}}, {"v": None}, None],
+                pa.struct([("v", shredded)]),
+            ),
+        }
+    )
+    found, _ = collected(table, schema, reads=False)
+    assert found == {"x": 0, "m": 0, "k": 2, "n": {"k": 2}, "v": 1, "s": {"v": 2}, "gone": 3}
+
+
+def test_a_column_that_cannot_be_counted_is_left_out():
+    table = pa.table({"x": pa.array([[]], pa.list_(pa.int64()))})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    schema = fields(x=ARRAY)
+    indexed = IndexedColumns.of(schema, (), {})
+    for count in (None, lambda path, leaves: None):
+        text = parquet_statistics(pq.read_metadata(buffer), schema, indexed, count)
+        assert json.loads(text)["nullCount"] == {}
+
+
+def test_the_smallest_leaf_is_read():
+    texts = [[{"a": 1, "b": f"{at}" * 50}] for at in range(1000)]
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"x": array_of_structs([*texts, None, []])}), buffer)
+    file = pq.ParquetFile(buffer)
+    asked = []
+    batches = file.iter_batches
+
+    class Watched:
+        metadata, schema = file.metadata, file.schema
+
+        def iter_batches(self, **options):
+            asked.append(options["columns"])
+            return batches(**options)
+
+    assert count_nulls(Watched(), ("x",), [0, 1]) == 1
+    assert asked == [["x.list.element.a"]]
