@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from pyspark.logger import PySparkLogger
 
@@ -110,6 +111,26 @@ def errors_said_once() -> Iterator[None]:
     finally:
         for logger in loggers:
             logger.removeFilter(of_another_thread)
+
+
+def runs_arrow(spark: SparkSession) -> bool:
+    """Tells whether nothing is known against running PyArrow in a session's tasks."""
+    return spark not in _WITHOUT_ARROW
+
+
+def note_failure(spark: SparkSession, error: Exception) -> None:
+    """Notes an error that says that a session's executors have another Python, or lack PyArrow."""
+    if any(sign in str(error) for sign in _NO_ARROW):
+        _WITHOUT_ARROW.add(spark)
+
+
+_NO_ARROW = (
+    "No module named 'pyarrow'",
+    "No module named 'numpy'",
+    "PYTHON_VERSION_MISMATCH",
+    "PYTHON_DAEMON",
+)
+_WITHOUT_ARROW: WeakSet[SparkSession] = WeakSet()
 
 
 def physical_plan(frame: DataFrame) -> str:

@@ -52,6 +52,7 @@ from deltamerge.session import (
     READING_MANY_FILES,
     errors_said_once,
     merge_conf,
+    note_failure,
     session_settings,
 )
 from deltamerge.statement import MergeStatement
@@ -251,7 +252,8 @@ def _by_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | None:
         changes = execute_key_lookup(execution, how)
     except DeltaError:
         raise
-    except Exception:
+    except Exception as error:
+        note_failure(execution.table.spark, error)
         logger.info("the merge does not run by key lookup", exc_info=True)
     finally:
         if changes is None:

@@ -38,7 +38,7 @@ from deltamerge.merge.staging import StagedSource, source_as_it_lies, stage_sour
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TouchedFiles
 from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing, read_pairs
 from deltamerge.scan.target import without_file_scheme
-from deltamerge.session import conf_value, job_description
+from deltamerge.session import conf_value, job_description, runs_arrow
 from deltamerge.skipping.predicates import Predicate
 from deltamerge.write import arrow_rows, parquet_patch
 from deltamerge.write.append_only import refuse_append_only
@@ -117,7 +117,11 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
         How, or None where a clause, a column or the table needs more.
     """
     merge, snapshot, conf = execution.merge, execution.snapshot, execution.conf
-    if conf.materialize_source == "none" or snapshot.metadata.partition_columns:
+    if conf.materialize_source == "none" or not runs_arrow(execution.table.spark):
+        return None
+    if merge.statement.is_insert_only and not conf.optimize_insert_only_merge:
+        return None
+    if snapshot.metadata.partition_columns:
         return None
     if execution.writes_change_data or why_rows_are_not_plain(snapshot, merge) is not None:
         return None
@@ -348,7 +352,7 @@ def _said(work: _Work) -> tuple[str, str]:
             "write_all_changes",
             f"writing new and changed rows of {touched} file{'' if touched == 1 else 's'}",
         )
-    return "write_all_changes", f"writing new rows, patching {touched} of {touched} touched files"
+    return "write_all_changes", f"rewriting {touched} file{'' if touched == 1 else 's'}"
 
 
 def _items(work: _Work) -> list[str]:

@@ -149,7 +149,8 @@ def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:
             "to auto or classic.",
             sqlstate="0A000",
         )
-    if conf.executor != "auto":
+    # A merge that key lookup cannot run comes here, too.
+    if conf.executor not in ("auto", "key_lookup"):
         return conf.executor, "spark.deltamerge.merge.executor asks for it"
     if insert_only and conf.optimize_insert_only_merge:
         return "insert_only", "there are only NOT MATCHED clauses"
