@@ -26,9 +26,10 @@ pytestmark = pytest.mark.sessions
 
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+EXECUTOR = "spark.deltamerge.merge.executor"
 
 
-@pytest.mark.parametrize("executor", ["auto", "classic"])
+@pytest.mark.parametrize("executor", ["auto", "classic", "insert_only"])
 @pytest.mark.parametrize("clauses", ["one", "several"])
 def test_insert_only_by_every_executor(
     spark: SparkSession, tmp_path: Path, executor: str, clauses: str
@@ -46,7 +47,7 @@ def test_insert_only_by_every_executor(
             "s.id = 6", {"id": "6", "name": "name", "age": "6"}
         )
     report = merge.run()
-    assert report.outcome.executor == ("insert_only" if executor == "auto" else "classic")
+    assert report.outcome.executor == ("key_lookup" if executor == "auto" else executor)
     assert rows(DeltaTable.forPath(spark, path).toDF())[3:] == [(5, "five", 5), (6, "six", 6)]
     assert report.metrics["numSourceRows"] == 4
     assert report.metrics["numTargetRowsInserted"] == 2
@@ -189,6 +190,7 @@ def test_an_insert_only_merge_keeps_its_source_and_reads_what_it_can_meet(
         "(null), (900), (900) AS s(id)"
     )
     spark.conf.set(MATERIALIZE, "all")
+    spark.conf.set(EXECUTOR, "insert_only")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
     report = merge.whenNotMatchedInsertAll("s.id <> 60").whenNotMatchedInsert(values={"v": "-1"}).run()
     assert [step.name for step in report.steps][2:5] == ["materialize_source", "plan", "write_only_inserts"]
@@ -201,9 +203,11 @@ def test_an_insert_only_merge_keeps_its_source_and_reads_what_it_can_meet(
 
 def test_inserts_into_large_files_look_up_their_keys(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    write_delta(spark.range(0, 1_000_000, 2).coalesce(1).selectExpr("id", "rand() AS v"), path)
+    write_delta(
+        spark.range(0, 1_000_000, 2).coalesce(1).selectExpr("id", "rand() AS v", "array(id) AS a"), path
+    )
     assert sum(file.stat().st_size for file in Path(path).glob("**/*.parquet")) > 4 << 20
-    source = spark.range(999_990, 1_000_004).selectExpr("id", "1D AS v")
+    source = spark.range(999_990, 1_000_004).selectExpr("id", "1D AS v", "array(id) AS a")
     spark.conf.set(MATERIALIZE, "all")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
     report = merge.whenNotMatchedInsertAll().run()
@@ -287,9 +291,11 @@ def test_debug_and_trace_logs(spark: SparkSession, tmp_path: Path, caplog: pytes
     source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 9)])
     target = DeltaTable.forPath(spark, path).alias("t")
     with caplog.at_level(1, logger="deltamerge.merge.MergeIntoCommand"):
+        spark.conf.set(EXECUTOR, "classic")
         target.merge(
             source.alias("s"), "t.id = s.id"
         ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        spark.conf.set(EXECUTOR, "insert_only")
         target.merge(source.alias("s"), "t.id = s.id + 50").whenNotMatchedInsertAll().execute()
     logged = "\n".join(record.getMessage() for record in caplog.records)
     assert "findTouchedFiles: matched files:" in logged
@@ -415,6 +421,7 @@ if not CONNECT:
         path = people(spark, tmp_path / "t")
         before = files_below(path)
         source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1)])
+        spark.conf.set(EXECUTOR, "classic")
         merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
         with pytest.raises(DeltaRuntimeException) as caught:
             merge.whenMatchedUpdateAll().run(progress=LosesTheSource(spark, times=99))

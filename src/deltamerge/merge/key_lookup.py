@@ -35,7 +35,7 @@ from deltamerge.merge.plan import (
 from deltamerge.merge.resolved import ResolvedClause, TakeGenerated
 from deltamerge.merge.row_counts import count_rows, inserting_clauses
 from deltamerge.merge.staging import StagedSource, source_as_it_lies, stage_source
-from deltamerge.merge.touched_files import NOTHING_TOUCHED, TouchedFiles
+from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
 from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing, read_pairs
 from deltamerge.scan.target import without_file_scheme
 from deltamerge.session import conf_value, job_description, runs_arrow
@@ -358,6 +358,9 @@ def _said(work: _Work) -> tuple[str, str]:
 def _items(work: _Work) -> list[str]:
     """Describes the files to be written, the ones that take longest first."""
     touched = {file.path for file in work.touched.rewrite}
+    logger.log(
+        TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in sorted(touched))
+    )
     pairs = sorted((p for p in work.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
     ranges = list(_ranges(work)) if work.staged.columns.inserts else []
     by_vectors = work.execution.writes_deletion_vectors

@@ -106,7 +106,8 @@ def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator
                 if wanted.clause is not None:
                     rows = rows.filter(pc.is_valid(rows.column(wanted.clause)))
                 told.kept += rows.num_rows
-                pending.append(rows)
+                if rows.num_rows:
+                    pending.append(rows)
                 pending_bytes += rows.nbytes
                 told.size += rows.nbytes
                 if told.kept > wanted.most_rows or told.size > wanted.most_bytes:
