@@ -253,6 +253,15 @@ def test_large_source_goes_another_way(spark: SparkSession, tmp_path: Path) -> N
     assert report.metrics["numSourceRows"] == 1_100_000
 
 
+def test_computed_values_are_computed_for_each_row(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, v STRING", [(1, "a"), (1, "b"), (2, "c")]), path)
+    new = frame(spark, "id INT", [(1,), (2,)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    assert merge.whenMatchedUpdate(set={"v": "uuid()"}).run().metrics["numTargetRowsUpdated"] == 3
+    assert len({row.v for row in DeltaTable.forPath(spark, path).toDF().collect()}) == 3
+
+
 def test_texts_are_compared_byte_by_byte(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     keys = ["", "a", "A", "é", "e\u0301", "漢", "\uffff", "\U0001f600", "a ", None]

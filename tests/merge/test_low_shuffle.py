@@ -259,7 +259,10 @@ def test_tables_that_are_left_to_classic(spark: SparkSession, tmp_path: Path) ->
     path = people(spark, tmp_path / "t")
     one = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1)])
     merge = (
-        DeltaTable.forPath(spark, path).alias("t").merge(one.alias("s"), "t.id = s.id").whenMatchedUpdateAll()
+        DeltaTable.forPath(spark, path)
+        .alias("t")
+        .merge(one.alias("s"), "t.id = s.id")
+        .whenMatchedUpdateAll("s.age > 0")
     )
     assert merge.run().outcome.executor_reason == "the files that may match are small"
     spark.conf.set("spark.databricks.delta.merge.materializeSource", "none")

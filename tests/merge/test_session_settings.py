@@ -25,6 +25,7 @@ pytestmark = pytest.mark.sessions
 
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 KEY = "spark.databricks.delta."
+EXECUTOR = "spark.deltamerge.merge.executor"
 LEVEL = KEY + "merge.materializeSource.rddStorageLevel"
 
 
@@ -57,7 +58,7 @@ def test_inserts_without_the_fast_route(spark: SparkSession, tmp_path: Path) -> 
     assert not actions(path, report.version, "remove")
     assert rows(DeltaTable.forPath(spark, path).toDF())[3:] == [(9, "y", 9), (9, "y", 9)]
     spark.conf.set(KEY + "merge.optimizeInsertOnlyMerge.enabled", "true")
-    assert merge.run().outcome.executor == "insert_only"
+    assert merge.run().outcome.executor == "key_lookup"
 
 
 def test_every_merge_evolves_the_schema(spark: SparkSession, tmp_path: Path) -> None:
@@ -95,6 +96,7 @@ if not CONNECT:
 
     def test_where_the_source_is_kept_in_each_attempt(spark: SparkSession, tmp_path: Path) -> None:
         path = people(spark, tmp_path / "t")
+        spark.conf.set(EXECUTOR, "classic")
         spark.conf.set(LEVEL, "MEMORY_ONLY")
         spark.conf.set(LEVEL + "FirstRetry", "DISK_ONLY")
         spark.conf.set(LEVEL + "Retry", "DISK_ONLY_2")
@@ -112,6 +114,7 @@ if not CONNECT:
     def test_how_often_a_lost_source_is_computed_again(spark: SparkSession, tmp_path: Path) -> None:
         path = people(spark, tmp_path / "t")
         before = files_below(path), folders_below(path)
+        spark.conf.set(EXECUTOR, "classic")
         spark.conf.set(KEY + "merge.materializeSource.maxAttempts", "2")
         lost = LosesTheSource(spark, times=99)
         with pytest.raises(DeltaRuntimeException, match="failed 2 times") as caught:

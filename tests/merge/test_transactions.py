@@ -253,6 +253,7 @@ def test_every_step_is_told(spark: SparkSession, tmp_path: Path) -> None:
     assert watcher.seen == [
         "snapshot",
         "resolve",
+        "plan_source",
         "materialize_source",
         "plan",
         "find_touched_files",

@@ -335,7 +335,7 @@ def _metrics(merge: ResolvedMerge, changes: MergeChanges, steps: Steps, snapshot
     timings = Timings(
         execution=steps.elapsed,
         materialize_source=steps.milliseconds("materialize_source"),
-        scan=steps.milliseconds("summarize_source", "plan", "find_touched_files"),
+        scan=steps.milliseconds("plan_source", "summarize_source", "plan", "find_touched_files"),
         rewrite=steps.milliseconds("write_all_changes", "write_only_inserts", "write_deletion_vectors"),
     )
     return merge_metrics(

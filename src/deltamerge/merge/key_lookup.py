@@ -32,13 +32,13 @@ from deltamerge.merge.plan import (
     sets_from_source,
     why_rows_are_not_plain,
 )
-from deltamerge.merge.resolved import ResolvedClause, TakeGenerated
+from deltamerge.merge.resolved import ResolvedClause, TakeGenerated, TakeValue
 from deltamerge.merge.row_counts import count_rows, inserting_clauses
 from deltamerge.merge.staging import StagedSource, source_as_it_lies, stage_source
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
 from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing, read_pairs
 from deltamerge.scan.target import without_file_scheme
-from deltamerge.session import conf_value, job_description, runs_arrow
+from deltamerge.session import conf_value, runs_arrow
 from deltamerge.skipping.predicates import Predicate
 from deltamerge.write import arrow_rows, parquet_patch
 from deltamerge.write.append_only import refuse_append_only
@@ -100,6 +100,11 @@ class KeyLookup:
     types: Mapping[str, pa.DataType]
     not_null: frozenset[str]
     codec: str
+
+    @property
+    def computes(self) -> bool:
+        """Whether the UPDATE sets a value that is computed."""
+        return self.update is not None and any(isinstance(o, TakeValue) for o in self.update.outputs)
 
     @property
     def update(self) -> ResolvedClause | None:
@@ -178,7 +183,8 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     """
     steps, snapshot = execution.steps, execution.snapshot
     with steps.step("plan_source", "looking at the source"):
-        staged = source_as_it_lies(execution, how.lookup, how.update, how.types)
+        must_keep = execution.conf.materialize_source == "all"
+        staged = None if must_keep else source_as_it_lies(execution, how.lookup, how.update, how.types)
     if staged is None:
         with steps.step("materialize_source", "materializing the source"):
             staged = stage_source(execution, how.lookup, how.update)
@@ -195,10 +201,20 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
             found = _find_pairs(execution, how, staged, files)
     if found is None:
         return None
+    if how.computes and _fires_twice(found):
+        return None
     competing = any(pairs.pairs > pairs.rows for pairs in found)
     if competing and how.changing is not None and not execution.merge.is_only_one_unconditional_delete:
         return None
     return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
+
+
+def _fires_twice(found: Sequence[_Pairs]) -> bool:
+    """Tells whether a source row updates several rows: a value such as `uuid()` is then another one for each."""
+    if not found:
+        return False
+    sources = np.concatenate([read_pairs(pairs.path)[1] for pairs in found])
+    return len(np.unique(sources)) < len(sources)
 
 
 def _are_there(execution: Execution, staged: StagedSource) -> bool:
@@ -442,10 +458,8 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
             "write_page_index": True,
         },
     )
-    described = f"MERGE operation - writing {len(items)} files"
-    with job_description(spark, described):
-        frame = spark.createDataFrame(pa.table({"work": pa.array(items, pa.string())}))
-        done = frame.mapInArrow(writing(new), DONE_SCHEMA).collect()
+    frame = spark.createDataFrame(pa.table({"work": pa.array(items, pa.string())}))
+    done = frame.mapInArrow(writing(new), DONE_SCHEMA).collect()
     unfit = [row["told"] for row in done if row["rows"] == UNFIT]
     if unfit:
         logger.info("another executor writes the merge: %s", unfit[0])
