@@ -128,7 +128,6 @@ _NO_ARROW = (
     "No module named 'pyarrow'",
     "No module named 'numpy'",
     "PYTHON_VERSION_MISMATCH",
-    "PYTHON_DAEMON",
 )
 _WITHOUT_ARROW: WeakSet[SparkSession] = WeakSet()
 

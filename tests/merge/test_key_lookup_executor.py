@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRs
+from deltalake import write_deltalake
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
@@ -260,6 +261,22 @@ def test_computed_values_are_computed_for_each_row(spark: SparkSession, tmp_path
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
     assert merge.whenMatchedUpdate(set={"v": "uuid()"}).run().metrics["numTargetRowsUpdated"] == 3
     assert len({row.v for row in DeltaTable.forPath(spark, path).toDF().collect()}) == 3
+
+
+def test_files_of_delta_rs(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    old = {"id": pa.array([1, 2], pa.int64()), "v": pa.array(["a", "b"], pa.large_string()), "x": [0.5, None]}
+    write_deltalake(path, pa.table(old))
+    new = frame(spark, "id BIGINT, v STRING, x DOUBLE", [(2, "new", 2.5), (9, None, 9.5)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    some = merge.whenMatchedUpdate(set={"v": "s.v"}).run()
+    both = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert [report.outcome.executor for report in (some, both)] == ["key_lookup", "key_lookup"]
+    expected = [(1, "a", 0.5), (2, "new", 2.5), (9, None, 9.5)]
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == expected
+    assert (
+        sorted(map(tuple, (row.values() for row in DeltaRs(path).to_pyarrow_table().to_pylist()))) == expected
+    )
 
 
 def test_texts_are_compared_byte_by_byte(spark: SparkSession, tmp_path: Path) -> None:

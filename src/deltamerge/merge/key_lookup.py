@@ -26,7 +26,6 @@ from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.lookup import Lookup, lookup_of
 from deltamerge.merge.metrics import ScanSizes
 from deltamerge.merge.plan import (
-    condition_shape,
     plan_files,
     read_predicate,
     sets_from_source,
@@ -191,9 +190,7 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     if staged is None or not _are_there(execution, staged):
         return None
     with steps.step("plan", "choosing the files to read"):
-        predicate = read_predicate(
-            execution.merge, condition_shape(execution.merge), staged.summary.predicate
-        )
+        predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
         files, sizes = plan_files(snapshot, predicate, execution.conf.session_time_zone)
     found: tuple[_Pairs, ...] | None = ()
     if files and staged.files:
@@ -479,6 +476,7 @@ def _delete_rows(work: _Work) -> VectorChanges:
 
 def _remove_staged(work: _Work) -> None:
     """Deletes what was kept on the way, so that the folder holds what the commit names alone."""
-    folder = work.execution.folder
-    kept = [*_own_files(work.staged), *(pairs.path for pairs in work.found)]
-    work.execution.table.store.delete([f"{folder}/{_name(path)}" for path in kept])
+    store = work.execution.table.store
+    # All of them, since a task that ran twice left some that no answer names.
+    listed = store.list(work.execution.folder) if _own_files(work.staged) or work.found else ()
+    store.delete([file.path for file in listed if file.path.endswith(".arrow")])

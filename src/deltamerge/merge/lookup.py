@@ -24,10 +24,11 @@ from deltamerge.merge.matches import OF_SOURCE, Matches, changing_clauses, match
 from deltamerge.merge.plan import condition_shape
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows
-from deltamerge.merge.source import SourceSummary
+from deltamerge.merge.source import SourceKey, SourceSummary
 from deltamerge.names import MergeNames
 from deltamerge.scan import key_lookup, staged_rows
 from deltamerge.scan.target import without_file_scheme
+from deltamerge.sql.conditions import ConditionShape
 from deltamerge.table import Table
 from deltamerge.write.char_varchar import METADATA_KEY
 
@@ -52,10 +53,14 @@ class Lookup:
     Args:
         target: The target's columns.
         source: For each the position of the source's column that it equals.
+        shape: What ON says.
+        keys: Its conjuncts, with the types of both sides.
     """
 
     target: tuple[str, ...]
     source: tuple[int, ...]
+    shape: ConditionShape
+    keys: tuple[SourceKey, ...]
 
 
 def few_keys(summary: SourceSummary) -> bool:
@@ -81,7 +86,7 @@ def lookup_of(merge: ResolvedMerge, store: Store, partition_columns: Sequence[st
         return None
     if not store.is_local:
         return None
-    targets, sources = [], []
+    targets, sources, keys = [], [], []
     for key in shape.equi_keys:
         if key.null_safe or key.source_path is None or len(key.source_path) > 1 or len(key.target.path) > 1:
             return None
@@ -89,19 +94,16 @@ def lookup_of(merge: ResolvedMerge, store: Store, partition_columns: Sequence[st
         source = _only(merge.source_schema.fields, key.source_path[0])
         if target is None or source is None or key.target.path[0] in partition_columns:
             return None
-        types = {
-            f.dataType.simpleString()
-            for f in (merge.target_schema.fields[target], merge.source_schema.fields[source])
-        }
-        if (
-            len(types) > 1
-            or not types <= _TYPES
-            or METADATA_KEY in (merge.target_schema.fields[target].metadata or {})
-        ):
+        field, given = merge.target_schema.fields[target], merge.source_schema.fields[source].dataType
+        types = {field.dataType.simpleString(), given.simpleString()}
+        if len(types) > 1 or not types <= _TYPES or METADATA_KEY in (field.metadata or {}):
             return None
         targets.append(key.target.path[0])
         sources.append(source)
-    return Lookup(tuple(targets), tuple(sources)) if len(set(targets)) == len(targets) else None
+        keys.append(SourceKey(key, given, field.dataType))
+    if len(set(targets)) < len(targets):
+        return None
+    return Lookup(tuple(targets), tuple(sources), shape, tuple(keys))
 
 
 def _only(fields: Sequence[StructField], name: str) -> int | None:

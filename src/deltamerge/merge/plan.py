@@ -88,25 +88,17 @@ def field_tree(schema: StructType) -> FieldTree:
 
 def assigns_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
     """Tells whether all that an UPDATE writes comes certainly from the source row alone."""
-    return None not in outputs_from_source(merge, clause).values()
+    return all(_from_source(merge, clause))
 
 
 def sets_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
-    """Tells whether all that a clause sets comes certainly from the source row alone; other columns may stay."""
-    found = outputs_from_source(merge, clause)
-    return all(found[i] is not None or isinstance(o, TakeTarget) for i, o in enumerate(clause.outputs))
+    """Tells whether all that an UPDATE sets comes certainly from the source row alone; other columns may stay."""
+    found = zip(_from_source(merge, clause), clause.outputs, strict=True)
+    return all(is_from_source or isinstance(output, TakeTarget) for is_from_source, output in found)
 
 
-def outputs_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> dict[int, Output | None]:
-    """Finds which output columns of a clause come certainly from the source row alone.
-
-    Args:
-        merge: The merge.
-        clause: An UPDATE clause.
-
-    Returns:
-        For each column's position what it becomes, None where that may need the target's row.
-    """
+def _from_source(merge: ResolvedMerge, clause: ResolvedClause) -> list[bool]:
+    """Tells for each output column of an UPDATE whether it comes certainly from the source row alone."""
     action = clause.clause.action
     assignments = action.assignments if isinstance(action, Update) else ()
     values = [] if isinstance(assignments, Star) else [a.value for a in assignments]
@@ -122,10 +114,7 @@ def outputs_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> dict[in
         return isinstance(output, (TakeDefault, TakeGenerated))
 
     fields = merge.output_schema.fields
-    return {
-        index: output if is_from_source(output, field) else None
-        for index, (output, field) in enumerate(zip(clause.outputs, fields, strict=True))
-    }
+    return [is_from_source(output, field) for output, field in zip(clause.outputs, fields, strict=True)]
 
 
 def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:

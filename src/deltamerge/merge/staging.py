@@ -18,7 +18,6 @@ from deltamerge.merge.output import (
     generate_all_action_exprs,
     generate_clause_values,
 )
-from deltamerge.merge.plan import condition_shape, source_keys
 from deltamerge.merge.resolved import Output, ResolvedClause, ResolvedMerge, TakeSource, TakeTarget
 from deltamerge.merge.scopes import source_rows
 from deltamerge.merge.source import SourceKey, SourceSummary, read_source, summary_of
@@ -102,11 +101,10 @@ def source_as_it_lies(
     found = plain_parquet(merge.statement.source, wanted, columns.keys)
     if found is None or sum(found.rows) > _MOST_ROWS or found.bytes > _MOST_BYTES:
         return None
-    keys = source_keys(merge, condition_shape(merge))
     told: dict[str, Any] = {"n": sum(found.rows), "last": None}
     for index, (low, high) in enumerate(found.ranges):
         told |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": told["n"], f"bytes{index}": 0}
-    summary = summary_of(told, keys)
+    summary = summary_of(told, lookup.keys)
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
     return StagedSource(columns, found.files, found.rows, found.bytes, summary)
 
@@ -143,7 +141,6 @@ def stage_source(execution: Execution, lookup: Lookup, update: ResolvedClause | 
     """
     merge, names = execution.merge, execution.names
     frame, columns = _frame_to_stage(execution, lookup, update)
-    keys = source_keys(merge, condition_shape(merge))
     kept = StagedRows(
         folder=without_file_scheme(execution.table.store.absolute(execution.folder)),
         keys=columns.keys,
@@ -151,7 +148,7 @@ def stage_source(execution: Execution, lookup: Lookup, update: ResolvedClause | 
         most_bytes=_MOST_BYTES,
         clause=names.clause("not_matched") if columns.clause is not None and not merge.matched else None,
     )
-    types = [key.given.simpleString() for key in keys]
+    types = [key.given.simpleString() for key in lookup.keys]
     told = [row.asDict() for row in frame.mapInArrow(staging(kept), staged_schema(types)).collect()]
     if any(row["path"] == TOO_MANY for row in told) or sum(row["kept"] for row in told) > _MOST_ROWS:
         return None
@@ -161,7 +158,7 @@ def stage_source(execution: Execution, lookup: Lookup, update: ResolvedClause | 
         files=tuple(KeptFile(row["path"], 0, 0) for row in files),
         rows=tuple(row["kept"] for row in files),
         bytes=sum(row["size"] for row in files),
-        summary=_summary(told, keys),
+        summary=_summary(told, lookup.keys),
     )
 
 

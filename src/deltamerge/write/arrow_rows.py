@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamerge.scan.key_lookup import UNFIT, read_pairs
-from deltamerge.scan.staged_rows import KeptFile, open_staged, taken
+from deltamerge.scan.staged_rows import KeptFile, open_staged, plain_types, taken
 from deltamerge.write.parquet_patch import own_metadata, plain_schema, unfinished, writer_options
 
 _PIECE_BYTES = 64 << 20
@@ -175,7 +175,7 @@ def _with_missing_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
         raise ValueError("the file has columns that differ in case alone")
     for name in new.update or ():
         if name in known:
-            if schema.field(name).type != new.types[name]:
+            if plain_types(pa.schema([schema.field(name)])).field(0).type != new.types[name]:
                 raise ValueError(f"column {name} is {schema.field(name).type}, not {new.types[name]}")
         elif name.lower() in lowered:
             raise ValueError(f"the file spells column {name} in another case")
@@ -221,8 +221,9 @@ def _changed(
     for name, column in new.update.items():
         index = table.schema.get_field_index(name)
         values = _values(staged, column, sources, name, new)
-        both = pa.chunked_array([*table.column(index).chunks, values])
-        table = table.set_column(index, table.schema.field(index), both.take(places))
+        field = table.schema.field(index)
+        both = pa.chunked_array([*table.column(index).chunks, values.cast(field.type)])
+        table = table.set_column(index, field, both.take(places))
     return table
 
 
@@ -312,7 +313,7 @@ def _rows_of(
     for name in columns:
         kind = new.types[name]
         column = table.column(name) if name in present else pa.nulls(count, kind)
-        if plain_schema(pa.schema([(name, column.type)])).field(name).type != kind:
+        if plain_types(pa.schema([(name, column.type)])).field(0).type != kind:
             raise ValueError(f"column {name} is {column.type}, not {kind}")
         found[name] = column if rows is None or name not in present else column.take(pa.array(rows))
     return pa.table({name: column.cast(new.types[name]) for name, column in found.items()})
