@@ -327,6 +327,63 @@ def test_statistics_of_both(oracle: LineProcess, spark: SparkSession, tmp_path: 
     assert skipped["deltamerge"] >= 0.98 * skipped["delta-spark"] > FILES * len(asked) * 0.2
 
 
+@pytest.mark.parametrize("executor", ["low_shuffle", "key_lookup"])
+def test_statistics_of_files_that_pyarrow_writes(
+    oracle: LineProcess, spark: SparkSession, tmp_path: Path, executor: str
+) -> None:
+    parquet, theirs, ours = (str(tmp_path / name) for name in ("source", "theirs", "ours"))
+    rows = source_table(random_rows(random.Random(SEED)))
+    if executor == "key_lookup":
+        rows = rows.select([field.name for field in rows.schema if not pa.types.is_nested(field.type)])
+    rows = rows.append_column("id", pa.array(range(rows.num_rows), pa.int64()))
+    pq.write_table(rows, parquet)
+    write_delta(spark.read.parquet(parquet).repartitionByRange(FILES, "file"), ours)
+    # Another row's values for some rows, or none at all.
+    chosen = rows.take([(at * 7) % rows.num_rows for at in range(0, rows.num_rows, 3)])
+    chosen = chosen.set_column(
+        chosen.column_names.index("id"), "id", pa.array(range(0, rows.num_rows, 3), pa.int64())
+    )
+    pq.write_table(chosen, f"{parquet}-changes")
+    action = "UPDATE SET *" if executor == "key_lookup" else "DELETE"
+    settings = {"spark.deltamerge.merge.executor": executor, "spark.sql.files.maxRecordsPerFile": "8"}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        report = merge_sql(
+            spark,
+            f"MERGE INTO delta.`{ours}` t USING parquet.`{parquet}-changes` s ON t.id = s.id "
+            f"WHEN MATCHED THEN {action}",
+        )
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    assert report.outcome.executor == executor
+    oracle.ask(
+        "sql",
+        statements=[
+            f"CREATE TABLE delta.`{theirs}` USING delta PARTITIONED BY (origin) AS "
+            f"SELECT /*+ COALESCE(1) */ *, _metadata.file_name AS origin FROM delta.`{ours}`"
+        ],
+    )
+    expected = {
+        add.partition_values["origin"]: dict(leaves(json.loads(add.stats or "")))
+        for add in load_snapshot(open_store(theirs)).files.add_files()
+    }
+    found = {
+        add.path.rsplit("/", 1)[-1]: dict(leaves(json.loads(add.stats or "")))
+        for add in load_snapshot(open_store(ours)).files.add_files()
+    }
+    assert len(found) >= FILES // 2
+    assert found.keys() == expected.keys()
+    for file, of_file in expected.items():
+        assert found[file].keys() == of_file.keys(), file
+        for name, value in of_file.items():
+            both = found[file][name], value
+            if "." in name:
+                both = comparable(name, both[0]), comparable(name, both[1])
+            assert both[0] == both[1], f"{name} of {file}"
+
+
 NESTED = """VALUES
   (1, array(1, NULL), map('k', 1), named_struct('a', array(named_struct('x', 1, 'y', 'z'), NULL)), {1}),
   (2, NULL, NULL, NULL, NULL), (3, array(), map(), named_struct('a', NULL), {2}),

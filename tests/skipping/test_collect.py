@@ -15,6 +15,7 @@ import pytest
 
 from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from deltamerge.skipping.collect import IndexedColumns, parquet_statistics, truncate_max_string
+from deltamerge.write.parquet_patch import TableWriter
 
 NAN = float("nan")
 
@@ -139,6 +140,32 @@ def test_maxima_that_nan_may_exceed_are_left_out(values):
     assert found["maxValues"] == {}
     assert found["minValues"] in ({"x": 1}, {})
     assert found["nullCount"] == {"x": 0}
+
+
+@pytest.mark.parametrize(
+    ("groups", "low", "high"),
+    [
+        ([[NAN, 1.0], [2.0]], 1, "NaN"),
+        ([[1.0, None], [NAN]], 1, "NaN"),
+        ([[NAN, None], [NAN, NAN]], "NaN", "NaN"),
+        ([[None], [float("inf"), 1.0]], 1, "Infinity"),
+        ([[None], [None, None]], None, None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_files_that_tell_of_nan_have_maxima(tmp_path, groups, low, high, kind):
+    arrow = pa.float32() if kind == "float" else pa.float64()
+    schema = pa.schema([("x", arrow), ("s", pa.struct([("y", pa.struct([("z", arrow)]))]))])
+    path = tmp_path / "x.parquet"
+    with TableWriter(str(path), schema, {}, {}) as writer:
+        for group in groups:
+            nested = [None if x is None else {"y": {"z": x}} for x in group]
+            writer.write(pa.table({"x": group, "s": nested}, schema=schema))
+    delta = fields(x=kind, s=fields(y=fields(z=kind)))
+    indexed = IndexedColumns.of(delta, (), {})
+    found = json.loads(parquet_statistics(pq.read_metadata(path), delta, indexed))
+    for name, expected in (("minValues", low), ("maxValues", high)):
+        assert found[name] == ({} if expected is None else {"x": expected, "s": {"y": {"z": expected}}})
 
 
 def test_columns_of_nulls_and_without_rows():

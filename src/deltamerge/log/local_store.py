@@ -17,6 +17,8 @@ from deltamerge.log.stored_file import StoredFile, StoredFiles
 TEMP_SUFFIX = ".deltamerge.tmp"
 """The end of the names of half-written files; such a file may be removed when it is older than a write."""
 
+# Whoever still writes into a folder may make a file while it is being deleted.
+_DELETIONS = 3
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
 
@@ -101,9 +103,17 @@ class LocalStore:
             target.unlink(missing_ok=True)
             self._drop_checksum(target)
 
+    def make_folder(self, folder: str) -> None:
+        """Makes a folder; see `Store.make_folder`."""
+        self._path(folder).mkdir(parents=True, exist_ok=True)
+
     def delete_folder(self, folder: str) -> None:
         """Deletes a folder; see `Store.delete_folder`."""
-        shutil.rmtree(self._path(folder), ignore_errors=True)
+        path = self._path(folder)
+        for _ in range(_DELETIONS):
+            shutil.rmtree(path, ignore_errors=True)
+            if not path.exists():
+                break
 
     def rename(self, source: str, target: str) -> None:
         """Renames a file; see `Store.rename`."""

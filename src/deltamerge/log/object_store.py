@@ -79,6 +79,9 @@ class ObjectStore:
                 with contextlib.suppress(FileNotFoundError):
                     obstore.delete(self._inner, key)
 
+    def make_folder(self, folder: str) -> None:
+        """Does nothing: there are no folders; see `Store.make_folder`."""
+
     def delete_folder(self, folder: str) -> None:
         """Deletes what lies below a prefix; see `Store.delete_folder`."""
         self.delete([file.path for file in self.list(folder)])

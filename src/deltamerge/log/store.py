@@ -91,6 +91,10 @@ class Store(Protocol):
         """Deletes files; those that are not there are passed over."""
         ...
 
+    def make_folder(self, folder: str) -> None:
+        """Makes a folder with all above it, where the store has folders that are not just names' beginnings."""
+        ...
+
     def delete_folder(self, folder: str) -> None:
         """Deletes a folder with all that is in it; one that is not there is passed over."""
         ...

@@ -38,6 +38,7 @@ from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
 from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing, read_pairs
 from deltamerge.scan.target import without_file_scheme
 from deltamerge.session import conf_value, runs_arrow
+from deltamerge.skipping import nan_columns
 from deltamerge.skipping.predicates import Predicate
 from deltamerge.write import arrow_rows, parquet_patch
 from deltamerge.write.append_only import refuse_append_only
@@ -54,7 +55,7 @@ EXECUTOR = "key_lookup"
 REASON = "ON only equates keys, and all that is written comes from the source's rows"
 
 # Executors need not have this package: what they run travels with the task.
-for module in (arrow_rows, parquet_patch):
+for module in (arrow_rows, parquet_patch, nan_columns):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 # Kept rows of so many bytes make a file of about delta-spark's default size.
@@ -92,6 +93,7 @@ class KeyLookup:
         types: The types of the table's columns in Arrow.
         not_null: The table's columns that are never NULL.
         codec: How new files are compressed.
+        records_per_file: How many rows a new file has at most; None for any number.
     """
 
     lookup: Lookup
@@ -99,6 +101,7 @@ class KeyLookup:
     types: Mapping[str, pa.DataType]
     not_null: frozenset[str]
     codec: str
+    records_per_file: int | None
 
     @property
     def computes(self) -> bool:
@@ -150,7 +153,14 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
     if types is None or codec is None:
         return None
     not_null = frozenset(c.path[0] for c in constraints if isinstance(c, NotNull))
-    return KeyLookup(lookup, changing, types, not_null, codec)
+    return KeyLookup(lookup, changing, types, not_null, codec, _records_per_file(execution))
+
+
+def _records_per_file(execution: Execution) -> int | None:
+    """Gives the number that the table's files have at most by its property, or that Spark gives any file."""
+    of_table = execution.write_target.records_per_file
+    of_session = int(conf_value(execution.table.spark, "spark.sql.files.maxRecordsPerFile") or 0)
+    return of_table if of_table is not None or of_session <= 0 else of_session
 
 
 def _arrow_types(schema: StructType) -> dict[str, pa.DataType] | None:
@@ -181,6 +191,8 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
         was written until then lies in the execution's folder.
     """
     steps, snapshot = execution.steps, execution.snapshot
+    # Tasks make none, so that one that still runs when this has failed leaves nothing.
+    execution.table.store.make_folder(execution.folder)
     with steps.step("plan_source", "looking at the source"):
         must_keep = execution.conf.materialize_source == "all"
         staged = None if must_keep else source_as_it_lies(execution, how.lookup, how.update, how.types)
@@ -390,7 +402,8 @@ def _items(work: _Work) -> list[str]:
         return [new_file_work(target, rewritten=files, inserted=whole)]
     items: list[str] = []
     if by_vectors:
-        for number, group in enumerate(_groups(pairs)):
+        most = work.how.records_per_file or _PAIRS_OF_A_FILE
+        for number, group in enumerate(_groups(pairs, min(most, _PAIRS_OF_A_FILE))):
             items.append(new_file_work(work.new_file(f"changed-{number:05d}"), changed=work.located(group)))
     else:
         for number, (path, found) in enumerate(work.located(pairs)):
@@ -402,7 +415,7 @@ def _items(work: _Work) -> list[str]:
 
 def _is_small(work: _Work, pairs: Sequence[_Pairs]) -> bool:
     """Tells whether all that is written goes into one file: small merges shall not leave ever more small files."""
-    rows, most = sum(work.staged.rows), work.execution.write_target.records_per_file
+    rows, most = sum(work.staged.rows), work.how.records_per_file
     if most is not None and rows + sum(p.rows for p in pairs) > most:
         return False
     if len(pairs) > _SMALL_FILES or work.staged.bytes + sum(p.file.size for p in pairs) > _SMALL_BYTES:
@@ -410,11 +423,11 @@ def _is_small(work: _Work, pairs: Sequence[_Pairs]) -> bool:
     return work.execution.merge.inserts or len(pairs) > 1
 
 
-def _groups(changed: Sequence[_Pairs]) -> Iterator[list[_Pairs]]:
-    """Puts files together whose changed rows go into one new file."""
+def _groups(changed: Sequence[_Pairs], most: int) -> Iterator[list[_Pairs]]:
+    """Puts files together whose changed rows go into one new file, of at most so many unless one file has more."""
     group: list[_Pairs] = []
     for pairs in changed:
-        if group and sum(p.pairs for p in group) + pairs.pairs > _PAIRS_OF_A_FILE:
+        if group and sum(p.pairs for p in group) + pairs.pairs > most:
             yield group
             group = []
         group.append(pairs)
@@ -425,7 +438,7 @@ def _groups(changed: Sequence[_Pairs]) -> Iterator[list[_Pairs]]:
 def _ranges(work: _Work) -> Iterator[tuple[int, int]]:
     """Shares the kept rows out to new files."""
     rows = sum(work.staged.rows)
-    most = work.execution.write_target.records_per_file
+    most = work.how.records_per_file
     if most is None:
         most = max(1, rows * _STAGED_BYTES_OF_A_FILE // max(1, work.staged.bytes))
     files = -(-rows // most)
@@ -478,5 +491,9 @@ def _remove_staged(work: _Work) -> None:
     """Deletes what was kept on the way, so that the folder holds what the commit names alone."""
     store = work.execution.table.store
     # All of them, since a task that ran twice left some that no answer names.
-    listed = store.list(work.execution.folder) if _own_files(work.staged) or work.found else ()
-    store.delete([file.path for file in listed if file.path.endswith(".arrow")])
+    listed = store.list(work.execution.folder)
+    staged = [file.path for file in listed if file.path.endswith(".arrow")]
+    if len(staged) < len(listed):
+        store.delete(staged)
+    else:
+        store.delete_folder(work.execution.folder)

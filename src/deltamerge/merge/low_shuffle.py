@@ -223,7 +223,7 @@ def _patch(work: _Work) -> bool:
             kept = patch_files(spark, patches, execution.write_target)
     except Exception:
         logger.warning("files could not be patched; Spark writes the rows that stay", exc_info=True)
-        remove_patched(patches, execution.write_target)
+        remove_patched(execution.write_target)
         return False
     _check_kept(work, kept)
     return True

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -191,7 +190,6 @@ def _pairs(
 
 def write_pairs(folder: str, rows: np.ndarray[Any, Any], sources: np.ndarray[Any, Any]) -> str:
     """Writes the pairs of one file, by the target's row; gives their path."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
     path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
     table = pa.table({"row": pa.array(rows), "source": pa.array(sources)})
     with pa.ipc.new_file(path, table.schema) as writer:

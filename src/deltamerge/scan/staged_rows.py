@@ -28,7 +28,7 @@ class StagedRows:
     """How rows are kept.
 
     Args:
-        folder: An existing or new folder that all tasks can write to.
+        folder: An existing folder that all tasks can write to.
         keys: The columns whose ranges are told; integers or strings.
         most_rows: How many rows a task keeps at most.
         most_bytes: How many bytes it keeps at most.
@@ -192,7 +192,6 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _written(writer: Any, path: Path, pending: list[pa.RecordBatch]) -> Any:  # noqa: ANN401
     whole = pa.Table.from_batches(pending).combine_chunks()
     if writer is None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         writer = pa.ipc.new_file(str(path), whole.schema)
     writer.write_table(whole)
     return writer

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
 from deltamerge.skipping.columns import COLLATIONS, column_type
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
+from deltamerge.skipping.nan_columns import nan_columns
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
 
 __all__ = ["IndexedColumns", "parquet_statistics", "truncate_max_string"]
@@ -69,8 +70,8 @@ def parquet_statistics(
 ) -> str:
     """Gives the statistics of a file.
 
-    Floating-point maxima are left out unless the writer is known to let NaN into them: Spark's NaN is greater
-    than everything, and a maximum without it would make readers skip its rows.
+    Floating-point maxima are left out unless the file tells of NaN or its writer is known to let NaN into them: Spark's
+    NaN is greater than everything, and a maximum without it would make readers skip its rows.
 
     Args:
         footer: The file's footer.
@@ -83,6 +84,7 @@ def parquet_statistics(
         The ``stats`` JSON of an AddFile.
     """
     places = _places(footer)
+    has_nan = nan_columns(footer.metadata)
     by_lower = _unique_by_lower(places)
     if not places and footer.num_columns:
         return _to_json({"numRecords": footer.num_rows})
@@ -97,7 +99,10 @@ def parquet_statistics(
             place = by_lower.get(_lower(column.path), _ABSENT)
         if place is None:
             continue
-        low, high, nulls = _column(footer, column.field, place, indexed.string_prefix_length, count_nulls)
+        told = has_nan.get(place.path)
+        low, high, nulls = _column(
+            footer, column.field, place, indexed.string_prefix_length, told, count_nulls
+        )
         for tree, value in ((min_values, low), (max_values, high), (null_count, nulls)):
             if value is not None:
                 _put(tree, column.path, value)
@@ -117,6 +122,7 @@ def _column(
     field: StructField,
     place: _Place,
     prefix_length: int,
+    has_nan: bool | None,
     count_nulls: NullCounter | None,
 ) -> tuple[object, object, int | None]:
     """Gives a column's minimum, maximum and NULLs, None for each that is not known."""
@@ -125,10 +131,10 @@ def _column(
         return None, None, footer.num_rows
     if not isinstance(field.data_type, PrimitiveType) or len(place.leaves) > 1:
         return None, None, _nulls_of_many(footer, place, count_nulls)
-    leaf = _leaf(footer, place.leaves[0])
+    leaf = _leaf(footer, place.leaves[0], has_nan)
     if field.metadata.get(COLLATIONS):
         return None, None, leaf.null_count
-    low, high = _bounds(footer, leaf, field.data_type.name, prefix_length)
+    low, high = _bounds(footer, leaf, field.data_type.name, prefix_length, has_nan)
     return low, high, leaf.null_count
 
 
@@ -143,7 +149,7 @@ def _nulls_of_many(footer: pq.FileMetaData, place: _Place, count_nulls: NullCoun
 
 
 def _bounds(
-    footer: pq.FileMetaData, leaf: _Leaf, type_name: str, prefix_length: int
+    footer: pq.FileMetaData, leaf: _Leaf, type_name: str, prefix_length: int, has_nan: bool | None
 ) -> tuple[object, object]:
     kind = column_type(type_name)
     if leaf.low is None or leaf.high is None or kind is None:
@@ -152,7 +158,7 @@ def _bounds(
     if kind.kind == "string":
         return _string_bounds(leaf, prefix_length)
     if kind.kind in ("float", "double"):
-        return _float_bounds(leaf, kind.kind, footer.created_by)
+        return _float_bounds(leaf, kind.kind, has_nan is not None or _orders_nan(footer.created_by))
     read = _reader(kind.kind, column)
     return (None, None) if read is None else (read(leaf.low), read(leaf.high))
 
@@ -198,14 +204,14 @@ def _timestamp_text(millis: int, zone: str) -> str | None:
     return local.isoformat(timespec="milliseconds") + zone
 
 
-def _float_bounds(leaf: _Leaf, kind: str, created_by: str | None) -> tuple[object, object]:
+def _float_bounds(leaf: _Leaf, kind: str, knows_nan: bool) -> tuple[object, object]:
     low, high = leaf.low, leaf.high
     assert isinstance(low, float)
     assert isinstance(high, float)
     # Footers may have either zero for both.
     return (
         _Number(-0.0 if low == 0 else low, kind),
-        _Number(0.0 if high == 0 else high, kind) if _orders_nan(created_by) else None,
+        _Number(0.0 if high == 0 else high, kind) if knows_nan else None,
     )
 
 
@@ -261,8 +267,8 @@ def _utf16_prefix(text: str, length: int) -> str:
     return text[: len(whole) + (_utf16_length(whole) < length)]
 
 
-def _leaf(footer: pq.FileMetaData, index: int) -> _Leaf:
-    """Merges a leaf column's statistics over the row groups."""
+def _leaf(footer: pq.FileMetaData, index: int, has_nan: bool | None = None) -> _Leaf:
+    """Merges a leaf column's statistics over the row groups, which leave out NaN where it is told apart."""
     lows: list[Any] = []
     highs: list[Any] = []
     nulls: int | None = 0
@@ -281,7 +287,9 @@ def _leaf(footer: pq.FileMetaData, index: int) -> _Leaf:
             lows.append(statistics.min_raw)
             highs.append(statistics.max_raw)
         elif statistics is None or statistics.null_count != chunk.num_values:
-            bounded = False
+            bounded = bounded and has_nan is True
+    if has_nan and bounded:
+        return _Leaf(min(lows, default=math.nan), math.nan, nulls, index)
     if not lows or not bounded or (any(map(_is_nan, lows)) and not _orders_nan(footer.created_by)):
         return _Leaf(None, None, nulls, index)
     return _Leaf(min(lows, key=raw_order), max(highs, key=raw_order), nulls, index)

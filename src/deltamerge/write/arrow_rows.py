@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from deltamerge.scan.key_lookup import UNFIT, read_pairs
 from deltamerge.scan.staged_rows import KeptFile, open_staged, plain_types, taken
-from deltamerge.write.parquet_patch import own_metadata, plain_schema, unfinished, writer_options
+from deltamerge.write.parquet_patch import TableWriter, own_metadata, plain_schema, writer_options
 
 _PIECE_BYTES = 64 << 20
 DONE_SCHEMA = "rows BIGINT, told STRING"
@@ -146,14 +146,12 @@ def patched(source: str, target: str, pairs: str, staged: pa.Table | None, new: 
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
     rows, sources = read_pairs(pairs)
-    written = 0
-    with unfinished(target) as place, pq.ParquetFile(source, memory_map=True) as file:
+    with pq.ParquetFile(source, memory_map=True) as file:
         if len(rows) and rows[-1] >= file.metadata.num_rows:
             raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
         schema = _with_missing_columns(plain_schema(file.schema_arrow), new)
         options = _with_columns(writer_options(file), schema.names[len(file.schema_arrow) :], new)
-        with pq.ParquetWriter(place, schema, **options) as writer:
-            writer.add_key_value_metadata(own_metadata(file))
+        with TableWriter(target, schema, options, own_metadata(file)) as writer:
             start = 0
             for number in range(file.metadata.num_row_groups):
                 count = file.metadata.row_group(number).num_rows
@@ -161,12 +159,8 @@ def patched(source: str, target: str, pairs: str, staged: pa.Table | None, new: 
                 table = _in_schema(file.read_row_group(number, use_threads=False), schema)
                 table = _changed(table, staged, rows[begin:end] - start, sources[begin:end], new)
                 start += count
-                if table.num_rows:
-                    writer.write_table(table, row_group_size=table.num_rows)
-                    written += table.num_rows
-        if not written:
-            place.unlink()
-    return written
+                writer.write(table)
+    return writer.rows
 
 
 def _with_missing_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
@@ -249,15 +243,10 @@ def new_file(work: Mapping[str, Any], staged: pa.Table | None, new: NewRows) -> 
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
     counts = dict.fromkeys(map(str, new.inserts), 0)
-    written = 0
-    with unfinished(work["target"]) as place:
-        with pq.ParquetWriter(place, new.schema, **new.options) as writer:
-            for table in _row_groups(_rows_of_new_file(work, staged, new, counts)):
-                writer.write_table(table, row_group_size=table.num_rows)
-                written += table.num_rows
-        if not written:
-            place.unlink()
-    return written, json.dumps(counts)
+    with TableWriter(work["target"], new.schema, new.options, {}) as writer:
+        for table in _row_groups(_rows_of_new_file(work, staged, new, counts)):
+            writer.write(table)
+    return writer.rows, json.dumps(counts)
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -268,9 +257,8 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         if sum(piece.nbytes for piece in pending) >= _PIECE_BYTES:
             yield pa.concat_tables(pending)
             pending = []
-    whole = pa.concat_tables(pending) if pending else None
-    if whole is not None and whole.num_rows:
-        yield whole
+    if pending:
+        yield pa.concat_tables(pending)
 
 
 def _rows_of_new_file(

@@ -1,6 +1,7 @@
 """A Parquet file without some of its rows, all else as it was: types, encodings, compression, metadata.
 
-Spark's Python workers run this module by value (`deltamerge.write.patching`), so it imports nothing of this package.
+Spark's Python workers run this module by value (`deltamerge.write.patching`), so of this package it imports only what
+they run by value, too.
 """
 
 from __future__ import annotations
@@ -8,14 +9,15 @@ from __future__ import annotations
 import io
 import re
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from deltamerge.skipping.nan_columns import NAN_COLUMNS, NanColumns
 
 PATCH_SCHEMA = "source STRING, target STRING, rows BIGINT"
 _DELTA_ENCODINGS = frozenset(
@@ -59,9 +61,9 @@ def _columns(file: pq.ParquetFile) -> list[str]:
 
 
 def own_metadata(file: pq.ParquetFile) -> dict[bytes, bytes]:
-    """Gives a file's key-value metadata, but for the schema that Arrow's own writers add."""
+    """Gives a file's key-value metadata, but for Arrow's schema and what `TableWriter` tells, which are of one file."""
     metadata = file.metadata.metadata or {}
-    return {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
+    return {key: value for key, value in metadata.items() if key not in (b"ARROW:schema", NAN_COLUMNS)}
 
 
 def writer_options(file: pq.ParquetFile) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def patch_file(source: str, target: str, gone: bytes) -> int:
 
     Args:
         source: The file's path.
-        target: The path of the new file; it appears there whole or not at all.
+        target: The path of the new file, in a folder that is there; it appears whole or not at all.
         gone: A bitmap of the rows to leave out, the lowest bit first.
 
     Returns:
@@ -124,12 +126,10 @@ def patch_file(source: str, target: str, gone: bytes) -> int:
     Raises:
         ValueError: A row to leave out is not in the file.
     """
-    kept = 0
-    with unfinished(target) as place, pq.ParquetFile(source, memory_map=True) as file:
+    with pq.ParquetFile(source, memory_map=True) as file:
         keep = _rows_to_keep(gone, file.metadata.num_rows)
         schema = plain_schema(file.schema_arrow)
-        with pq.ParquetWriter(place, schema, **writer_options(file)) as writer:
-            writer.add_key_value_metadata(own_metadata(file))
+        with TableWriter(target, schema, writer_options(file), own_metadata(file)) as writer:
             start = 0
             for number in range(file.metadata.num_row_groups):
                 rows = file.metadata.row_group(number).num_rows
@@ -137,32 +137,56 @@ def patch_file(source: str, target: str, gone: bytes) -> int:
                 start += rows
                 if mask.any():
                     table = file.read_row_group(number, use_threads=False).cast(schema)
-                    table = table if mask.all() else table.filter(pa.array(mask))
-                    writer.write_table(table, row_group_size=table.num_rows)
-                    kept += table.num_rows
-        if not kept:
-            place.unlink()
-    return kept
+                    writer.write(table if mask.all() else table.filter(pa.array(mask)))
+    return writer.rows
 
 
-@contextmanager
-def unfinished(target: str) -> Iterator[Path]:
-    """Gives a place for a file that appears at its own path once it is whole, and only if it is still there then.
+class TableWriter:
+    """Writes a Parquet file that appears whole once the block ends well, and not at all where it has no rows.
 
-    A task may run twice at a time; each has a file of its own until then.
+    Its footer tells which floating-point columns have NaN. A task may run twice at a time; each has a hidden file of
+    its own until the end. The folder must be there: a task that still runs when its merge has failed, and its folder
+    has been deleted, leaves nothing.
 
     Args:
         target: The file's path.
+        schema: Its schema.
+        options: Arguments of ``ParquetWriter``.
+        metadata: Its key-value metadata.
+
+    Attributes:
+        rows: The rows written so far.
     """
-    place = Path(target)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    hidden = place.with_name(f".{place.name}.{uuid.uuid4().hex}.deltamerge.tmp")
-    try:
-        yield hidden
-        if hidden.exists():
-            hidden.replace(place)
-    finally:
-        hidden.unlink(missing_ok=True)
+
+    def __init__(
+        self, target: str, schema: pa.Schema, options: Mapping[str, Any], metadata: Mapping[bytes, bytes]
+    ) -> None:
+        self.rows = 0
+        self._place = Path(target)
+        self._hidden = self._place.with_name(f".{self._place.name}.{uuid.uuid4().hex}.deltamerge.tmp")
+        self._metadata = metadata
+        self._nan = NanColumns(schema)
+        self._writer = pq.ParquetWriter(self._hidden, schema, **options)
+
+    def write(self, table: pa.Table) -> None:
+        """Writes rows as a row group; without rows nothing."""
+        if table.num_rows:
+            self._nan.watch(table)
+            self._writer.write_table(table, row_group_size=table.num_rows)
+            self.rows += table.num_rows
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._writer.add_key_value_metadata({**self._metadata, **self._nan.as_metadata()})
+            self._writer.close()
+            if kind is None and self.rows:
+                self._hidden.replace(self._place)
+        finally:
+            self._hidden.unlink(missing_ok=True)
 
 
 def _rows_to_keep(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:

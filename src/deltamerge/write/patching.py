@@ -18,6 +18,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.log.store import Store
 from deltamerge.scan.target import NULL_PARTITION, escape_path_name, without_file_scheme
+from deltamerge.skipping import nan_columns
 from deltamerge.write import parquet_patch
 from deltamerge.write.data_files import WriteTarget
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 _FOOTER_THREADS = 16
 
 # Executors need not have this package: what they run travels with the task.
-cloudpickle.register_pickle_by_value(parquet_patch)  # type: ignore[no-untyped-call]
+for module in (parquet_patch, nan_columns):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,12 @@ def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarg
     Returns:
         The rows that stay.
     """
+    paths = _new_paths(patches, target)
+    for folder in sorted({path.rpartition("/")[0] for path in paths}):
+        target.store.make_folder(folder)
     columns = {
         "source": [_local(target, decode_path(patch.file.path)) for patch in patches],
-        "target": [_local(target, path) for path in _new_paths(patches, target)],
+        "target": [_local(target, path) for path in paths],
         "gone": pa.array([patch.gone for patch in patches], pa.binary()),
     }
     frame = spark.createDataFrame(pa.table(columns))
@@ -86,14 +91,22 @@ def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarg
     return sum(int(row["rows"]) for row in done)
 
 
-def remove_patched(patches: Sequence[Patch], target: WriteTarget) -> None:
-    """Deletes what `patch_files` left behind when it failed."""
-    target.store.delete(_new_paths(patches, target))
+def remove_patched(target: WriteTarget) -> None:
+    """Deletes what `patch_files` left behind when it failed; tasks of it that still run leave nothing any more.
+
+    Args:
+        target: What it was given.
+    """
+    target.store.delete_folder(_folder(target))
+
+
+def _folder(target: WriteTarget) -> str:
+    return f"{target.folder}/patched"
 
 
 def _new_paths(patches: Sequence[Patch], target: WriteTarget) -> list[str]:
     return [
-        f"{target.folder}/{_partition_folders(patch.file, target)}kept-{number:05d}.parquet"
+        f"{_folder(target)}/{_partition_folders(patch.file, target)}kept-{number:05d}.parquet"
         for number, patch in enumerate(patches)
     ]
 
