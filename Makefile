@@ -13,7 +13,7 @@ VERSIONS = 4.0.4 4.1.4 4.2.1
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
 
-.PHONY: help setup demo oracle matrix model test test-all test-classic test-connect test-oracle versions lint types check bench-small bench-log bench bench-all lock clean
+.PHONY: help setup demo oracle matrix corpus model test test-all test-classic test-connect test-oracle versions lint types check bench-small bench-log bench bench-all lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
@@ -23,6 +23,7 @@ help:
 	@echo "make versions      the quick tests with other versions of PySpark: VERSIONS='4.0.4 4.1.4 4.2.1'"
 	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
 	@echo "make matrix        features of tables, back and forth with delta-spark and delta-rs (needs Maven)"
+	@echo "make corpus        each recorded merge by SQL and by the builder, on classic Spark and over Connect"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
 	@echo "make check         lint, types and every test"
 	@echo "make bench-small   small merges, beside delta-spark (needs Maven)"
@@ -59,6 +60,10 @@ oracle: setup
 
 matrix: setup
 	PYTHONPATH=tests $(PYTHON) -m round_trip
+
+corpus: setup
+	DELTAMERGE_TEST_CASES=all $(PYTEST) -q $(SHARED) tests/corpus
+	DELTAMERGE_TEST_CASES=all DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) tests/corpus
 
 model: setup
 	DELTAMERGE_MODEL_EXAMPLES=$(EXAMPLES) $(PYTEST) -q tests/model -k many

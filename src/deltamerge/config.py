@@ -37,6 +37,7 @@ class MergeConf:
     txn_version: int | None = None
     user_metadata: str | None = None
     executor: str = "auto"
+    driver_bytes: int = 8 << 20
     conflict_retries: int = 3
     case_sensitive: bool = False
     session_time_zone: str = "UTC"
@@ -67,6 +68,7 @@ KEYS: dict[str, str] = {
     "txn_version": PREFIX + "write.txnVersion",
     "user_metadata": PREFIX + "commitInfo.userMetadata",
     "executor": "spark.deltamerge.merge.executor",
+    "driver_bytes": "spark.deltamerge.merge.driverBytes",
     "conflict_retries": "spark.deltamerge.merge.conflictRetries",
     "case_sensitive": "spark.sql.caseSensitive",
     "session_time_zone": "spark.sql.session.timeZone",

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.scan.key_lookup import pairing
-from deltamerge.scan.staged_rows import KeptFile, StagedRows, staging
+from deltamerge.scan.staged_rows import KeptFile, KeptRows, StagedRows, staging
 from deltamerge.write.arrow_rows import NewRows, writing
 from deltamerge.write.parquet_patch import own_metadata
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.sessions
 
 EXECUTOR = "spark.deltamerge.merge.executor"
+# Of how many bytes merges are done by the driver alone.
+DRIVER_BYTES = "spark.deltamerge.merge.driverBytes"
 VECTORS = {"delta.enableDeletionVectors": "true"}
 
 COLUMNS = (
@@ -100,8 +102,7 @@ def outcome(spark: SparkSession, path: str, executor: str, merge: str) -> dict[s
     }
 
 
-@pytest.mark.parametrize("properties", [{}, VECTORS], ids=["files", "vectors"])
-@pytest.mark.parametrize("kind", ["query", "files"])
+@pytest.mark.parametrize(("kind", "properties"), [("query", VECTORS), ("files", {})], ids=["query", "files"])
 @pytest.mark.parametrize("merge", MERGES)
 def test_it_agrees_with_the_classic_route(
     spark: SparkSession, tmp_path: Path, merge: str, kind: str, properties: dict[str, str]
@@ -110,7 +111,10 @@ def test_it_agrees_with_the_classic_route(
     found = []
     for executor in ("classic", "key_lookup"):
         path = table(spark, tmp_path / executor, properties)
-        first, second = outcome(spark, path, executor, MERGES[merge]), outcome(spark, path, executor, UPSERT)
+        spark.conf.set(DRIVER_BYTES, "0")
+        first = outcome(spark, path, executor, MERGES[merge])
+        spark.conf.unset(DRIVER_BYTES)
+        second = outcome(spark, path, executor, UPSERT)
         # In which files the first merge put its rows is each executor's own matter.
         del second["metrics"]["numTargetRowsCopied"]
         found.append([first, second])
@@ -294,8 +298,8 @@ def test_texts_are_compared_byte_by_byte(spark: SparkSession, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "function",
     [
-        writing(NewRows((KeptFile("a", 1, 2),), {"a": "b"}, {}, None, {}, frozenset(), (), {})),
-        pairing((KeptFile("a", 1, 2),), ("a",), ("b",), "/x"),
+        writing(NewRows(KeptRows((KeptFile("a", 1, 2),)), {"a": "b"}, {}, None, {}, frozenset(), (), {})),
+        pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), ("b",), "/x"),
         staging(StagedRows("/x", ("k",), 1, 1)),
     ],
 )

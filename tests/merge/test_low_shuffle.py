@@ -91,8 +91,7 @@ def outcome(spark: SparkSession, path: str, executor: str, statement: str) -> di
     return found
 
 
-@pytest.mark.parametrize("layout", ["plain", "partitions"])
-@pytest.mark.parametrize("change_data", [False, True])
+@pytest.mark.parametrize(("change_data", "layout"), [(False, "partitions"), (True, "plain")])
 @pytest.mark.parametrize("merge", MERGES)
 def test_both_executors_agree(
     spark: SparkSession,

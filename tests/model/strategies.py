@@ -94,15 +94,16 @@ class Example:
     merge: Merge
 
     @property
-    def executors(self) -> dict[str, str]:
-        """Gives what ``spark.deltamerge.merge.executor`` is to be, with the executor that then runs the merge.
+    def executors(self) -> dict[str, frozenset[str]]:
+        """Gives what ``spark.deltamerge.merge.executor`` is to be, with the executors that may then run the merge.
 
-        No executor runs twice: by itself a merge of so few rows is an insert_only or a classic one.
+        By itself a merge of so few rows is done by key lookup where its statement, its table and its rows allow that.
         """
         only_inserts = all(clause.kind == "not_matched" for clause in self.merge.clauses)
-        found = {"auto": "insert_only", "classic": "classic"} if only_inserts else {"auto": "classic"}
+        by_itself = "insert_only" if only_inserts else "classic"
+        found = {"auto": frozenset({by_itself, "key_lookup"}), "classic": frozenset({"classic"})}
         if not any(name in self.properties for name in ONLY_CLASSIC):
-            found["low_shuffle"] = "low_shuffle"
+            found["low_shuffle"] = frozenset({"low_shuffle"})
         return found
 
     def sql(self, target: str, source: str) -> str:

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.sessions
 
 FEW = 10
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
-EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "10" if CONNECT else "200"))
+EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "10" if CONNECT else "60"))
 # Processes that share out the tests share out the examples too.
-PARTS = 1 if CONNECT else 5
+PARTS = 1 if CONNECT else 3
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 
@@ -38,7 +38,7 @@ def searching(count: int) -> Any:
         derandomize=(is_ci() and PARTS == 1) or count == FEW,
         deadline=None,
         database=None,
-        phases=(Phase.generate, Phase.shrink) if count > 200 // PARTS else (Phase.generate,),
+        phases=(Phase.generate, Phase.shrink) if count > 60 // PARTS else (Phase.generate,),
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )
@@ -63,12 +63,17 @@ def check(spark: SparkSession, folder: Path, example: Example) -> None:
     make_table(spark, example, witness, made)
     if example.deleted is not None:
         assert bag(witness.rows(spark, made)) == bag(rows_before(example)), "rows before the merge"
-    for asked, executor in example.executors.items():
+    ran: set[str] = set()
+    for asked, may_run in example.executors.items():
+        if may_run <= ran:
+            continue
         got = run(spark, example, witness, made, merged, asked)
-        assert (got is None) == (wanted is None), f"{executor}: several source rows"
+        assert (got is None) == (wanted is None), f"{asked}: several source rows"
         if got is None or wanted is None:
             continue
-        assert got.executor == executor
+        executor = got.executor
+        assert executor in may_run
+        ran.add(executor)
         assert bag(got.rows) == bag(wanted.rows), f"{executor}: rows"
         assert {name: got.metrics[name] for name in wanted.metrics} == wanted.metrics, f"{executor}: metrics"
         if got.changes is not None:

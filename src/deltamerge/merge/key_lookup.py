@@ -2,15 +2,17 @@
 
 Where ON only equates keys, and what the clauses write comes from the source's row, Spark is needed for the source
 alone: it is computed once into Arrow files. Files are then searched by their key columns, and written again with the
-changed rows in their places; all that happens in Arrow, inside Spark's tasks, and rows never become Spark's.
+changed rows in their places; all that happens in Arrow, inside Spark's tasks (where it is little, in the driver), and
+rows never become Spark's.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +35,13 @@ from deltamerge.merge.plan import (
 )
 from deltamerge.merge.resolved import ResolvedClause, TakeGenerated, TakeValue
 from deltamerge.merge.row_counts import count_rows, inserting_clauses
-from deltamerge.merge.staging import StagedSource, source_as_it_lies, stage_source
+from deltamerge.merge.staging import (
+    StagedSource,
+    source_as_it_lies,
+    stage_source,
+    staged_columns,
+    with_computed,
+)
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
 from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing, read_pairs
 from deltamerge.scan.target import without_file_scheme
@@ -48,6 +56,9 @@ from deltamerge.write.constraints import NotNull, constraints_of
 from deltamerge.write.data_files import collect_files
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
 from deltamerge.write.patching import patchable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -193,19 +204,14 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     steps, snapshot = execution.steps, execution.snapshot
     # Tasks make none, so that one that still runs when this has failed leaves nothing.
     execution.table.store.make_folder(execution.folder)
-    with steps.step("plan_source", "looking at the source"):
-        must_keep = execution.conf.materialize_source == "all"
-        staged = None if must_keep else source_as_it_lies(execution, how.lookup, how.update, how.types)
-    if staged is None:
-        with steps.step("materialize_source", "materializing the source"):
-            staged = stage_source(execution, how.lookup, how.update)
+    staged = _staged(execution, how)
     if staged is None or not _are_there(execution, staged):
         return None
     with steps.step("plan", "choosing the files to read"):
         predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
         files, sizes = plan_files(snapshot, predicate, execution.conf.session_time_zone)
     found: tuple[_Pairs, ...] | None = ()
-    if files and staged.files:
+    if files and staged.rows:
         with steps.step("find_touched_files", "scanning files for matches"):
             found = _find_pairs(execution, how, staged, files)
     if found is None:
@@ -216,6 +222,21 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     if competing and how.changing is not None and not execution.merge.is_only_one_unconditional_delete:
         return None
     return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
+
+
+def _staged(execution: Execution, how: KeyLookup) -> StagedSource | None:
+    """Keeps the source's rows, the ones that lie in files where they are; None where they are too many."""
+    steps = execution.steps
+    columns = staged_columns(execution, how.lookup, how.update)
+    lying = None
+    if execution.conf.materialize_source != "all":
+        with steps.step("plan_source", "looking at the source"):
+            lying = source_as_it_lies(execution, how.lookup, columns, how.types)
+    if lying is not None and not columns.computed:
+        return lying.source
+    with steps.step("materialize_source", "materializing the source"):
+        staged = None if lying is None else with_computed(execution, lying, how.update)
+        return staged or stage_source(execution, how.lookup, columns, how.update)
 
 
 def _fires_twice(found: Sequence[_Pairs]) -> bool:
@@ -236,7 +257,7 @@ def _are_there(execution: Execution, staged: StagedSource) -> bool:
 
 
 def _own_files(staged: StagedSource) -> list[str]:
-    return [file.path for file in staged.files if file.is_arrow]
+    return [file.path for file in (*staged.kept.files, *staged.kept.computed) if file.is_arrow]
 
 
 def _name(path: str) -> str:
@@ -307,13 +328,34 @@ def _find_pairs(
         "file": [file.path for file in files],
         "gone": pa.array(gone, pa.binary()),
     }
-    pair = pairing(staged.files, staged.columns.keys, how.lookup.target, folder)
-    told = spark.createDataFrame(pa.table(columns)).mapInArrow(pair, PAIRS_SCHEMA).collect()
+    pair = pairing(staged.kept, staged.columns.keys, how.lookup.target, folder)
+    told = _run(
+        spark, pair, pa.table(columns), PAIRS_SCHEMA, here=_fit(execution.conf.driver_bytes, staged, files)
+    )
     if any(row["pairs"] == UNFIT for row in told):
         return None
     by_path = {file.path: file for file in files}
     found = [_Pairs(by_path[row["file"]], row["path"], row["pairs"], row["rows"]) for row in told]
     return tuple(sorted(found, key=lambda pairs: pairs.file.path))
+
+
+def _run(
+    spark: SparkSession,
+    work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    rows: pa.Table,
+    schema: str,
+    *,
+    here: bool,
+) -> list[dict[str, Any]]:
+    """Runs work on rows in Spark's tasks; or in this process, where there is less to do than a job costs."""
+    if here:
+        return [row for batch in work(rows.to_batches()) for row in batch.to_pylist()]
+    return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
+
+
+def _fit(most: int, staged: StagedSource, files: Sequence[AddFile]) -> bool:
+    """Tells whether source and files take but so many bytes."""
+    return len(files) <= _SMALL_FILES and staged.bytes + sum(file.size for file in files) <= most
 
 
 def _bitmap(positions: BitMap64) -> bytes:
@@ -415,10 +457,10 @@ def _items(work: _Work) -> list[str]:
 
 def _is_small(work: _Work, pairs: Sequence[_Pairs]) -> bool:
     """Tells whether all that is written goes into one file: small merges shall not leave ever more small files."""
-    rows, most = sum(work.staged.rows), work.how.records_per_file
+    rows, most = work.staged.rows, work.how.records_per_file
     if most is not None and rows + sum(p.rows for p in pairs) > most:
         return False
-    if len(pairs) > _SMALL_FILES or work.staged.bytes + sum(p.file.size for p in pairs) > _SMALL_BYTES:
+    if not _fit(_SMALL_BYTES, work.staged, [p.file for p in pairs]):
         return False
     return work.execution.merge.inserts or len(pairs) > 1
 
@@ -437,7 +479,7 @@ def _groups(changed: Sequence[_Pairs], most: int) -> Iterator[list[_Pairs]]:
 
 def _ranges(work: _Work) -> Iterator[tuple[int, int]]:
     """Shares the kept rows out to new files."""
-    rows = sum(work.staged.rows)
+    rows = work.staged.rows
     most = work.how.records_per_file
     if most is None:
         most = max(1, rows * _STAGED_BYTES_OF_A_FILE // max(1, work.staged.bytes))
@@ -454,7 +496,7 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
     """
     columns, how, spark = work.staged.columns, work.how, work.execution.table.spark
     new = NewRows(
-        staged=work.staged.files,
+        staged=work.staged.kept,
         update=columns.update,
         inserts=columns.inserts,
         clause=columns.clause,
@@ -468,8 +510,9 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
             "write_page_index": True,
         },
     )
-    frame = spark.createDataFrame(pa.table({"work": pa.array(items, pa.string())}))
-    done = frame.mapInArrow(writing(new), DONE_SCHEMA).collect()
+    rows = pa.table({"work": pa.array(items, pa.string())})
+    here = _fit(work.execution.conf.driver_bytes, work.staged, [pairs.file for pairs in work.found])
+    done = _run(spark, writing(new), rows, DONE_SCHEMA, here=here)
     unfit = [row["told"] for row in done if row["rows"] == UNFIT]
     if unfit:
         logger.info("another executor writes the merge: %s", unfit[0])

@@ -1,13 +1,19 @@
-"""The source of a merge kept in Arrow files: what its clauses write of each row, computed once by Spark."""
+"""The source of a merge kept in files: what its clauses write of each row, computed once by Spark.
+
+What a source that is nothing but Parquet files has already is not written again; Spark computes the rest alone.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
@@ -18,12 +24,20 @@ from deltamerge.merge.output import (
     generate_all_action_exprs,
     generate_clause_values,
 )
-from deltamerge.merge.resolved import Output, ResolvedClause, ResolvedMerge, TakeSource, TakeTarget
+from deltamerge.merge.resolved import Output, ResolvedClause, TakeSource, TakeTarget
 from deltamerge.merge.scopes import source_rows
 from deltamerge.merge.source import SourceKey, SourceSummary, read_source, summary_of
 from deltamerge.scan import staged_rows
-from deltamerge.scan.plain_parquet import plain_parquet
-from deltamerge.scan.staged_rows import TOO_MANY, KeptFile, StagedRows, in_order, staged_schema, staging
+from deltamerge.scan.plain_parquet import PlainParquet, plain_parquet
+from deltamerge.scan.staged_rows import (
+    TOO_MANY,
+    KeptFile,
+    KeptRows,
+    StagedRows,
+    in_order,
+    staged_schema,
+    staging,
+)
 from deltamerge.scan.target import without_file_scheme
 
 if TYPE_CHECKING:
@@ -32,6 +46,9 @@ if TYPE_CHECKING:
 # Tasks map the kept rows into memory and put the keys into hash tables.
 _MOST_ROWS = 1_000_000
 _MOST_BYTES = 1 << 30
+
+_GLOB = frozenset("*?[]{}\\,")
+_SLASHES = re.compile("^file:/+")
 
 # Executors need not have this package: what they run travels with the task.
 cloudpickle.register_pickle_by_value(staged_rows)  # type: ignore[no-untyped-call]
@@ -46,12 +63,16 @@ class StagedColumns:
         update: For each of the table's columns that the UPDATE sets, the column; None where no clause updates.
         inserts: By the number of an INSERT clause, for each of the table's columns the column.
         clause: The column with the number of the INSERT clause that takes the row; None where the only one takes all.
+        own: Those of all these columns that are the source's as it is, by name: their positions there.
+        computed: The others, as expressions over the rows on which the clauses were evaluated.
     """
 
     keys: tuple[str, ...]
     update: Mapping[str, str] | None
     inserts: Mapping[int, Mapping[str, str]]
     clause: str | None
+    own: Mapping[str, int]
+    computed: Mapping[str, Column]
 
 
 @dataclass(frozen=True)
@@ -60,45 +81,72 @@ class StagedSource:
 
     Args:
         columns: What is kept of each.
-        files: The files.
-        rows: How many rows lie in each.
+        kept: Where they lie.
+        rows: How many there are.
         bytes: About how many bytes they take together.
         summary: What is known of the source.
     """
 
     columns: StagedColumns
-    files: tuple[KeptFile, ...]
-    rows: tuple[int, ...]
+    kept: KeptRows
+    rows: int
     bytes: int
     summary: SourceSummary
 
 
-def source_as_it_lies(
-    execution: Execution, lookup: Lookup, update: ResolvedClause | None, types: Mapping[str, pa.DataType]
-) -> StagedSource | None:
-    """Takes the source's own files, where they hold all that the clauses write.
+@dataclass(frozen=True)
+class LyingSource:
+    """A source that is nothing but files.
+
+    Args:
+        source: The source, without what is computed of its rows.
+        files: The files.
+    """
+
+    source: StagedSource
+    files: PlainParquet
+
+
+def staged_columns(execution: Execution, lookup: Lookup, update: ResolvedClause | None) -> StagedColumns:
+    """Chooses what is kept of each source row.
 
     Args:
         execution: What to work on.
         lookup: The keys.
         update: The UPDATE clause that takes every matched row, if one does; it sets columns from the source alone.
+    """
+    merge, names = execution.merge, execution.names
+    columns = _Columns(execution)
+    keys = tuple(columns.of_source(index) for index in lookup.source)
+    updated = None if update is None else columns.of_clause(update)
+    inserting = [clause for clause in merge.not_matched if clause.action == "insert"]
+    inserted = {clause.number: columns.of_clause(clause) for clause in inserting}
+    clause = None
+    if inserting and any(c.condition is not None or c.action != "insert" for c in merge.not_matched):
+        clause = columns.compute(names.clause("not_matched"), F.col(names.clause("not_matched")))
+    return StagedColumns(keys, updated, inserted, clause, columns.own, columns.computed)
+
+
+def source_as_it_lies(
+    execution: Execution, lookup: Lookup, columns: StagedColumns, types: Mapping[str, pa.DataType]
+) -> LyingSource | None:
+    """Finds out whether the source's own files hold all that is not computed.
+
+    Args:
+        execution: What to work on.
+        lookup: The keys.
+        columns: What is kept of each row.
         types: The types of the table's columns in Arrow.
 
     Returns:
-        The rows; None where Spark must compute them, or they are too many.
+        The files; None where Spark must read them, or their rows are too many.
     """
     merge = execution.merge
-    columns = _own_columns(merge, lookup, update)
-    if columns is None:
-        return None
-    own = {
-        name: column
-        for each in (columns.update or {}, *columns.inserts.values())
-        for column, name in each.items()
-    }
-    wanted = {name: types[column] for name, column in own.items()}
-    wanted |= {name: types[column] for name, column in zip(columns.keys, lookup.target, strict=True)}
-    found = plain_parquet(merge.statement.source, wanted, columns.keys)
+    in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
+    wanted = {in_files[name]: types[column] for name, column in zip(columns.keys, lookup.target, strict=True)}
+    for each in (columns.update or {}, *columns.inserts.values()):
+        wanted |= {in_files[name]: types[column] for column, name in each.items() if name in in_files}
+    found = plain_parquet(merge.statement.source, wanted, [in_files[name] for name in columns.keys])
     if found is None or sum(found.rows) > _MOST_ROWS or found.bytes > _MOST_BYTES:
         return None
     told: dict[str, Any] = {"n": sum(found.rows), "last": None}
@@ -106,60 +154,113 @@ def source_as_it_lies(
         told |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": told["n"], f"bytes{index}": 0}
     summary = summary_of(told, lookup.keys)
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
-    return StagedSource(columns, found.files, found.rows, found.bytes, summary)
+    source = StagedSource(columns, KeptRows(found.files, in_files), told["n"], found.bytes, summary)
+    return LyingSource(source, found)
 
 
-def _own_columns(merge: ResolvedMerge, lookup: Lookup, update: ResolvedClause | None) -> StagedColumns | None:
-    """Names the source's columns that the clauses take as they are; None where there is more to it."""
-    fields, schema = merge.source_schema.fields, merge.output_schema.fields
-    if any(clause.condition is not None or clause.action != "insert" for clause in merge.not_matched):
+def with_computed(
+    execution: Execution, lying: LyingSource, update: ResolvedClause | None
+) -> StagedSource | None:
+    """Computes what is computed of a source whose rows lie in files.
+
+    Args:
+        execution: What to work on.
+        lying: The source.
+        update: The UPDATE clause that takes every matched row, if one does.
+
+    Returns:
+        The source with all its columns; None where Spark does not tell which row of which file is which.
+    """
+    source, columns, name = lying.source, lying.source.columns, execution.names.source_row_index
+    merge = execution.merge
+    if any(field.name.lower() == "_metadata" for field in merge.source_schema):
         return None
-    found: dict[tuple[str, int], dict[str, str]] = {}
-    for clause in (*merge.not_matched, *([] if update is None else [update])):
-        own = found[clause.clause.kind, clause.number] = {}
-        for output, field in zip(clause.outputs, schema, strict=True):
-            if isinstance(output, TakeTarget):
-                continue
-            if not isinstance(output, TakeSource) or fields[output.index].dataType != field.dataType:
-                return None
-            own[field.name] = fields[output.index].name
-    keys = tuple(fields[index].name for index in lookup.source)
-    inserts = {clause.number: found["not_matched", clause.number] for clause in merge.not_matched}
-    return StagedColumns(keys, None if update is None else found["matched", update.number], inserts, None)
+    frame = merge.statement.source
+    if merge.source_alias is not None and all(_GLOB.isdisjoint(file.path) for file in lying.files.files):
+        # A view does not say which file a row is of.
+        reader = execution.table.spark.read.schema(merge.source_schema)
+        frame = reader.parquet(*(file.path for file in lying.files.files))
+    try:
+        numbered = frame.select("*", _position(lying.files).alias(name))
+        # Connect finds out only now whether there is such a column.
+        _ = numbered.schema
+    except AnalysisException:
+        return None
+    frame = _evaluated(execution, update, numbered).select(name, *_under_their_names(columns.computed))
+    told = _stage(frame, execution, (), None)
+    if told is None or sum(row["n"] for row in told) != source.rows:
+        return None
+    kept = replace(source.kept, computed=_files(told), position=name)
+    return replace(source, kept=kept, bytes=source.bytes + sum(row["size"] for row in told))
 
 
-def stage_source(execution: Execution, lookup: Lookup, update: ResolvedClause | None) -> StagedSource | None:
+def _position(files: PlainParquet) -> Column:
+    """Gives a row's number among the rows of all files."""
+    row = F.col("_metadata.row_index")
+    if len(files.files) == 1:
+        return row
+    before = [0, *accumulate(files.rows)][:-1]
+    uris = F.array(*(F.lit(_SLASHES.sub("file:/", uri)) for uri in files.uris))
+    uri = F.replace(F.col("_metadata.file_path"), F.lit("file:///"), F.lit("file:/"))
+    file = F.array_position(uris, uri).cast("int")
+    return F.get(F.array(*(F.lit(rows).cast("bigint") for rows in before)), file - 1) + row
+
+
+def stage_source(
+    execution: Execution, lookup: Lookup, columns: StagedColumns, update: ResolvedClause | None
+) -> StagedSource | None:
     """Computes the source once and keeps of its rows what the clauses write.
 
     Args:
         execution: What to work on.
         lookup: The keys.
-        update: The UPDATE clause that takes every matched row, if one does; it sets columns from the source alone.
+        columns: What is kept of each row.
+        update: The UPDATE clause that takes every matched row, if one does.
 
     Returns:
         The kept rows; None where they are too many.
     """
     merge, names = execution.merge, execution.names
-    frame, columns = _frame_to_stage(execution, lookup, update)
+    rows = _evaluated(execution, update, read_source(merge, names).frame)
+    own = (F.col(names.source(index)).alias(name) for name, index in columns.own.items())
+    frame = rows.select(*own, *_under_their_names(columns.computed))
+    # A row that no INSERT takes, and that nothing else needs, is only counted.
+    told = _stage(frame, execution, columns.keys, columns.clause if not merge.matched else None, lookup.keys)
+    if told is None:
+        return None
+    return StagedSource(
+        columns=columns,
+        kept=KeptRows(_files(told)),
+        rows=sum(row["kept"] for row in told),
+        bytes=sum(row["size"] for row in told),
+        summary=_summary(told, lookup.keys),
+    )
+
+
+def _stage(
+    frame: DataFrame,
+    execution: Execution,
+    columns: tuple[str, ...],
+    clause: str | None,
+    keys: tuple[SourceKey, ...] = (),
+) -> list[dict[str, Any]] | None:
+    """Writes rows into files; gives what the tasks tell of them, None where they are too many."""
     kept = StagedRows(
         folder=without_file_scheme(execution.table.store.absolute(execution.folder)),
-        keys=columns.keys,
+        keys=columns,
         most_rows=_MOST_ROWS,
         most_bytes=_MOST_BYTES,
-        clause=names.clause("not_matched") if columns.clause is not None and not merge.matched else None,
+        clause=clause,
     )
-    types = [key.given.simpleString() for key in lookup.keys]
+    types = [key.given.simpleString() for key in keys]
     told = [row.asDict() for row in frame.mapInArrow(staging(kept), staged_schema(types)).collect()]
     if any(row["path"] == TOO_MANY for row in told) or sum(row["kept"] for row in told) > _MOST_ROWS:
         return None
-    files = [row for row in told if row["kept"]]
-    return StagedSource(
-        columns=columns,
-        files=tuple(KeptFile(row["path"], 0, 0) for row in files),
-        rows=tuple(row["kept"] for row in files),
-        bytes=sum(row["size"] for row in files),
-        summary=_summary(told, lookup.keys),
-    )
+    return told
+
+
+def _files(told: list[dict[str, Any]]) -> tuple[KeptFile, ...]:
+    return tuple(KeptFile(row["path"], 0, 0) for row in told if row["kept"])
 
 
 def _summary(told: list[dict[str, Any]], keys: tuple[SourceKey, ...]) -> SourceSummary:
@@ -174,29 +275,22 @@ def _summary(told: list[dict[str, Any]], keys: tuple[SourceKey, ...]) -> SourceS
     return replace(summary_of(whole, keys), partitions=len(told))
 
 
-def _frame_to_stage(
-    execution: Execution, lookup: Lookup, update: ResolvedClause | None
-) -> tuple[DataFrame, StagedColumns]:
+def _evaluated(execution: Execution, update: ResolvedClause | None, source: DataFrame) -> DataFrame:
+    """Evaluates the clauses on the source's rows alone; all columns have the merge's own names."""
     merge, names = execution.merge, execution.names
-    source = read_source(merge, names).frame
     rows = source_rows(source, merge.source_schema, merge.source_alias, names)
     if update is not None:
         taken = F.lit(update.number).alias(names.clause("matched"))
         rows = rows.adding([(names.clause("matched"), taken)])
         rows = generate_clause_values(rows, (update,), "matched", names)
     rows = rows.renamed()
-    inserting = [clause for clause in merge.not_matched if clause.action == "insert"]
-    if inserting:
+    if any(clause.action == "insert" for clause in merge.not_matched):
         rows = evaluate_not_matched(rows, merge, names)
-    columns = _Columns(execution)
-    keys = tuple(columns.of_source(index) for index in lookup.source)
-    updated = None if update is None else columns.of_clause(update)
-    inserted = {clause.number: columns.of_clause(clause) for clause in inserting}
-    clause = None
-    if inserting and any(c.condition is not None or c.action != "insert" for c in merge.not_matched):
-        clause = columns.add(names.clause("not_matched"), F.col(names.clause("not_matched")))
-    frame = rows.frame.select(*(column.alias(name) for name, column in columns.taken.items()))
-    return frame, StagedColumns(keys, updated, inserted, clause)
+    return rows.frame
+
+
+def _under_their_names(columns: Mapping[str, Column]) -> list[Column]:
+    return [column.alias(name) for name, column in columns.items()]
 
 
 class _Columns:
@@ -204,15 +298,17 @@ class _Columns:
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
-        self.taken: dict[str, Column] = {}
+        self.own: dict[str, int] = {}
+        self.computed: dict[str, Column] = {}
 
-    def add(self, name: str, column: Column) -> str:
-        self.taken.setdefault(name, column)
+    def compute(self, name: str, column: Column) -> str:
+        self.computed.setdefault(name, column)
         return name
 
     def of_source(self, index: int) -> str:
         name = self._execution.names.source(index)
-        return self.add(name, F.col(name))
+        self.own[name] = index
+        return name
 
     def of_clause(self, clause: ResolvedClause) -> dict[str, str]:
         """Gives the columns of what an UPDATE or INSERT sets, by the table's columns."""
@@ -228,7 +324,7 @@ class _Columns:
                 found[field.name] = self.of_source(output.index)
             else:
                 name = f"{names.value(clause.clause.kind, clause.number, index)}_stored"
-                found[field.name] = self.add(name, values[index])
+                found[field.name] = self.compute(name, values[index])
         return found
 
     def _is_as_it_is(self, output: Output, field: StructField) -> bool:

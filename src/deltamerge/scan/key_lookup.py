@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.scan.staged_rows import KeptFile, open_staged
+from deltamerge.scan.staged_rows import KeptRows, open_staged
 
 PAIRS_SCHEMA = "file STRING, path STRING, pairs BIGINT, rows BIGINT"
 FOUND_SCHEMA = "code INT, file STRING, piece BIGINT, n BIGINT, bits BINARY"
@@ -117,12 +117,12 @@ def _batch(found: list[tuple[int, str | None, int, int, bytes]]) -> pa.RecordBat
 
 
 def pairing(
-    staged: Sequence[KeptFile], keys: Sequence[str], columns: Sequence[str], folder: str
+    staged: KeptRows, keys: Sequence[str], columns: Sequence[str], folder: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Makes the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
     Args:
-        staged: The files of the source's rows (see `deltamerge.scan.staged_rows`).
+        staged: The source's rows.
         keys: The source's columns that are the keys.
         columns: The target's columns that equal them.
         folder: Where the pairs are written.
@@ -157,7 +157,7 @@ def pairing(
     return pair
 
 
-def _wanted(staged: Sequence[KeptFile], keys: Sequence[str]) -> pa.Table:
+def _wanted(staged: KeptRows, keys: Sequence[str]) -> pa.Table:
     """Gives the source's keys without NULLs, each with its row's number."""
     rows = open_staged(staged, keys)
     table = rows.rename_columns([f"k{index}" for index in range(len(keys))])

@@ -34,6 +34,7 @@ class PlainParquet:
 
     Args:
         files: The files.
+        uris: How Spark names each of them.
         rows: The rows of each.
         bytes: What their columns take without compression.
         ranges: Of each key the least and the greatest value, None where there is none.
@@ -41,6 +42,7 @@ class PlainParquet:
     """
 
     files: tuple[KeptFile, ...]
+    uris: tuple[str, ...]
     rows: tuple[int, ...]
     bytes: int
     ranges: tuple[tuple[Any, Any], ...]
@@ -63,7 +65,8 @@ def plain_parquet(
     """
     if _SCAN.fullmatch(physical_plan(frame)) is None:
         return None
-    paths = [_local_path(uri) for uri in frame.inputFiles()]
+    uris = list(frame.inputFiles())
+    paths = [_local_path(uri) for uri in uris]
     if not paths or len(paths) > _MOST_FILES or None in paths:
         return None
     found = [_file(path, types, keys) for path in paths if path is not None]
@@ -72,6 +75,7 @@ def plain_parquet(
     files = [file for file in found if file is not None]
     return PlainParquet(
         files=tuple(file.files[0] for file in files),
+        uris=tuple(uris),
         rows=tuple(file.rows[0] for file in files),
         bytes=sum(file.bytes for file in files),
         ranges=tuple(_united([file.ranges[index] for file in files]) for index in range(len(keys))),
@@ -113,6 +117,7 @@ def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> P
     sizes = {name: sum(g.column(leaves[name]).total_uncompressed_size for g in groups) for name in types}
     return PlainParquet(
         files=(kept,),
+        uris=(),
         rows=(metadata.num_rows,),
         bytes=sum(sizes.values()),
         ranges=tuple(ranges),

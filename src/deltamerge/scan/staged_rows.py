@@ -6,8 +6,8 @@ Spark's Python workers run this module by value (`deltamerge.merge.key_lookup`),
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,23 @@ class KeptFile:
     def is_arrow(self) -> bool:
         """Whether it is one that `staging` wrote, under a name that was never used before."""
         return self.path.endswith(_SUFFIX)
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The rows of a source, kept.
+
+    Args:
+        files: The files that hold them, or those of their columns that are not computed.
+        names: By the name under which a column is asked for, its name in these files; empty where it is the same.
+        computed: Files of Arrow with the columns that are not in `names`, in any order of rows.
+        position: The column of these with the row's number among all rows.
+    """
+
+    files: tuple[KeptFile, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
+    computed: tuple[KeptFile, ...] = ()
+    position: str = ""
 
 
 def staged_schema(key_types: Sequence[str]) -> str:
@@ -197,27 +214,49 @@ def _written(writer: Any, path: Path, pending: list[pa.RecordBatch]) -> Any:  # 
     return writer
 
 
-def open_staged(files: Sequence[KeptFile], columns: Sequence[str]) -> pa.Table:
-    """Gives the kept rows of all tasks, in the order of their files.
+def open_staged(kept: KeptRows, columns: Sequence[str]) -> pa.Table:
+    """Gives kept rows, in the order of their files.
 
     Args:
-        files: The files: of Arrow, which are mapped into memory, or of Parquet.
+        kept: The rows.
         columns: The columns to read.
 
     Raises:
         ValueError: A file is no longer the one that it was.
     """
-    tables = []
-    for file in files:
-        if file.is_arrow:
-            tables.append(pa.ipc.open_file(pa.memory_map(file.path)).read_all().select(list(columns)))
-            continue
-        if KeptFile.of(file.path) != file:
-            raise ValueError(f"{file.path} was changed meanwhile")
-        with pq.ParquetFile(file.path, memory_map=True) as opened:
-            table = opened.read(list(columns), use_threads=False).select(list(columns))
-        tables.append(table.cast(plain_types(table.schema)))
-    return pa.concat_tables(tables)
+    lying = [name for name in columns if not kept.computed or name in kept.names]
+    computed = [name for name in columns if name not in lying]
+    found = {}
+    if lying:
+        names = [kept.names.get(name, name) for name in lying]
+        table = pa.concat_tables(_opened(file, names) for file in kept.files)
+        found = dict(zip(lying, table.columns, strict=True))
+    if computed:
+        beside = pa.concat_tables(_opened(file, [kept.position, *computed]) for file in kept.computed)
+        rows = sum(pq.read_metadata(file.path).num_rows for file in kept.files)
+        order = _in_positions(beside.column(kept.position), rows)
+        found |= {name: taken(beside.column(name), order) for name in computed}
+    return pa.table({name: found[name] for name in columns})
+
+
+def _opened(file: KeptFile, columns: list[str]) -> pa.Table:
+    """Opens a file of Arrow, which is mapped into memory, or of Parquet."""
+    if file.is_arrow:
+        return pa.ipc.open_file(pa.memory_map(file.path)).read_all().select(columns)
+    if KeptFile.of(file.path) != file:
+        raise ValueError(f"{file.path} was changed meanwhile")
+    with pq.ParquetFile(file.path, memory_map=True) as opened:
+        table = opened.read(columns, use_threads=False).select(columns)
+    return table.cast(plain_types(table.schema))
+
+
+def _in_positions(positions: Any, rows: int) -> np.ndarray[Any, Any]:  # noqa: ANN401
+    """Gives where the row of each position stands."""
+    found = positions.to_numpy()
+    order = np.argsort(found, kind="stable")
+    if positions.null_count or len(found) != rows or not np.array_equal(found[order], np.arange(rows)):
+        raise ValueError("the rows that were computed are not those that the files hold")
+    return order
 
 
 def taken(column: Any, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamerge.scan.key_lookup import UNFIT, read_pairs
-from deltamerge.scan.staged_rows import KeptFile, open_staged, plain_types, taken
+from deltamerge.scan.staged_rows import KeptRows, open_staged, plain_types, taken
 from deltamerge.write.parquet_patch import TableWriter, own_metadata, plain_schema, writer_options
 
 _PIECE_BYTES = 64 << 20
@@ -28,7 +28,7 @@ class NewRows:
     """What the rows of a table are made of.
 
     Args:
-        staged: The files of the source's rows (see `deltamerge.scan.staged_rows`).
+        staged: The source's rows.
         update: For each of the table's columns that an UPDATE sets, the column of the kept rows; None where matched
             rows leave the table.
         inserts: By the number of an INSERT clause, for each of the table's columns the column of the kept rows.
@@ -39,7 +39,7 @@ class NewRows:
         options: Arguments of ``ParquetWriter`` for new files.
     """
 
-    staged: tuple[KeptFile, ...]
+    staged: KeptRows
     update: Mapping[str, str] | None
     inserts: Mapping[int, Mapping[str, str]]
     clause: str | None
