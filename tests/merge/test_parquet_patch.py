@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamerge.skipping.nan_columns import nan_columns
-from deltamerge.write.parquet_patch import own_metadata, patch_batches, patch_file, reason_not_to_patch
+from deltamerge.write.parquet_patch import (
+    TableWriter,
+    own_metadata,
+    patch_batches,
+    patch_file,
+    reason_not_to_patch,
+)
 
 ROWS = 1000
 SCHEMA = pa.schema(
@@ -142,6 +149,28 @@ def test_a_bitmap_longer_than_the_file(tmp_path: Path) -> None:
     )
     (answer,) = patch_batches([batch])
     assert answer.to_pylist() == [{"source": str(source), "target": str(target), "rows": ROWS - 1}]
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    """A failed merge deletes its folder: a task of it that still runs makes none."""
+    source = tmp_path / "old.parquet"
+    write(source)
+    with pytest.raises(FileNotFoundError):
+        patch_file(str(source), str(tmp_path / "gone" / "new.parquet"), bitmap([1]))
+    folder = tmp_path / "going"
+    folder.mkdir()
+    writer = TableWriter(str(folder / "new.parquet"), SCHEMA, {}, {})
+    shutil.rmtree(folder)
+    with pytest.raises(FileNotFoundError), writer:
+        writer.write(pa.Table.from_pylist(rows(3), SCHEMA))
+    assert [path.name for path in tmp_path.iterdir()] == ["old.parquet"]
+
+
+def test_a_file_that_fails_half_way(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), TableWriter(str(tmp_path / "x.parquet"), SCHEMA, {}, {}) as writer:
+        writer.write(pa.Table.from_pylist(rows(3), SCHEMA))
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_texts_that_another_library_reads_as_views(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +75,7 @@ for module in (arrow_rows, parquet_patch, nan_columns):
 _STAGED_BYTES_OF_A_FILE = 256 << 20
 _PAIRS_OF_A_FILE = 500_000
 _SMALL_FILES = 32
+_DRIVER_THREADS = 4
 _SMALL_BYTES = 8 << 20
 _CODECS = {
     "snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none",
@@ -329,9 +332,10 @@ def _find_pairs(
         "gone": pa.array(gone, pa.binary()),
     }
     pair = pairing(staged.kept, staged.columns.keys, how.lookup.target, folder)
-    told = _run(
-        spark, pair, pa.table(columns), PAIRS_SCHEMA, here=_fit(execution.conf.driver_bytes, staged, files)
-    )
+    # Of files and source the key columns alone are read.
+    share = len(how.lookup.target) / len(how.types)
+    here = _fit(execution.conf.driver_bytes, staged, files, share)
+    told = _run(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)
     if any(row["pairs"] == UNFIT for row in told):
         return None
     by_path = {file.path: file for file in files}
@@ -348,14 +352,26 @@ def _run(
     here: bool,
 ) -> list[dict[str, Any]]:
     """Runs work on rows in Spark's tasks; or in this process, where there is less to do than a job costs."""
-    if here:
-        return [row for batch in work(rows.to_batches()) for row in batch.to_pylist()]
-    return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
+    if not here:
+        return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
+    threads = max(1, min(len(rows), os.cpu_count() or 1, _DRIVER_THREADS))
+    parts = [rows.take(list(range(first, len(rows), threads))) for first in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        done = list(pool.map(lambda part: list(work(part.to_batches())), parts))
+    return [row for batches in done for batch in batches for row in batch.to_pylist()]
 
 
-def _fit(most: int, staged: StagedSource, files: Sequence[AddFile]) -> bool:
-    """Tells whether source and files take but so many bytes."""
-    return len(files) <= _SMALL_FILES and staged.bytes + sum(file.size for file in files) <= most
+def _fit(most: int, staged: StagedSource, files: Sequence[AddFile], share: float = 1) -> bool:
+    """Tells whether what is used of source and files takes but so many bytes.
+
+    Args:
+        most: So many.
+        staged: The source.
+        files: The files, of which there may be only so many, too.
+        share: The share of their columns that is used.
+    """
+    size = staged.bytes + sum(file.size for file in files)
+    return len(files) <= _SMALL_FILES and share * size <= most
 
 
 def _bitmap(positions: BitMap64) -> bytes:

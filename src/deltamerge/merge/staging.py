@@ -30,11 +30,13 @@ from deltamerge.merge.source import SourceKey, SourceSummary, read_source, summa
 from deltamerge.scan import staged_rows
 from deltamerge.scan.plain_parquet import PlainParquet, plain_parquet
 from deltamerge.scan.staged_rows import (
+    STAGED_SUFFIX,
     TOO_MANY,
     KeptFile,
     KeptRows,
     StagedRows,
     in_order,
+    plain_types,
     staged_schema,
     staging,
 )
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 # Tasks map the kept rows into memory and put the keys into hash tables.
 _MOST_ROWS = 1_000_000
 _MOST_BYTES = 1 << 30
+# So many values may come to the driver.
+_MOST_COLLECTED = 2_000_000
 
 _GLOB = frozenset("*?[]{}\\,")
 _SLASHES = re.compile("^file:/+")
@@ -187,11 +191,26 @@ def with_computed(
     except AnalysisException:
         return None
     frame = _evaluated(execution, update, numbered).select(name, *_under_their_names(columns.computed))
-    told = _stage(frame, execution, (), None)
-    if told is None or sum(row["n"] for row in told) != source.rows:
+    if source.rows * len(columns.computed) <= _MOST_COLLECTED:
+        computed, size = _collect(frame, execution)
+    else:
+        told = _stage(frame, execution, (), None) or []
+        computed, size = _files(told), sum(row["size"] for row in told)
+    if not computed:
         return None
-    kept = replace(source.kept, computed=_files(told), position=name)
-    return replace(source, kept=kept, bytes=source.bytes + sum(row["size"] for row in told))
+    kept = replace(source.kept, computed=computed, position=name)
+    return replace(source, kept=kept, bytes=source.bytes + size)
+
+
+def _collect(frame: DataFrame, execution: Execution) -> tuple[tuple[KeptFile, ...], int]:
+    """Writes rows into a file by way of the driver, which is faster than tasks for few; gives its bytes, too."""
+    table = frame.toArrow()
+    table = table.cast(plain_types(table.schema)).combine_chunks()
+    path = execution.table.store.absolute(f"{execution.folder}/computed{STAGED_SUFFIX}")
+    file = KeptFile(without_file_scheme(path), 0, 0)
+    with pa.ipc.new_file(file.path, table.schema) as writer:
+        writer.write_table(table)
+    return (file,), table.nbytes
 
 
 def _position(files: PlainParquet) -> Column:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 # A piece is one contiguous batch: rows are taken from few pieces much faster than from many.
 _PIECE_BYTES = 64 << 20
-_SUFFIX = ".staged.arrow"
+STAGED_SUFFIX = ".staged.arrow"
 # What stands in the place of a path where a task has more rows than it may keep.
 TOO_MANY = ""
 
@@ -65,7 +65,7 @@ class KeptFile:
     @property
     def is_arrow(self) -> bool:
         """Whether it is one that `staging` wrote, under a name that was never used before."""
-        return self.path.endswith(_SUFFIX)
+        return self.path.endswith(STAGED_SUFFIX)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator
     """
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        path = Path(wanted.folder) / f"source-{uuid.uuid4().hex}{_SUFFIX}"
+        path = Path(wanted.folder) / f"source-{uuid.uuid4().hex}{STAGED_SUFFIX}"
         told = _Told(len(wanted.keys))
         pending: list[pa.RecordBatch] = []
         pending_bytes = 0
