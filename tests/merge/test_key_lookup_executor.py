@@ -164,6 +164,22 @@ def test_source_files_in_folders_of_partitions(spark: SparkSession, tmp_path: Pa
     assert rows(DeltaTable.forPath(spark, path).toDF()) == expected
 
 
+@pytest.mark.parametrize("using", ["parts", "parquet.`{}`"], ids=["view", "path"])
+def test_conditions_on_what_only_folders_say(spark: SparkSession, tmp_path: Path, using: str) -> None:
+    path = people(spark, tmp_path / "t")
+    new = frame(spark, "id INT, name STRING, part INT", [(8, "eight", 1), (9, "nine", 2), (10, "ten", 2)])
+    new.repartition(2).write.partitionBy("part").parquet(str(tmp_path / "source"))
+    spark.read.parquet(str(tmp_path / "source")).createOrReplaceTempView("parts")
+    report = merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING {using.format(tmp_path / 'source')} s ON t.id = s.id "
+        "WHEN NOT MATCHED AND s.part = 2 THEN INSERT (id, name) VALUES (s.id, s.name)",
+    )
+    assert report.outcome.executor == "key_lookup"
+    found = rows(DeltaTable.forPath(spark, path).toDF().where("id > 7"))
+    assert found == [(9, "nine", None), (10, "ten", None)]
+
+
 def test_source_file_of_other_types_than_its_frame(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     narrow = pa.table(

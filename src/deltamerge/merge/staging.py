@@ -180,7 +180,12 @@ def with_computed(
     if any(field.name.lower() == "_metadata" for field in merge.source_schema):
         return None
     frame = merge.statement.source
-    if merge.source_alias is not None and all(_GLOB.isdisjoint(file.path) for file in lying.files.files):
+    is_whole = lying.files.columns.issuperset(merge.source_schema.names)
+    if (
+        merge.source_alias is not None
+        and is_whole
+        and all(_GLOB.isdisjoint(f.path) for f in lying.files.files)
+    ):
         # A view does not say which file a row is of.
         reader = execution.table.spark.read.schema(merge.source_schema)
         frame = reader.parquet(*(file.path for file in lying.files.files))

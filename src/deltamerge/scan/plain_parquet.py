@@ -35,6 +35,7 @@ class PlainParquet:
     Args:
         files: The files.
         uris: How Spark names each of them.
+        columns: The columns that all of them have; a frame may have more, by their folders.
         rows: The rows of each.
         bytes: What their columns take without compression.
         ranges: Of each key the least and the greatest value, None where there is none.
@@ -43,6 +44,7 @@ class PlainParquet:
 
     files: tuple[KeptFile, ...]
     uris: tuple[str, ...]
+    columns: frozenset[str]
     rows: tuple[int, ...]
     bytes: int
     ranges: tuple[tuple[Any, Any], ...]
@@ -76,6 +78,7 @@ def plain_parquet(
     return PlainParquet(
         files=tuple(file.files[0] for file in files),
         uris=tuple(uris),
+        columns=frozenset.intersection(*(file.columns for file in files)),
         rows=tuple(file.rows[0] for file in files),
         bytes=sum(file.bytes for file in files),
         ranges=tuple(_united([file.ranges[index] for file in files]) for index in range(len(keys))),
@@ -118,6 +121,7 @@ def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> P
     return PlainParquet(
         files=(kept,),
         uris=(),
+        columns=frozenset(schema.names),
         rows=(metadata.num_rows,),
         bytes=sum(sizes.values()),
         ranges=tuple(ranges),
