@@ -127,6 +127,8 @@ if not CONNECT:
 
     def test_jobs_say_what_they_are_for(spark: SparkSession, tmp_path: Path) -> None:
         path = people(spark, tmp_path / "t")
+        # What the driver does by itself needs no jobs.
+        spark.conf.set("spark.deltamerge.merge.driverBytes", "0")
         merge = upsert(spark, path)
         spark.sparkContext.setJobDescription("the user's own")
         before = jobs(spark)
