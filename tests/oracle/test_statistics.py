@@ -327,6 +327,24 @@ def test_statistics_of_both(oracle: LineProcess, spark: SparkSession, tmp_path: 
     assert skipped["deltamerge"] >= 0.98 * skipped["delta-spark"] > FILES * len(asked) * 0.2
 
 
+def statistics_by_file(
+    oracle: LineProcess, ours: str, theirs: str
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Gives the statistics of our files, and what delta-spark makes of the same rows, by the names of our files."""
+    oracle.ask(
+        "sql",
+        statements=[
+            f"CREATE TABLE delta.`{theirs}` USING delta PARTITIONED BY (origin) AS "
+            f"SELECT /*+ COALESCE(1) */ *, _metadata.file_name AS origin FROM delta.`{ours}`"
+        ],
+    )
+    own, other = (load_snapshot(open_store(path)).files.add_files() for path in (ours, theirs))
+    return (
+        {add.path.rsplit("/", 1)[-1]: dict(leaves(json.loads(add.stats or ""))) for add in own},
+        {add.partition_values["origin"] or "": dict(leaves(json.loads(add.stats or ""))) for add in other},
+    )
+
+
 @pytest.mark.parametrize("executor", ["low_shuffle", "key_lookup"])
 def test_statistics_of_files_that_pyarrow_writes(
     oracle: LineProcess, spark: SparkSession, tmp_path: Path, executor: str
@@ -358,21 +376,7 @@ def test_statistics_of_files_that_pyarrow_writes(
         for name in settings:
             spark.conf.unset(name)
     assert report.outcome.executor == executor
-    oracle.ask(
-        "sql",
-        statements=[
-            f"CREATE TABLE delta.`{theirs}` USING delta PARTITIONED BY (origin) AS "
-            f"SELECT /*+ COALESCE(1) */ *, _metadata.file_name AS origin FROM delta.`{ours}`"
-        ],
-    )
-    expected = {
-        add.partition_values["origin"]: dict(leaves(json.loads(add.stats or "")))
-        for add in load_snapshot(open_store(theirs)).files.add_files()
-    }
-    found = {
-        add.path.rsplit("/", 1)[-1]: dict(leaves(json.loads(add.stats or "")))
-        for add in load_snapshot(open_store(ours)).files.add_files()
-    }
+    found, expected = statistics_by_file(oracle, ours, theirs)
     assert len(found) >= FILES // 2
     assert found.keys() == expected.keys()
     for file, of_file in expected.items():
@@ -407,23 +411,15 @@ def test_nulls_of_nested_columns_in_files_of_every_writer(
     finally:
         spark.conf.unset("spark.deltamerge.merge.executor")
     assert report.outcome.executor == "low_shuffle"
-    oracle.ask(
-        "sql",
-        statements=[
-            f"CREATE TABLE delta.`{theirs}` USING delta PARTITIONED BY (origin) AS "
-            f"SELECT /*+ COALESCE(1) */ *, _metadata.file_name AS origin FROM delta.`{ours}`"
-        ],
+    found, expected = (
+        {
+            file: {name: value for name, value in of_file.items() if name.startswith("nullCount.")}
+            for file, of_file in side.items()
+        }
+        for side in statistics_by_file(oracle, ours, theirs)
     )
-    expected = {
-        add.partition_values["origin"]: json.loads(add.stats or "")["nullCount"]
-        for add in load_snapshot(open_store(theirs)).files.add_files()
-    }
-    found = {
-        add.path.rsplit("/", 1)[-1]: json.loads(add.stats or "")["nullCount"]
-        for add in load_snapshot(open_store(ours)).files.add_files()
-    }
     assert found == expected
-    assert sorted(counts["arr"] for counts in found.values()) == [0, 2]
+    assert sorted(counts["nullCount.arr"] for counts in found.values()) == [0, 2]
 
 
 def test_nulls_of_variants(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from deltamerge.merge.execute import execute_classic, execute_insert_only, reads
 from deltamerge.merge.execution import Execution, MergeChanges
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
-from deltamerge.merge.key_lookup import EXECUTOR, REASON, KeyLookup, execute_key_lookup, key_lookup_of
+from deltamerge.merge.key_lookup import EXECUTOR, REASON, execute_key_lookup
+from deltamerge.merge.key_lookup_fit import KeyLookup, key_lookup_of
 from deltamerge.merge.lookup import few_keys, lookup_of
 from deltamerge.merge.low_shuffle import execute_low_shuffle
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters

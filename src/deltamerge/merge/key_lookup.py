@@ -10,32 +10,24 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark import cloudpickle
-from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
 from deltamerge.log.actions import AddFile
-from deltamerge.log.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, skipping_notes
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
-from deltamerge.merge.lookup import Lookup, lookup_of
+from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.metrics import ScanSizes
-from deltamerge.merge.plan import (
-    plan_files,
-    read_predicate,
-    sets_from_source,
-    why_rows_are_not_plain,
-)
-from deltamerge.merge.resolved import ResolvedClause, TakeGenerated, TakeValue
+from deltamerge.merge.near import fits, run_near
+from deltamerge.merge.pairs import Pairs, find_pairs, fires_twice
+from deltamerge.merge.plan import plan_files, read_predicate
 from deltamerge.merge.row_counts import count_rows, inserting_clauses
 from deltamerge.merge.staging import (
     StagedSource,
@@ -45,22 +37,19 @@ from deltamerge.merge.staging import (
     with_computed,
 )
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
-from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing, read_pairs
+from deltamerge.scan.key_lookup import UNFIT, read_pairs
 from deltamerge.scan.target import without_file_scheme
-from deltamerge.session import conf_value, runs_arrow
 from deltamerge.skipping import nan_columns
 from deltamerge.skipping.predicates import Predicate
 from deltamerge.write import arrow_rows, parquet_patch
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.arrow_rows import DONE_SCHEMA, NewRows, new_file_work, patch_work, writing
-from deltamerge.write.char_varchar import METADATA_KEY
-from deltamerge.write.constraints import NotNull, constraints_of
 from deltamerge.write.data_files import collect_files
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
 from deltamerge.write.patching import patchable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -74,122 +63,7 @@ for module in (arrow_rows, parquet_patch, nan_columns):
 # Kept rows of so many bytes make a file of about delta-spark's default size.
 _STAGED_BYTES_OF_A_FILE = 256 << 20
 _PAIRS_OF_A_FILE = 500_000
-_SMALL_FILES = 32
-_DRIVER_THREADS = 4
 _SMALL_BYTES = 8 << 20
-_CODECS = {
-    "snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none",
-    "lz4raw": "lz4", "lz4_raw": "lz4", "brotli": "brotli",
-}  # fmt: skip
-_TYPES: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-
-
-@dataclass(frozen=True)
-class KeyLookup:
-    """How a merge runs by key lookup.
-
-    Args:
-        lookup: The keys.
-        changing: The clause that takes every matched row, if one does: an UPDATE or a DELETE.
-        types: The types of the table's columns in Arrow.
-        not_null: The table's columns that are never NULL.
-        codec: How new files are compressed.
-        records_per_file: How many rows a new file has at most; None for any number.
-    """
-
-    lookup: Lookup
-    changing: ResolvedClause | None
-    types: Mapping[str, pa.DataType]
-    not_null: frozenset[str]
-    codec: str
-    records_per_file: int | None
-
-    @property
-    def computes(self) -> bool:
-        """Whether the UPDATE sets a value that is computed."""
-        return self.update is not None and any(isinstance(o, TakeValue) for o in self.update.outputs)
-
-    @property
-    def update(self) -> ResolvedClause | None:
-        """The clause where it is an UPDATE."""
-        return self.changing if self.changing is not None and self.changing.action == "update" else None
-
-
-def key_lookup_of(execution: Execution) -> KeyLookup | None:
-    """Tells whether a merge can run by key lookup.
-
-    Args:
-        execution: What to work on.
-
-    Returns:
-        How, or None where a clause, a column or the table needs more.
-    """
-    merge, snapshot, conf = execution.merge, execution.snapshot, execution.conf
-    if conf.materialize_source == "none" or not runs_arrow(execution.table.spark):
-        return None
-    if merge.statement.is_insert_only and not conf.optimize_insert_only_merge:
-        return None
-    if snapshot.metadata.partition_columns:
-        return None
-    if execution.writes_change_data or why_rows_are_not_plain(snapshot, merge) is not None:
-        return None
-    if snapshot.files.has_deletion_vectors and not execution.writes_deletion_vectors:
-        return None
-    lookup = lookup_of(merge, execution.table.store, snapshot.metadata.partition_columns)
-    if lookup is None:
-        return None
-    first = merge.matched[0] if merge.matched else None
-    changing = first if first is not None and first.action in ("update", "delete") else None
-    if changing is not None and changing.action == "update" and not sets_from_source(merge, changing):
-        return None
-    if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
-        return None
-    constraints = constraints_of(merge.output_schema, snapshot.metadata.configuration)
-    if any(not isinstance(c, NotNull) or len(c.path) > 1 for c in constraints):
-        return None
-    types = _arrow_types(merge.output_schema)
-    codec = _CODECS.get(
-        (conf_value(execution.table.spark, "spark.sql.parquet.compression.codec") or "snappy").lower()
-    )
-    if types is None or codec is None:
-        return None
-    not_null = frozenset(c.path[0] for c in constraints if isinstance(c, NotNull))
-    return KeyLookup(lookup, changing, types, not_null, codec, _records_per_file(execution))
-
-
-def _records_per_file(execution: Execution) -> int | None:
-    """Gives the number that the table's files have at most by its property, or that Spark gives any file."""
-    of_table = execution.write_target.records_per_file
-    of_session = int(conf_value(execution.table.spark, "spark.sql.files.maxRecordsPerFile") or 0)
-    return of_table if of_table is not None or of_session <= 0 else of_session
-
-
-def _arrow_types(schema: StructType) -> dict[str, pa.DataType] | None:
-    found = {}
-    for field in schema.fields:
-        kind = field.dataType
-        if METADATA_KEY in (field.metadata or {}) or isinstance(kind, (StructType, ArrayType, MapType)):
-            return None
-        if isinstance(kind, DecimalType):
-            found[field.name] = pa.decimal128(kind.precision, kind.scale)
-        elif kind.simpleString() in _TYPES:
-            found[field.name] = _TYPES[kind.simpleString()]
-        else:
-            return None
-    return found
 
 
 def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | None:
@@ -213,13 +87,13 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     with steps.step("plan", "choosing the files to read"):
         predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
         files, sizes = plan_files(snapshot, predicate, execution.conf.session_time_zone)
-    found: tuple[_Pairs, ...] | None = ()
+    found: tuple[Pairs, ...] | None = ()
     if files and staged.rows:
         with steps.step("find_touched_files", "scanning files for matches"):
-            found = _find_pairs(execution, how, staged, files)
+            found = find_pairs(execution, how, staged, files)
     if found is None:
         return None
-    if how.computes and _fires_twice(found):
+    if how.computes and fires_twice(found):
         return None
     competing = any(pairs.pairs > pairs.rows for pairs in found)
     if competing and how.changing is not None and not execution.merge.is_only_one_unconditional_delete:
@@ -242,14 +116,6 @@ def _staged(execution: Execution, how: KeyLookup) -> StagedSource | None:
         return staged or stage_source(execution, how.lookup, columns, how.update)
 
 
-def _fires_twice(found: Sequence[_Pairs]) -> bool:
-    """Tells whether a source row updates several rows: a value such as `uuid()` is then another one for each."""
-    if not found:
-        return False
-    sources = np.concatenate([read_pairs(pairs.path)[1] for pairs in found])
-    return len(np.unique(sources)) < len(sources)
-
-
 def _are_there(execution: Execution, staged: StagedSource) -> bool:
     """Tells whether tasks write where the driver reads: a session may be on another machine."""
     written = _own_files(staged)
@@ -268,30 +134,13 @@ def _name(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Pairs:
-    """The pairs of source rows and rows of one file of the target.
-
-    Args:
-        file: The file.
-        path: Where the pairs lie.
-        pairs: How many they are.
-        rows: How many rows of the file they name.
-    """
-
-    file: AddFile
-    path: str
-    pairs: int
-    rows: int
-
-
-@dataclass(frozen=True)
 class _Work:
     """What is known once matches are found."""
 
     execution: Execution
     how: KeyLookup
     staged: StagedSource
-    found: tuple[_Pairs, ...]
+    found: tuple[Pairs, ...]
     files: tuple[AddFile, ...]
     sizes: ScanSizes
     predicate: Predicate
@@ -308,76 +157,11 @@ class _Work:
     def local(self, path: str) -> str:
         return without_file_scheme(self.execution.table.store.absolute(path))
 
-    def located(self, pairs: Sequence[_Pairs]) -> list[tuple[str, str]]:
+    def located(self, pairs: Sequence[Pairs]) -> list[tuple[str, str]]:
         return [(self.local(decode_path(p.file.path)), p.path) for p in pairs]
 
     def new_file(self, name: str) -> str:
         return self.local(f"{self.execution.folder}/{name}.parquet")
-
-
-def _find_pairs(
-    execution: Execution, how: KeyLookup, staged: StagedSource, files: Sequence[AddFile]
-) -> tuple[_Pairs, ...] | None:
-    store, spark = execution.table.store, execution.table.spark
-    folder = without_file_scheme(store.absolute(execution.folder))
-    vectors = read_deletion_vectors(
-        store, [file.deletion_vector for file in files if file.deletion_vector is not None]
-    )
-    gone = [
-        None if f.deletion_vector is None else _bitmap(vectors[f.deletion_vector.unique_id]) for f in files
-    ]
-    columns = {
-        "path": [without_file_scheme(store.absolute(decode_path(file.path))) for file in files],
-        "file": [file.path for file in files],
-        "gone": pa.array(gone, pa.binary()),
-    }
-    pair = pairing(staged.kept, staged.columns.keys, how.lookup.target, folder)
-    # Of files and source the key columns alone are read.
-    share = len(how.lookup.target) / len(how.types)
-    here = _fit(execution.conf.driver_bytes, staged, files, share)
-    told = _run(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)
-    if any(row["pairs"] == UNFIT for row in told):
-        return None
-    by_path = {file.path: file for file in files}
-    found = [_Pairs(by_path[row["file"]], row["path"], row["pairs"], row["rows"]) for row in told]
-    return tuple(sorted(found, key=lambda pairs: pairs.file.path))
-
-
-def _run(
-    spark: SparkSession,
-    work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    rows: pa.Table,
-    schema: str,
-    *,
-    here: bool,
-) -> list[dict[str, Any]]:
-    """Runs work on rows in Spark's tasks; or in this process, where there is less to do than a job costs."""
-    if not here:
-        return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
-    threads = max(1, min(len(rows), os.cpu_count() or 1, _DRIVER_THREADS))
-    parts = [rows.take(list(range(first, len(rows), threads))) for first in range(threads)]
-    with ThreadPoolExecutor(threads) as pool:
-        done = list(pool.map(lambda part: list(work(part.to_batches())), parts))
-    return [row for batches in done for batch in batches for row in batch.to_pylist()]
-
-
-def _fit(most: int, staged: StagedSource, files: Sequence[AddFile], share: float = 1) -> bool:
-    """Tells whether what is used of source and files takes but so many bytes.
-
-    Args:
-        most: So many.
-        staged: The source.
-        files: The files, of which there may be only so many, too.
-        share: The share of their columns that is used.
-    """
-    size = staged.bytes + sum(file.size for file in files)
-    return len(files) <= _SMALL_FILES and share * size <= most
-
-
-def _bitmap(positions: BitMap64) -> bytes:
-    bits = np.zeros(positions.max() + 1 if positions else 0, np.uint8)
-    bits[np.array(positions, np.int64)] = 1
-    return np.packbits(bits, bitorder="little").tobytes()
 
 
 def _write_changes(work: _Work) -> MergeChanges | None:
@@ -471,19 +255,19 @@ def _items(work: _Work) -> list[str]:
     return items
 
 
-def _is_small(work: _Work, pairs: Sequence[_Pairs]) -> bool:
+def _is_small(work: _Work, pairs: Sequence[Pairs]) -> bool:
     """Tells whether all that is written goes into one file: small merges shall not leave ever more small files."""
     rows, most = work.staged.rows, work.how.records_per_file
     if most is not None and rows + sum(p.rows for p in pairs) > most:
         return False
-    if not _fit(_SMALL_BYTES, work.staged, [p.file for p in pairs]):
+    if not fits(_SMALL_BYTES, work.staged, [p.file for p in pairs]):
         return False
     return work.execution.merge.inserts or len(pairs) > 1
 
 
-def _groups(changed: Sequence[_Pairs], most: int) -> Iterator[list[_Pairs]]:
+def _groups(changed: Sequence[Pairs], most: int) -> Iterator[list[Pairs]]:
     """Puts files together whose changed rows go into one new file, of at most so many unless one file has more."""
-    group: list[_Pairs] = []
+    group: list[Pairs] = []
     for pairs in changed:
         if group and sum(p.pairs for p in group) + pairs.pairs > most:
             yield group
@@ -527,8 +311,8 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
         },
     )
     rows = pa.table({"work": pa.array(items, pa.string())})
-    here = _fit(work.execution.conf.driver_bytes, work.staged, [pairs.file for pairs in work.found])
-    done = _run(spark, writing(new), rows, DONE_SCHEMA, here=here)
+    here = fits(work.execution.conf.driver_bytes, work.staged, [pairs.file for pairs in work.found])
+    done = run_near(spark, writing(new), rows, DONE_SCHEMA, here=here)
     unfit = [row["told"] for row in done if row["rows"] == UNFIT]
     if unfit:
         logger.info("another executor writes the merge: %s", unfit[0])

@@ -60,7 +60,7 @@ def nan_columns(metadata: Mapping[bytes, bytes] | None) -> dict[tuple[str, ...],
 
 
 def _floating_point(kind: pa.DataType, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    if pa.types.is_floating(kind):
+    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         yield path
     if pa.types.is_struct(kind):
         for field in (kind.field(index) for index in range(kind.num_fields)):

@@ -1,0 +1,131 @@
+"""Whether a merge can run by key lookup, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+
+from deltamerge.merge.execution import Execution
+from deltamerge.merge.lookup import Lookup, lookup_of
+from deltamerge.merge.plan import sets_from_source, why_rows_are_not_plain
+from deltamerge.merge.resolved import ResolvedClause, TakeGenerated, TakeValue
+from deltamerge.session import conf_value, runs_arrow
+from deltamerge.write.char_varchar import METADATA_KEY
+from deltamerge.write.constraints import NotNull, constraints_of
+
+_CODECS = {
+    "snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none",
+    "lz4raw": "lz4", "lz4_raw": "lz4", "brotli": "brotli",
+}  # fmt: skip
+_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+@dataclass(frozen=True)
+class KeyLookup:
+    """How a merge runs by key lookup.
+
+    Args:
+        lookup: The keys.
+        changing: The clause that takes every matched row, if one does: an UPDATE or a DELETE.
+        types: The types of the table's columns in Arrow.
+        not_null: The table's columns that are never NULL.
+        codec: How new files are compressed.
+        records_per_file: How many rows a new file has at most; None for any number.
+    """
+
+    lookup: Lookup
+    changing: ResolvedClause | None
+    types: Mapping[str, pa.DataType]
+    not_null: frozenset[str]
+    codec: str
+    records_per_file: int | None
+
+    @property
+    def computes(self) -> bool:
+        """Whether the UPDATE sets a value that is computed."""
+        return self.update is not None and any(isinstance(o, TakeValue) for o in self.update.outputs)
+
+    @property
+    def update(self) -> ResolvedClause | None:
+        """The clause where it is an UPDATE."""
+        return self.changing if self.changing is not None and self.changing.action == "update" else None
+
+
+def key_lookup_of(execution: Execution) -> KeyLookup | None:
+    """Tells whether a merge can run by key lookup.
+
+    Args:
+        execution: What to work on.
+
+    Returns:
+        How, or None where a clause, a column or the table needs more.
+    """
+    merge, snapshot, conf = execution.merge, execution.snapshot, execution.conf
+    if conf.materialize_source == "none" or not runs_arrow(execution.table.spark):
+        return None
+    if merge.statement.is_insert_only and not conf.optimize_insert_only_merge:
+        return None
+    if snapshot.metadata.partition_columns:
+        return None
+    if execution.writes_change_data or why_rows_are_not_plain(snapshot, merge) is not None:
+        return None
+    if snapshot.files.has_deletion_vectors and not execution.writes_deletion_vectors:
+        return None
+    lookup = lookup_of(merge, execution.table.store, snapshot.metadata.partition_columns)
+    if lookup is None:
+        return None
+    first = merge.matched[0] if merge.matched else None
+    changing = first if first is not None and first.action in ("update", "delete") else None
+    if changing is not None and changing.action == "update" and not sets_from_source(merge, changing):
+        return None
+    if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
+        return None
+    constraints = constraints_of(merge.output_schema, snapshot.metadata.configuration)
+    if any(not isinstance(c, NotNull) or len(c.path) > 1 for c in constraints):
+        return None
+    types = _arrow_types(merge.output_schema)
+    codec = _CODECS.get(
+        (conf_value(execution.table.spark, "spark.sql.parquet.compression.codec") or "snappy").lower()
+    )
+    if types is None or codec is None:
+        return None
+    not_null = frozenset(c.path[0] for c in constraints if isinstance(c, NotNull))
+    return KeyLookup(lookup, changing, types, not_null, codec, _records_per_file(execution))
+
+
+def _records_per_file(execution: Execution) -> int | None:
+    """Gives the number that the table's files have at most by its property, or that Spark gives any file."""
+    of_table = execution.write_target.records_per_file
+    of_session = int(conf_value(execution.table.spark, "spark.sql.files.maxRecordsPerFile") or 0)
+    return of_table if of_table is not None or of_session <= 0 else of_session
+
+
+def _arrow_types(schema: StructType) -> dict[str, pa.DataType] | None:
+    found = {}
+    for field in schema.fields:
+        kind = field.dataType
+        if METADATA_KEY in (field.metadata or {}) or isinstance(kind, (StructType, ArrayType, MapType)):
+            return None
+        if isinstance(kind, DecimalType):
+            found[field.name] = pa.decimal128(kind.precision, kind.scale)
+        elif kind.simpleString() in _TYPES:
+            found[field.name] = _TYPES[kind.simpleString()]
+        else:
+            return None
+    return found

@@ -1,0 +1,61 @@
+"""Where work on Arrow rows runs: in Spark's tasks, or, where there is little of it, in the driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from deltamerge.log.actions import AddFile
+from deltamerge.merge.staging import StagedSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SMALL_FILES = 32
+_DRIVER_THREADS = 4
+
+
+def run_near(
+    spark: SparkSession,
+    work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    rows: pa.Table,
+    schema: str,
+    *,
+    here: bool,
+) -> list[dict[str, Any]]:
+    """Runs work on rows in Spark's tasks; or in this process, where there is less to do than a job costs.
+
+    Args:
+        spark: The session.
+        work: A function over batches of rows, for ``mapInArrow``.
+        rows: The rows.
+        schema: The schema of what it gives, as DDL.
+        here: Whether it runs in this process, in threads.
+
+    Returns:
+        The rows that it gives.
+    """
+    if not here:
+        return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
+    threads = max(1, min(len(rows), os.cpu_count() or 1, _DRIVER_THREADS))
+    parts = [rows.take(list(range(first, len(rows), threads))) for first in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        done = list(pool.map(lambda part: list(work(part.to_batches())), parts))
+    return [row for batches in done for batch in batches for row in batch.to_pylist()]
+
+
+def fits(most: int, staged: StagedSource, files: Sequence[AddFile], share: float = 1) -> bool:
+    """Tells whether what is used of source and files takes but so many bytes.
+
+    Args:
+        most: So many.
+        staged: The source.
+        files: The files, of which there may be only so many, too.
+        share: The share of their columns that is used.
+    """
+    size = staged.bytes + sum(file.size for file in files)
+    return len(files) <= _SMALL_FILES and share * size <= most

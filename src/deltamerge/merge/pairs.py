@@ -1,0 +1,90 @@
+"""Pairs of source rows and target rows with equal keys, found by tasks or by the driver, and kept in files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.deletion_vectors import read_deletion_vectors
+from deltamerge.log.paths import decode_path
+from deltamerge.merge.execution import Execution
+from deltamerge.merge.key_lookup_fit import KeyLookup
+from deltamerge.merge.near import fits, run_near
+from deltamerge.merge.staging import StagedSource
+from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing, read_pairs
+from deltamerge.scan.target import without_file_scheme
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of source rows and rows of one file of the target.
+
+    Args:
+        file: The file.
+        path: Where the pairs lie.
+        pairs: How many they are.
+        rows: How many rows of the file they name.
+    """
+
+    file: AddFile
+    path: str
+    pairs: int
+    rows: int
+
+
+def find_pairs(
+    execution: Execution, how: KeyLookup, staged: StagedSource, files: Sequence[AddFile]
+) -> tuple[Pairs, ...] | None:
+    """Looks the source's keys up in files of the target.
+
+    Args:
+        execution: What to work on.
+        how: How the merge runs.
+        staged: The source.
+        files: The files.
+
+    Returns:
+        The pairs of each file that has some; None where a file's columns are not of the keys' types.
+    """
+    store, spark = execution.table.store, execution.table.spark
+    folder = without_file_scheme(store.absolute(execution.folder))
+    vectors = read_deletion_vectors(
+        store, [file.deletion_vector for file in files if file.deletion_vector is not None]
+    )
+    gone = [
+        None if f.deletion_vector is None else _bitmap(vectors[f.deletion_vector.unique_id]) for f in files
+    ]
+    columns = {
+        "path": [without_file_scheme(store.absolute(decode_path(file.path))) for file in files],
+        "file": [file.path for file in files],
+        "gone": pa.array(gone, pa.binary()),
+    }
+    pair = pairing(staged.kept, staged.columns.keys, how.lookup.target, folder)
+    # Of files and source the key columns alone are read.
+    share = len(how.lookup.target) / len(how.types)
+    here = fits(execution.conf.driver_bytes, staged, files, share)
+    told = run_near(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)
+    if any(row["pairs"] == UNFIT for row in told):
+        return None
+    by_path = {file.path: file for file in files}
+    found = [Pairs(by_path[row["file"]], row["path"], row["pairs"], row["rows"]) for row in told]
+    return tuple(sorted(found, key=lambda pairs: pairs.file.path))
+
+
+def fires_twice(found: Sequence[Pairs]) -> bool:
+    """Tells whether a source row updates several rows: a value such as `uuid()` is then another one for each."""
+    if not found:
+        return False
+    sources = np.concatenate([read_pairs(pairs.path)[1] for pairs in found])
+    return len(np.unique(sources)) < len(sources)
+
+
+def _bitmap(positions: BitMap64) -> bytes:
+    bits = np.zeros(positions.max() + 1 if positions else 0, np.uint8)
+    bits[np.array(positions, np.int64)] = 1
+    return np.packbits(bits, bitorder="little").tobytes()
