@@ -90,8 +90,6 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
         **forced,
     }
     if CONNECT:
-        # How Spark's code is compiled is no matter of the session's kind, and classic Spark compiles it.
-        settings["spark.sql.codegen.wholeStage"] = "false"
         with connect_server(settings, folder / "server.log") as url:
             session = SparkSession.builder.remote(url).getOrCreate()
             yield session
@@ -147,9 +145,15 @@ def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @pytest.fixture
-def spark(_session: SparkSession) -> Iterator[SparkSession]:
-    """The session; its settings are put back after each test."""
+def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The session; its settings are put back after each test.
+
+    To compile a stage takes longer than to run it a few times: quick tests on classic Spark, and those beside
+    delta-spark, show that Spark compiles what it is asked; the others go without.
+    """
     before = dict(_session.conf.getAll)
+    if CONNECT or not any(request.node.get_closest_marker(name) for name in ("quick", "oracle")):
+        _session.conf.set("spark.sql.codegen.wholeStage", "false")
     yield _session
     after = dict(_session.conf.getAll)
     for name in after.keys() - before.keys():

@@ -46,9 +46,15 @@ MERGES: dict[str, Callable[[DeltaMergeBuilder, Column], DeltaMergeBuilder]] = {
 }
 
 
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("kind", MERGES)
-@pytest.mark.parametrize("first", [False, True])
+# The first answer is FALSE and TRUE by turns.
+CHANGING = [
+    (route, kind, (number + turn) % 2 == 0)
+    for number, route in enumerate(ROUTES)
+    for turn, kind in enumerate(MERGES)
+]
+
+
+@pytest.mark.parametrize(("route", "kind", "first"), CHANGING)
 def test_another_answer_at_the_second_time(
     spark: SparkSession, tmp_path: Path, route: str, kind: str, first: bool
 ) -> None:

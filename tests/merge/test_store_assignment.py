@@ -141,14 +141,14 @@ def stored(spark: SparkSession, path: Path, column: str, value: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize(
-    ("column", "value", "wrapped"),
+    ("ansi", "column", "value", "wrapped"),
     [
-        ("INT", "CAST('3000000000' AS DECIMAL(20,0))", -1294967296),
-        ("ARRAY<INT>", "array(3000000000L, NULL, 7L)", [-1294967296, None, 7]),
-        ("MAP<INT, ARRAY<TINYINT>>", "map(4294967297L, array(300))", {1: [44]}),
-        ("STRUCT<a: ARRAY<INT>>", "named_struct('a', array(3000000000L))", ([-1294967296],)),
+        ("true", "INT", "CAST('3000000000' AS DECIMAL(20,0))", -1294967296),
+        ("false", "ARRAY<INT>", "array(3000000000L, NULL, 7L)", [-1294967296, None, 7]),
+        ("true", "ARRAY<INT>", "array(3000000000L, NULL, 7L)", [-1294967296, None, 7]),
+        ("false", "MAP<INT, ARRAY<TINYINT>>", "map(4294967297L, array(300))", {1: [44]}),
+        ("true", "STRUCT<a: ARRAY<INT>>", "named_struct('a', array(3000000000L))", ([-1294967296],)),
     ],
 )
 def test_elements_are_stored_as_values_are(
@@ -169,8 +169,7 @@ ACTIONS = {
 }
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
-@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(("action", "ansi"), zip(ACTIONS, ["true", "false"] * 2, strict=True))
 def test_structs_by_position_are_stored_by_the_policy_too(
     action: str, ansi: str, spark: SparkSession, tmp_path: Path
 ) -> None:

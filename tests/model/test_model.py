@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.sessions
 
-FEW = 10
+FEW = 6
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
-EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "10" if CONNECT else "60"))
+EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "6" if CONNECT else "30"))
 # Processes that share out the tests share out the examples too.
 PARTS = 1 if CONNECT else 3
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}

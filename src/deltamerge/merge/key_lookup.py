@@ -12,7 +12,6 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -47,9 +46,6 @@ from deltamerge.write.arrow_rows import DONE_SCHEMA, NewRows, new_file_work, pat
 from deltamerge.write.data_files import collect_files
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
 from deltamerge.write.patching import patchable
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
