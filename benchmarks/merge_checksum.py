@@ -71,23 +71,28 @@ def file_checksum(path: Path, kept: list[bool] | None) -> Checksum:
     """
     total, start = Checksum(0, 0), 0
     for batch in pq.ParquetFile(path).iter_batches(batch_size=1 << 18):
-        rows = pa.Table.from_batches([batch])
+        hashes = row_hashes(pa.Table.from_batches([batch]))
         if kept is not None:
-            mask = kept[start : start + len(rows)]
-            rows = rows.filter(pa.array([*mask, *[True] * (len(rows) - len(mask))], pa.bool_()))
-        total += rows_checksum(rows)
+            mask = kept[start : start + len(hashes)]
+            hashes = hashes[[*mask, *[True] * (len(hashes) - len(mask))]]
+        total += Checksum(len(hashes), int(hashes.sum(dtype=np.uint64)))
         start += len(batch)
     return total
 
 
 def rows_checksum(rows: pa.Table) -> Checksum:
     """Sums up rows; the columns' order does not matter."""
+    return Checksum(rows.num_rows, int(row_hashes(rows).sum(dtype=np.uint64)))
+
+
+def row_hashes(rows: pa.Table) -> np.ndarray:
+    """Gives each row's hash."""
     total = np.zeros(rows.num_rows, dtype=np.uint64)
     for name in sorted(rows.column_names):
         seed = _string_hashes(pa.array([name], pa.large_string()))[0]
         for_column = _column_hashes(rows.column(name).combine_chunks())
         total = _mixed((total * _GOLDEN) ^ _mixed(for_column + seed))
-    return Checksum(rows.num_rows, int(total.sum(dtype=np.uint64)))
+    return total
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:

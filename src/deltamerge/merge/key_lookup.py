@@ -36,7 +36,7 @@ from deltamerge.merge.staging import (
     with_computed,
 )
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
-from deltamerge.scan.key_lookup import UNFIT, read_pairs
+from deltamerge.scan.key_lookup import UNFIT, distinct, read_pairs
 from deltamerge.scan.target import without_file_scheme
 from deltamerge.skipping import nan_columns
 from deltamerge.skipping.predicates import Predicate
@@ -321,7 +321,7 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
 
 
 def _delete_rows(work: _Work) -> VectorChanges:
-    deleted = {p.file.path: BitMap64(np.unique(read_pairs(p.path)[0]).astype(np.uint64)) for p in work.found}
+    deleted = {p.file.path: BitMap64(distinct(read_pairs(p.path)[0]).astype(np.uint64)) for p in work.found}
     files = {pairs.file.path: pairs.file for pairs in work.found}
     return write_deletion_vectors(work.execution.table.store, work.execution.folder, deleted, files)
 

@@ -16,7 +16,7 @@ from deltamerge.merge.execution import Execution
 from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.near import fits, run_near
 from deltamerge.merge.staging import StagedSource
-from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing, read_pairs
+from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, distinct, pairing, read_pairs
 from deltamerge.scan.target import without_file_scheme
 
 
@@ -81,7 +81,7 @@ def fires_twice(found: Sequence[Pairs]) -> bool:
     if not found:
         return False
     sources = np.concatenate([read_pairs(pairs.path)[1] for pairs in found])
-    return len(np.unique(sources)) < len(sources)
+    return len(distinct(sources)) < len(sources)
 
 
 def _bitmap(positions: BitMap64) -> bytes:

@@ -75,7 +75,7 @@ def _found(
     found: list[tuple[int, str | None, int, int, bytes]] = []
     if of_target is not None:
         places, rows = pairs["file"].to_numpy(), pairs["row"].to_numpy()
-        for place in np.unique(places):
+        for place in distinct(places):
             found += [(of_target, files[place], *piece) for piece in _pieces(rows[places == place])]
     if of_source is not None:
         found += [(of_source, None, *piece) for piece in _pieces(pairs[number].to_numpy())]
@@ -102,7 +102,7 @@ def _key_columns(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Tab
 def _pieces(rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, bytes]]:
     """Gives, for each 32,768 rows in which there are some, their number, how often they were named, and their bits."""
     numbers = rows >> 15
-    for number in np.unique(numbers):
+    for number in distinct(numbers):
         taken = rows[numbers == number]
         bits = np.zeros(_PIECE_ROWS, np.uint8)
         bits[taken & (_PIECE_ROWS - 1)] = 1
@@ -181,10 +181,18 @@ def _pairs(
     order = np.lexsort((sources, rows, places))
     places, rows, sources = places[order], rows[order], sources[order]
     found = []
-    for place in np.unique(places):
+    for place in distinct(places):
         begin, end = np.searchsorted(places, [place, place + 1])
         path = write_pairs(folder, rows[begin:end], sources[begin:end])
-        found.append((files[place], path, int(end - begin), len(np.unique(rows[begin:end]))))
+        found.append((files[place], path, int(end - begin), len(distinct(rows[begin:end]))))
+    return found
+
+
+def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Gives the distinct ones of integers, in order."""
+    # np.unique puts them into a hash table, which takes thirty times as long as to sort them.
+    ordered = np.sort(numbers)
+    found: np.ndarray[Any, Any] = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
     return found
 
 
