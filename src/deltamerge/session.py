@@ -16,6 +16,7 @@ from deltamerge.sql.names import parse_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 PLANNING = {
     # What Spark infers of aliases of aliases grows beyond all bounds with the number of columns.
@@ -37,7 +38,23 @@ def is_connect(spark: SparkSession) -> bool:
 
 def merge_conf(spark: SparkSession) -> MergeConf:
     """Reads the settings of a merge from a session."""
+    if is_connect(spark):
+        # Each question is a request.
+        return read_conf(spark.conf.getAll.get)
     return read_conf(lambda key: conf_value(spark, key))
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Makes a frame without rows."""
+    if is_connect(spark):
+        return spark.createDataFrame([], schema)
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    # PySpark would make an RDD of no rows, and send it a function of Python's.
+    jvm: Any = spark.sparkContext._jvm
+    java: Any = spark._jsparkSession
+    rows = java.createDataFrame(jvm.java.util.ArrayList(), java.parseDataType(schema.json()))
+    return ClassicDataFrame(rows, spark)
 
 
 def conf_value(spark: SparkSession, key: str) -> str | None:

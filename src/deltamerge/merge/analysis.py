@@ -16,7 +16,7 @@ from deltamerge.errors import DeltaAnalysisException
 from deltamerge.merge.analysis_errors import analysis_error, is_of_types
 from deltamerge.merge.plan import condition_tree
 from deltamerge.names import free_prefix
-from deltamerge.session import is_built_on_subquery
+from deltamerge.session import empty_frame, is_built_on_subquery
 from deltamerge.sql.conditions import contains_subquery, tree_contains_subquery
 from deltamerge.sql.stars import contains_star
 from deltamerge.statement import ClauseKind, Expression, MergeClause, MergeStatement
@@ -57,7 +57,7 @@ def sides_of(
     if statement.source_alias is not None:
         source, alone = source.alias(statement.source_alias), alone.alias(statement.source_alias)
     other = spark.range(1).toDF(free_prefix((*target_schema.names, *schema.names)) + "other")
-    target = spark.createDataFrame([], target_schema).alias(target_alias)
+    target = empty_frame(spark, target_schema).alias(target_alias)
     return Sides(target, source, alone, target_schema, schema, other)
 
 
