@@ -13,7 +13,7 @@ VERSIONS = 4.0.4 4.1.4 4.2.1
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
 
-.PHONY: help setup demo oracle matrix corpus model test test-all test-classic test-connect test-oracle versions lint types check bench-small bench-log bench bench-all lock clean
+.PHONY: help setup demo oracle matrix corpus model test test-all test-slow test-connect test-oracle versions lint types check bench-small bench-log bench bench-all lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
@@ -41,10 +41,10 @@ demo: setup
 test: setup
 	$(PYTEST) -q $(SHARED) -m "quick and not slow and not oracle and not connect"
 
-test-all: test-classic test-connect
+test-all: test test-slow test-connect
 
-test-classic: setup
-	$(PYTEST) -q $(SHARED) -m "not connect and not oracle"
+test-slow: setup
+	$(PYTEST) -q $(SHARED) -m "(not quick or slow) and not connect and not oracle"
 
 test-connect: setup
 	DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"

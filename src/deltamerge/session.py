@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame
 
 from deltamerge.config import MergeConf, read_conf
 from deltamerge.sql.names import parse_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
 
 PLANNING = {
@@ -48,13 +49,11 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     """Makes a frame without rows."""
     if is_connect(spark):
         return spark.createDataFrame([], schema)
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-
     # PySpark would make an RDD of no rows, and send it a function of Python's.
     jvm: Any = spark.sparkContext._jvm
     java: Any = spark._jsparkSession
     rows = java.createDataFrame(jvm.java.util.ArrayList(), java.parseDataType(schema.json()))
-    return ClassicDataFrame(rows, spark)
+    return DataFrame(rows, spark)
 
 
 def conf_value(spark: SparkSession, key: str) -> str | None:

@@ -66,7 +66,6 @@ def test_a_statement_from_standard_input_that_names_paths(tmp_path: Path) -> Non
     assert rows_of(table) == {2: "b", 3: "c"}
 
 
-@pytest.mark.quick
 def test_nothing_changes(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t")
     source = make_source(tmp_path / "s.parquet", [9])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.sessions
 
 CASES = list(load_cases())
-QUICK_EVERY = 24
+QUICK_EVERY = 40
 """Of so many recorded merges one is in the quick suite; they stand in the order of their topics."""
 
 
