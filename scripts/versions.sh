@@ -13,6 +13,7 @@ install() {
     fi
 }
 
+failed=
 for version in "$@"; do
     environment=.venvs/pyspark-$version
     if [ ! -e "$environment/.installed" ]; then
@@ -30,6 +31,10 @@ for version in "$@"; do
     for mode in classic connect; do
         echo "PySpark $version, $mode"
         DELTAMERGE_TEST_MODE=$mode "$environment/bin/python" -m pytest -q -n 2 --dist worksteal \
-            -m "quick and not slow and not oracle and not connect"
+            -m "quick and not slow and not oracle and not connect" || failed="$failed $version-$mode"
     done
 done
+if [ -n "$failed" ]; then
+    echo "Failed:$failed"
+    exit 1
+fi

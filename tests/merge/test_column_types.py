@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as DeltaRs
-from pyspark.sql.types import CalendarIntervalType, DataType, StringType, TimeType
+from pyspark.sql import types
+from pyspark.sql.types import CalendarIntervalType, DataType, StringType
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 UNSUPPORTED = "DELTA_UNSUPPORTED_DATA_TYPES"
+# Spark has it since 4.1.
+TIME = [(types.TimeType(), "[x: TIME(6)]")] if hasattr(types, "TimeType") else []
 
 
 @pytest.mark.quick
@@ -28,7 +31,7 @@ UNSUPPORTED = "DELTA_UNSUPPORTED_DATA_TYPES"
         ("INTERVAL DAY TO SECOND", "[x: INTERVAL DAY TO SECOND]"),
         ("INTERVAL YEAR TO MONTH", "[x: INTERVAL YEAR TO MONTH]"),
         (CalendarIntervalType(), "[x: INTERVAL]"),
-        (TimeType(), "[x: TIME(6)]"),
+        *TIME,
         (StringType("UTF8_LCASE"), "[x: STRING COLLATE UTF8_LCASE]"),
         ("STRUCT<a: ARRAY<INTERVAL YEAR>>", "[x.a[]: INTERVAL YEAR]"),
         (
