@@ -75,14 +75,18 @@ def file_checksum(path: Path, kept: list[bool] | None) -> Checksum:
         if kept is not None:
             mask = kept[start : start + len(hashes)]
             hashes = hashes[[*mask, *[True] * (len(hashes) - len(mask))]]
-        total += Checksum(len(hashes), int(hashes.sum(dtype=np.uint64)))
+        total += _summed(hashes)
         start += len(batch)
     return total
 
 
 def rows_checksum(rows: pa.Table) -> Checksum:
     """Sums up rows; the columns' order does not matter."""
-    return Checksum(rows.num_rows, int(row_hashes(rows).sum(dtype=np.uint64)))
+    return _summed(row_hashes(rows))
+
+
+def _summed(hashes: np.ndarray) -> Checksum:
+    return Checksum(len(hashes), int(hashes.sum(dtype=np.uint64)))
 
 
 def row_hashes(rows: pa.Table) -> np.ndarray:

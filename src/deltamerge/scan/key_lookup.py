@@ -190,7 +190,7 @@ def _pairs(
 
 def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Gives the distinct ones of integers, in order."""
-    # np.unique puts them into a hash table, which takes thirty times as long as to sort them.
+    # Since NumPy 2.3 np.unique puts them into a hash table, which takes far longer than to sort them.
     ordered = np.sort(numbers)
     found: np.ndarray[Any, Any] = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
     return found
