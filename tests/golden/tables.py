@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from pyspark.sql.types import (
     FloatType,
     NumericType,
     StringType,
+    StructType,
     TimestampNTZType,
     TimestampType,
 )
@@ -41,12 +43,16 @@ REFUSED = {"collations": "collations", "iceberg-compat": "icebergCompatV2"}
 """What is refused for writing by its feature's name, by the manifest's name of it."""
 
 
-def numbers_its_rows(name: str) -> bool:
-    """Tells whether a table has an identity column whose values no merge may give."""
-    features = MANIFEST[name].get("protocol", {}).get("writerFeatures", ())
-    fields = MANIFEST[name].get("schema", {}).get("fields", ())
-    always = [f["metadata"].get("delta.identity.allowExplicitInsert") is False for f in fields]
-    return "identityColumns" in features and any(always)
+def next_numbers(name: str) -> dict[str, int]:
+    """Gives the next value of each identity column whose values no merge may give."""
+    if "identityColumns" not in MANIFEST[name]["protocol"].get("writerFeatures", ()):
+        return {}
+    told = {field["name"]: field["metadata"] for field in MANIFEST[name]["schema"]["fields"]}
+    return {
+        column: metadata["delta.identity.highWaterMark"] + metadata["delta.identity.step"]
+        for column, metadata in told.items()
+        if metadata.get("delta.identity.allowExplicitInsert") is False
+    }
 
 
 def needs_to_read(name: str) -> list[str]:
@@ -89,25 +95,39 @@ class GoldenMerge:
 
     Args:
         source: The source's rows, with what to do with each in its last but one column.
+        given: The columns whose values the insert gives.
         condition: ON.
         changed: The column that the update sets; its new value is the source's last column.
-        lines: The table's rows afterwards, canonical and sorted.
+        stay: The rows that are there afterwards beside the inserted one, canonical.
         counts: Rows updated, deleted and inserted.
     """
 
     source: DataFrame
+    given: tuple[str, ...]
     condition: Column
     changed: str | None
-    lines: list[str]
+    stay: list[str]
     counts: tuple[int, int, int]
 
+    def lines(self, schema: StructType, numbers: Mapping[str, int]) -> list[str]:
+        """Gives the table's rows afterwards, canonical and sorted.
 
-def golden_merge(spark: SparkSession, frame: DataFrame) -> GoldenMerge:
-    """Makes a merge for a table of any columns."""
+        Args:
+            schema: The table's schema.
+            numbers: The values that the table itself gave the inserted row.
+        """
+        values = [F.lit(numbers[f.name]) if f.name in numbers else column(f.name) for f in schema]
+        row = self.source.where(F.col("__op") == F.lit("insert")).select(line_of(schema, values))
+        return sorted([*self.stay, row.collect()[0][0]])
+
+
+def golden_merge(spark: SparkSession, frame: DataFrame, numbered: Collection[str]) -> GoldenMerge:
+    """Makes a merge for a table of any columns; the values of ``numbered`` are the table's own."""
     schema = frame.schema
     lines = canonical_lines(frame)
     comparable = [f for f in schema if not _holds_map(f.dataType)]
-    changed = next(((f, v) for f in comparable if (v := _new_value(f.dataType)) is not None), None)
+    free = [field for field in comparable if field.name not in numbered]
+    changed = next(((f, v) for f in free if (v := _new_value(f.dataType)) is not None), None)
     distinct = list(dict.fromkeys(lines))
     wanted = [
         (line, op)
@@ -126,7 +146,8 @@ def golden_merge(spark: SparkSession, frame: DataFrame) -> GoldenMerge:
     for field in comparable:
         name = quoted(field.name)
         on = on & F.col(f"t.{name}").eqNullSafe(F.col(f"s.{name}"))
-    after = [text for text in lines if text not in {text for text, _ in wanted}]
+    gone = {text for text, _ in wanted}
+    after = [text for text in lines if text not in gone]
     updated = 0
     for text, op in wanted:
         if op == "update" and changed is not None:
@@ -134,11 +155,10 @@ def golden_merge(spark: SparkSession, frame: DataFrame) -> GoldenMerge:
             new = source.where(F.col("__op") == F.lit("update")).select(line_of(schema, values)).collect()
             updated = lines.count(text)
             after += [new[0][0]] * updated
-    inserted = source.where(F.col("__op") == F.lit("insert")).select(line).collect()
-    after.append(inserted[0][0])
     deleted = lines.count(wanted[0][0]) if wanted else 0
     setting = None if changed is None or len(wanted) < 2 else changed[0].name
-    return GoldenMerge(source, on, setting, sorted(after), (updated, deleted, 1))
+    given = tuple(field.name for field in schema if field.name not in numbered)
+    return GoldenMerge(source, given, on, setting, after, (updated, deleted, 1))
 
 
 def _row_to_insert(spark: SparkSession, frame: DataFrame, distinct: list[str]) -> DataFrame:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.golden.tables import MANIFEST, copied
+from tests.golden.tables import MANIFEST, copied, next_numbers
 from tests.golden.test_golden_tables import WRITABLE, merged
 
 from corpus.canonical import canonical_lines
@@ -34,7 +34,8 @@ def kind_of(name: str) -> tuple[object, ...]:
 
 def one_of_each_kind() -> frozenset[str]:
     """Chooses tables that delta-spark then merges into, too: of each kind the first that has rows."""
-    names = [parameter.values[0] for parameter in WRITABLE]
+    # No merge may give rows the numbers of an identity column again: tests/oracle/test_own_columns.py takes those.
+    names = [name for parameter in WRITABLE if not next_numbers(name := parameter.values[0])]
     names.sort(key=lambda name: MANIFEST[name]["rows"]["count"] == 0)
     return frozenset({kind_of(name): name for name in reversed(names)}.values())
 
@@ -53,7 +54,7 @@ def test_delta_spark_confirms_a_merge(
     oracle: LineProcess, spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     path = copied(name, tmp_path)
-    lines = merged(spark, path).lines
+    lines = merged(spark, name, path)
     assert oracle.ask("lines", path=path) == lines
     if name not in OVER_OURS:
         return
