@@ -1,10 +1,11 @@
-"""Merges whose table has a shape of its own: days with BY SOURCE clauses, and a thousand columns.
+"""Merges that have a shape of their own: days with BY SOURCE clauses, change data, and a thousand columns.
 
     python benchmarks/merge_shapes.py
 
 A table of 30 days, partitioned or with a file for each day, takes one day's snapshot: rows that the source
-no longer has are deleted, for that day alone. A table of 1,000 columns has three of them updated. Beside the
-times of deltamerge and delta-spark stands how many of the table's files deltamerge scanned.
+no longer has are deleted, for that day alone. The same table takes change data: a source whose column ``op`` says
+of each row whether it is deleted, updated or inserted. A table of 1,000 columns has three of them updated. Beside
+the times of deltamerge and delta-spark stands how many of the table's files deltamerge scanned.
 
 It needs the dependency group dev, Java and, for delta-spark, an environment of its own that it builds by
 Maven when there is none (see tests/oracle/environment.py). The engines take turns, so that both see the
@@ -19,6 +20,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,38 @@ def days_after() -> pa.Table:
     return pa.concat_tables([*(day(n) for n in range(DAYS) if n != DAY), snapshot_of_day()])
 
 
+CHANGED_DAYS = 5
+CHANGED_EVERY = 10
+"""Of so many rows of these days one is in the change data."""
+
+
+def change_data() -> pa.Table:
+    """Gives the source: of the changed rows the first is deleted, the others updated; each tenth one is new as well."""
+    rows = pa.concat_tables([day(number) for number in range(CHANGED_DAYS)])
+    ids = rows["id"].to_numpy()
+    changed = rows.filter(pa.array(ids % CHANGED_EVERY == 0))
+    ids = changed["id"].to_numpy()
+    ops = pa.array(np.where(ids % (2 * CHANGED_EVERY) == 0, "delete", "update"))
+    changed = changed.set_column(2, "amount", pa.array(-ids)).append_column("op", ops)
+    new = changed.filter(pa.array(ids % (10 * CHANGED_EVERY) == 0))
+    new = new.set_column(0, "id", pc.subtract(pc.negate(new["id"]), 1))
+    new = new.set_column(4, "op", pa.array(["insert"] * len(new)))
+    # A delete that came late, for a row that is not there.
+    late = new.slice(0, 1).set_column(0, "id", pa.array([-7])).set_column(4, "op", pa.array(["delete"]))
+    return pa.concat_tables([changed, new, late])
+
+
+def days_after_changes() -> pa.Table:
+    """Gives the rows of all days after the change data."""
+    rows = pa.concat_tables(days())
+    ids = rows["id"].to_numpy()
+    stay = rows.filter(pa.array((ids >= CHANGED_DAYS * ROWS_OF_DAY) | (ids % CHANGED_EVERY != 0)))
+    changes = change_data()
+    return pa.concat_tables(
+        [stay, changes.filter(pc.not_equal(changes["op"], "delete")).drop_columns(["op"])]
+    )
+
+
 def wide_file(number: int) -> pa.Table:
     """Gives the rows of one file of the wide table."""
     ids = np.arange(WIDE_ROWS, dtype=np.int64) * WIDE_FILES + number
@@ -138,9 +172,17 @@ SNAPSHOT = (
     "WHEN MATCHED AND t.amount <> s.amount THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * "
     f"WHEN NOT MATCHED BY SOURCE AND t.day = {DAY} THEN DELETE"
 )
+CHANGES = (
+    "MERGE INTO delta.`{target}` t USING parquet.`{source}` s ON t.id = s.id "
+    "WHEN MATCHED AND s.op = 'delete' THEN DELETE "
+    "WHEN MATCHED THEN UPDATE SET id = s.id, day = s.day, amount = s.amount, note = s.note "
+    "WHEN NOT MATCHED AND s.op <> 'delete' THEN INSERT (id, day, amount, note) "
+    "VALUES (s.id, s.day, s.amount, s.note)"
+)
 SHAPES = (
     Shape("BY SOURCE, partitioned by day", days, "day", snapshot_of_day, days_after, SNAPSHOT),
     Shape("BY SOURCE, a file for each day", days, None, snapshot_of_day, days_after, SNAPSHOT),
+    Shape("change data", days, None, change_data, days_after_changes, CHANGES),
     Shape(
         "3 of 1,000 columns",
         lambda: [wide_file(number) for number in range(WIDE_FILES)],
@@ -176,6 +218,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="merges of each engine; the median counts")
     parser.add_argument("--warm-up", type=int, default=2, help="merges before those")
     parser.add_argument("--engines", default="deltamerge,delta-spark")
+    parser.add_argument("--shapes", default="*", help="shapes by name, or patterns, between commas")
     parser.add_argument("--folder", type=Path, default=ROOT / ".bench")
     options = parser.parse_args()
     folder = options.folder.resolve()
@@ -186,6 +229,8 @@ def main() -> None:
             for name in options.engines.split(",")
         ]
         for shape in SHAPES:
+            if not any(fnmatch(shape.name, pattern) for pattern in options.shapes.split(",")):
+                continue
             prepared = shape.make(folder)
             runs: dict[str, list[dict[str, Any]]] = {engine.name: [] for engine in engines}
             for _ in range(options.warm_up + options.repeat):

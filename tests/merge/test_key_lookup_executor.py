@@ -61,6 +61,12 @@ MERGES = {
     "two inserts": "WHEN MATCHED THEN UPDATE SET name = 'z' WHEN NOT MATCHED AND s.id % 2 = 0 THEN INSERT (id) VALUES "
     "(s.id) WHEN NOT MATCHED AND s.id > 507 THEN INSERT (id, x) VALUES (-s.id, s.x)",
     "one is left out": "WHEN NOT MATCHED AND s.id = 501 THEN DO NOTHING WHEN NOT MATCHED THEN INSERT *",
+    "change data": "WHEN MATCHED AND s.id % 5 = 0 THEN DELETE WHEN MATCHED AND s.b THEN UPDATE SET small = 7, "
+    "x = s.x * 2 WHEN NOT MATCHED AND s.id > 503 THEN INSERT *",
+    "two updates": "WHEN MATCHED AND s.id < 60 THEN UPDATE SET name = 'a', x = 1 WHEN MATCHED AND s.b THEN UPDATE SET "
+    "x = s.x * 2, small = 7 WHEN MATCHED AND s.name > 'n6' THEN DELETE",
+    "some matches stay": "WHEN MATCHED AND s.id < 60 THEN DO NOTHING WHEN MATCHED THEN DELETE "
+    "WHEN NOT MATCHED THEN INSERT *",
     "other types": "WHEN MATCHED THEN UPDATE SET d = s.id, name = s.small, ts = s.ntz",
 }
 
@@ -106,7 +112,7 @@ def outcome(spark: SparkSession, path: str, executor: str, merge: str) -> dict[s
 
 KINDS = {"query": VECTORS, "files": {}}
 # Each merge with one kind of source, by turns; those with the most parts with both, and over Connect these alone.
-MOST_PARTS = ("upsert", "two inserts")
+MOST_PARTS = ("upsert", "change data", "two inserts")
 AGREEING = [
     (merge, kind)
     for number, merge in enumerate(MERGES)
@@ -235,6 +241,31 @@ def test_competing_source_rows_are_named(spark: SparkSession, tmp_path: Path) ->
     assert (report.outcome.executor, report.metrics["numTargetRowsDeleted"]) == ("key_lookup", 1)
 
 
+def test_of_rows_with_one_key_one_may_change_the_target(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    some = [(1, "no", None), (1, "yes", 1), (2, "no", 0), (2, "no", None), (9, "no", 0), (9, "yes", 1)]
+    twice = frame(spark, "id INT, name STRING, age INT", some)
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(twice.alias("s"), "t.id = s.id")
+    merge = merge.whenMatchedUpdateAll("s.age > 0").whenNotMatchedInsertAll("s.age > 0")
+    report = merge.run()
+    assert report.outcome.executor == "key_lookup"
+    found = rows(DeltaTable.forPath(spark, path).toDF())
+    assert found == [(1, "yes", 1), (2, "bob", 40), (3, "cy", 50), (9, "yes", 1)]
+    again = merge.whenMatchedDelete("s.name = 'no'")
+    with pytest.raises(MultipleSourceRowsException, match="modify 3 target rows "):
+        again.execute()
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == found
+
+
+def test_conditions_on_the_target_are_for_others(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    new = frame(spark, "id INT, name STRING, age INT", [(1, "new", 1), (2, "new", 1)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll("s.age = 1 AND t.age < 40").run()
+    assert report.outcome.executor != "key_lookup"
+    assert rows(DeltaTable.forPath(spark, path).toDF())[:2] == [(1, "new", 1), (2, "bob", 40)]
+
+
 @pytest.mark.parametrize("clause", ["update", "insert"])
 def test_null_in_a_column_that_is_not_null(spark: SparkSession, tmp_path: Path, clause: str) -> None:
     path = str(tmp_path / "t")
@@ -324,8 +355,10 @@ def test_texts_are_compared_byte_by_byte(spark: SparkSession, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "function",
     [
-        writing(NewRows(KeptRows((KeptFile("a", 1, 2),)), {"a": "b"}, {}, None, {}, frozenset(), (), {})),
-        pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), ("b",), "/x"),
+        writing(
+            NewRows(KeptRows((KeptFile("a", 1, 2),)), {0: {"a": "b"}}, {}, None, {}, frozenset(), (), {})
+        ),
+        pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), "c", ("b",), "/x"),
         staging(StagedRows("/x", ("k",), 1, 1)),
     ],
 )

@@ -1,9 +1,9 @@
 """KeyLookupMergeExecutor: source rows found in the target by plain keys, and written as they are.
 
-Where ON only equates keys, and what the clauses write comes from the source's row, Spark is needed for the source
-alone: it is computed once into Arrow files. Files are then searched by their key columns, and written again with the
-changed rows in their places; all that happens in Arrow, inside Spark's tasks (where it is little, in the driver), and
-rows never become Spark's.
+Where ON only equates keys, and what the clauses ask and write comes from the source's row, Spark is needed for the
+source alone: it is computed once into Arrow files. Files are then searched by their key columns, and written again
+with the changed rows in their places; all that happens in Arrow, inside Spark's tasks (where it is little, in the
+driver), and rows never become Spark's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +93,7 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     if how.computes and fires_twice(found):
         return None
     competing = any(pairs.pairs > pairs.rows for pairs in found)
-    if competing and how.changing is not None and not execution.merge.is_only_one_unconditional_delete:
+    if competing and how.matched and not execution.merge.is_only_one_unconditional_delete:
         return None
     return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
 
@@ -100,16 +101,16 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
 def _staged(execution: Execution, how: KeyLookup) -> StagedSource | None:
     """Keeps the source's rows, the ones that lie in files where they are; None where they are too many."""
     steps = execution.steps
-    columns = staged_columns(execution, how.lookup, how.update)
+    columns = staged_columns(execution, how)
     lying = None
     if execution.conf.materialize_source != "all":
         with steps.step("plan_source", "looking at the source"):
-            lying = source_as_it_lies(execution, how.lookup, columns, how.types)
+            lying = source_as_it_lies(execution, how, columns)
     if lying is not None and not columns.computed:
         return lying.source
     with steps.step("materialize_source", "materializing the source"):
-        staged = None if lying is None else with_computed(execution, lying, how.update)
-        return staged or stage_source(execution, how.lookup, columns, how.update)
+        staged = None if lying is None else with_computed(execution, how, lying)
+        return staged or stage_source(execution, how, columns)
 
 
 def _are_there(execution: Execution, staged: StagedSource) -> bool:
@@ -143,15 +144,23 @@ class _Work:
 
     @property
     def touched(self) -> TouchedFiles:
-        changing = self.how.changing
-        if changing is None or not self.found:
+        files = tuple(pairs.file for pairs in self.found if pairs.rows)
+        if not self.how.matched or not files:
             return NOTHING_TOUCHED
-        rows = sum(pairs.rows for pairs in self.found)
-        counts: dict[tuple[str, int], int] = {(changing.clause.kind, changing.number): rows}
-        return TouchedFiles(tuple(p.file for p in self.found), (), counts, has_multiple_matches=False)
+        counts: dict[tuple[str, int], int] = {
+            (clause.clause.kind, clause.number): sum(
+                pairs.rows_by_clause.get(clause.number, 0) for pairs in self.found
+            )
+            for clause in self.how.matched
+        }
+        return TouchedFiles(files, (), counts, has_multiple_matches=False)
 
     def local(self, path: str) -> str:
         return without_file_scheme(self.execution.table.store.absolute(path))
+
+    def updated(self, pairs: Pairs) -> int:
+        """Counts the rows of a file that are updated."""
+        return sum(pairs.rows_by_clause.get(clause.number, 0) for clause in self.how.updates)
 
     def located(self, pairs: Sequence[Pairs]) -> list[tuple[str, str]]:
         return [(self.local(decode_path(p.file.path)), p.path) for p in pairs]
@@ -227,8 +236,8 @@ def _items(work: _Work) -> list[str]:
     pairs = sorted((p for p in work.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
     ranges = list(_ranges(work)) if work.staged.columns.inserts else []
     by_vectors = work.execution.writes_deletion_vectors
-    if by_vectors and work.how.update is None:
-        pairs = []
+    if by_vectors:
+        pairs = [found for found in pairs if work.updated(found)]
     if _is_small(work, pairs):
         whole = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
         files = work.located(pairs)
@@ -241,7 +250,7 @@ def _items(work: _Work) -> list[str]:
     items: list[str] = []
     if by_vectors:
         most = work.how.records_per_file or _PAIRS_OF_A_FILE
-        for number, group in enumerate(_groups(pairs, min(most, _PAIRS_OF_A_FILE))):
+        for number, group in enumerate(_groups(work, pairs, min(most, _PAIRS_OF_A_FILE))):
             items.append(new_file_work(work.new_file(f"changed-{number:05d}"), changed=work.located(group)))
     else:
         for number, (path, found) in enumerate(work.located(pairs)):
@@ -261,11 +270,11 @@ def _is_small(work: _Work, pairs: Sequence[Pairs]) -> bool:
     return work.execution.merge.inserts or len(pairs) > 1
 
 
-def _groups(changed: Sequence[Pairs], most: int) -> Iterator[list[Pairs]]:
-    """Puts files together whose changed rows go into one new file, of at most so many unless one file has more."""
+def _groups(work: _Work, changed: Sequence[Pairs], most: int) -> Iterator[list[Pairs]]:
+    """Puts files together whose updated rows go into one new file, of at most so many unless one file has more."""
     group: list[Pairs] = []
     for pairs in changed:
-        if group and sum(p.pairs for p in group) + pairs.pairs > most:
+        if group and sum(map(work.updated, group)) + work.updated(pairs) > most:
             yield group
             group = []
         group.append(pairs)
@@ -293,7 +302,7 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
     columns, how, spark = work.staged.columns, work.how, work.execution.table.spark
     new = NewRows(
         staged=work.staged.kept,
-        update=columns.update,
+        updates=columns.updates,
         inserts=columns.inserts,
         clause=columns.clause,
         types=how.types,
@@ -321,9 +330,14 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
 
 
 def _delete_rows(work: _Work) -> VectorChanges:
-    deleted = {p.file.path: BitMap64(distinct(read_pairs(p.path)[0]).astype(np.uint64)) for p in work.found}
-    files = {pairs.file.path: pairs.file for pairs in work.found}
+    changed = [pairs for pairs in work.found if pairs.rows]
+    deleted = {p.file.path: _bitmap(read_pairs(p.path).changing.rows) for p in changed}
+    files = {pairs.file.path: pairs.file for pairs in changed}
     return write_deletion_vectors(work.execution.table.store, work.execution.folder, deleted, files)
+
+
+def _bitmap(rows: np.ndarray[Any, Any]) -> BitMap64:
+    return BitMap64(distinct(rows).astype(np.uint64))
 
 
 def _remove_staged(work: _Work) -> None:

@@ -10,7 +10,8 @@ from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.lookup import Lookup, lookup_of
-from deltamerge.merge.plan import sets_from_source, why_rows_are_not_plain
+from deltamerge.merge.plan import decides_from_source, sets_from_source, why_rows_are_not_plain
+from deltamerge.merge.repeatable import is_repeatable
 from deltamerge.merge.resolved import ResolvedClause, TakeGenerated, TakeValue
 from deltamerge.session import conf_value, runs_arrow
 from deltamerge.write.char_varchar import METADATA_KEY
@@ -42,7 +43,9 @@ class KeyLookup:
 
     Args:
         lookup: The keys.
-        changing: The clause that takes every matched row, if one does: an UPDATE or a DELETE.
+        matched: The MATCHED clauses that update or delete; what they look at is the source's row alone.
+        takes_all: Whether the first of all MATCHED clauses has no condition, so that no other takes a row.
+        repeatable: Whether conditions say the same of the same row each time.
         types: The types of the table's columns in Arrow.
         not_null: The table's columns that are never NULL.
         codec: How new files are compressed.
@@ -50,7 +53,9 @@ class KeyLookup:
     """
 
     lookup: Lookup
-    changing: ResolvedClause | None
+    matched: tuple[ResolvedClause, ...]
+    takes_all: bool
+    repeatable: bool
     types: Mapping[str, pa.DataType]
     not_null: frozenset[str]
     codec: str
@@ -58,13 +63,15 @@ class KeyLookup:
 
     @property
     def computes(self) -> bool:
-        """Whether the UPDATE sets a value that is computed."""
-        return self.update is not None and any(isinstance(o, TakeValue) for o in self.update.outputs)
+        """Whether a clause sets a value, or has a condition, that may be another one for each pair of rows."""
+        if not (self.takes_all or self.repeatable):
+            return True
+        return any(isinstance(output, TakeValue) for clause in self.updates for output in clause.outputs)
 
     @property
-    def update(self) -> ResolvedClause | None:
-        """The clause where it is an UPDATE."""
-        return self.changing if self.changing is not None and self.changing.action == "update" else None
+    def updates(self) -> tuple[ResolvedClause, ...]:
+        """The UPDATE clauses."""
+        return tuple(clause for clause in self.matched if clause.action == "update")
 
 
 def key_lookup_of(execution: Execution) -> KeyLookup | None:
@@ -90,9 +97,12 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
     lookup = lookup_of(merge, execution.table.store, snapshot.metadata.partition_columns)
     if lookup is None:
         return None
-    first = merge.matched[0] if merge.matched else None
-    changing = first if first is not None and first.action in ("update", "delete") else None
-    if changing is not None and changing.action == "update" and not sets_from_source(merge, changing):
+    takes_all = not merge.matched or merge.matched[0].condition is None
+    reached = merge.matched[:1] if takes_all else merge.matched
+    if not all(decides_from_source(merge, clause) for clause in reached):
+        return None
+    matched = tuple(clause for clause in reached if clause.action in ("update", "delete"))
+    if not all(sets_from_source(merge, clause) for clause in matched if clause.action == "update"):
         return None
     if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
         return None
@@ -106,7 +116,16 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
     if types is None or codec is None:
         return None
     not_null = frozenset(c.path[0] for c in constraints if isinstance(c, NotNull))
-    return KeyLookup(lookup, changing, types, not_null, codec, _records_per_file(execution))
+    return KeyLookup(
+        lookup=lookup,
+        matched=matched,
+        takes_all=takes_all,
+        repeatable=is_repeatable(merge),
+        types=types,
+        not_null=not_null,
+        codec=codec,
+        records_per_file=_records_per_file(execution),
+    )
 
 
 def _records_per_file(execution: Execution) -> int | None:

@@ -77,12 +77,12 @@ def lookup_of(merge: ResolvedMerge, store: Store, partition_columns: Sequence[st
         partition_columns: Columns that are not in the files.
 
     Returns:
-        The keys, or None where only Spark's join can tell.
+        The keys, or None where only Spark's join can tell. Of what MATCHED clauses look at they say nothing.
     """
     shape = condition_shape(merge)
     if not shape.equi_keys or len(shape.equi_keys) < len(shape.conjuncts):
         return None
-    if merge.not_matched_by_source or any(clause.condition is not None for clause in merge.matched):
+    if merge.not_matched_by_source:
         return None
     if not store.is_local:
         return None

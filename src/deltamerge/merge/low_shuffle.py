@@ -167,9 +167,11 @@ def _find(
     merge, names = execution.merge, execution.names
     updates = any(clause.action == "update" for clause in merge.matched)
     of_source = merge.inserts or updates
-    lookup = lookup_of(merge, execution.table.store, execution.snapshot.metadata.partition_columns)
+    lookup = None
+    if few_keys(summary) and all(clause.condition is None for clause in merge.matched):
+        lookup = lookup_of(merge, execution.table.store, execution.snapshot.metadata.partition_columns)
     matches = None
-    if lookup is not None and few_keys(summary):
+    if lookup is not None:
         matches = look_up_matches(execution.table, merge, lookup, source, names, files, of_source=of_source)
     by_name = {absolute_key(execution.table, file): file for file in files}
     if matches is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,14 +28,16 @@ class Pairs:
     Args:
         file: The file.
         path: Where the pairs lie.
-        pairs: How many they are.
-        rows: How many rows of the file they name.
+        pairs: How many of them a clause takes.
+        rows: How many rows of the file these name.
+        rows_by_clause: How many rows each MATCHED clause takes, by its number.
     """
 
     file: AddFile
     path: str
     pairs: int
     rows: int
+    rows_by_clause: Mapping[int, int]
 
 
 def find_pairs(
@@ -64,7 +67,8 @@ def find_pairs(
         "file": [file.path for file in files],
         "gone": pa.array(gone, pa.binary()),
     }
-    pair = pairing(staged.kept, staged.columns.keys, how.lookup.target, folder)
+    kept = staged.columns
+    pair = pairing(staged.kept, kept.keys, kept.matched, how.lookup.target, folder)
     # Of files and source the key columns alone are read.
     share = len(how.lookup.target) / len(how.types)
     here = fits(execution.conf.driver_bytes, staged, files, share)
@@ -72,16 +76,23 @@ def find_pairs(
     if any(row["pairs"] == UNFIT for row in told):
         return None
     by_path = {file.path: file for file in files}
-    found = [Pairs(by_path[row["file"]], row["path"], row["pairs"], row["rows"]) for row in told]
+    found = [
+        Pairs(by_path[row["file"]], row["path"], row["pairs"], row["rows"], _counts(row["told"]))
+        for row in told
+    ]
     return tuple(sorted(found, key=lambda pairs: pairs.file.path))
 
 
 def fires_twice(found: Sequence[Pairs]) -> bool:
-    """Tells whether a source row updates several rows: a value such as `uuid()` is then another one for each."""
+    """Tells whether a source row meets several rows: a value such as `uuid()` is then another one for each."""
     if not found:
         return False
-    sources = np.concatenate([read_pairs(pairs.path)[1] for pairs in found])
+    sources = np.concatenate([read_pairs(pairs.path).sources for pairs in found])
     return len(distinct(sources)) < len(sources)
+
+
+def _counts(told: str) -> dict[int, int]:
+    return {int(number): rows for number, rows in json.loads(told).items()}
 
 
 def _bitmap(positions: BitMap64) -> bytes:

@@ -97,6 +97,15 @@ def sets_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
     return all(is_from_source or isinstance(output, TakeTarget) for is_from_source, output in found)
 
 
+def decides_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
+    """Tells whether a clause's condition, if it has one, certainly looks at the source row alone."""
+    condition = clause.clause.condition
+    if condition is None:
+        return True
+    shape = _shape(condition, _scope(merge, sees_source=True), merge.double_quoted_identifiers)
+    return all(part.side in ("source_only", "neither") for part in shape.conjuncts)
+
+
 def _from_source(merge: ResolvedMerge, clause: ResolvedClause) -> list[bool]:
     """Tells for each output column of an UPDATE whether it comes certainly from the source row alone."""
     action = clause.clause.action

@@ -18,11 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from deltamerge.merge.execution import Execution
-from deltamerge.merge.lookup import Lookup
+from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.output import (
     evaluate_not_matched,
     generate_all_action_exprs,
     generate_clause_values,
+    generate_precomputed_conditions,
 )
 from deltamerge.merge.resolved import Output, ResolvedClause, TakeSource, TakeTarget
 from deltamerge.merge.scopes import source_rows
@@ -64,7 +65,9 @@ class StagedColumns:
 
     Args:
         keys: The columns that are the keys, in ON's order.
-        update: For each of the table's columns that the UPDATE sets, the column; None where no clause updates.
+        updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column.
+        matched: The column with the number of the MATCHED clause that takes the row where it matches, NULL where none
+            changes anything; None where the first one takes all.
         inserts: By the number of an INSERT clause, for each of the table's columns the column.
         clause: The column with the number of the INSERT clause that takes the row; None where the only one takes all.
         own: Those of all these columns that are the source's as it is, by name: their positions there.
@@ -72,7 +75,8 @@ class StagedColumns:
     """
 
     keys: tuple[str, ...]
-    update: Mapping[str, str] | None
+    updates: Mapping[int, Mapping[str, str]]
+    matched: str | None
     inserts: Mapping[int, Mapping[str, str]]
     clause: str | None
     own: Mapping[str, int]
@@ -111,44 +115,45 @@ class LyingSource:
     files: PlainParquet
 
 
-def staged_columns(execution: Execution, lookup: Lookup, update: ResolvedClause | None) -> StagedColumns:
+def staged_columns(execution: Execution, how: KeyLookup) -> StagedColumns:
     """Chooses what is kept of each source row.
 
     Args:
         execution: What to work on.
-        lookup: The keys.
-        update: The UPDATE clause that takes every matched row, if one does; it sets columns from the source alone.
+        how: How the merge runs.
     """
     merge, names = execution.merge, execution.names
     columns = _Columns(execution)
-    keys = tuple(columns.of_source(index) for index in lookup.source)
-    updated = None if update is None else columns.of_clause(update)
+    keys = tuple(columns.of_source(index) for index in how.lookup.source)
+    updated = {clause.number: columns.of_clause(clause) for clause in how.updates}
+    matched = None
+    if how.matched and not how.takes_all:
+        taken = F.col(names.clause("matched"))
+        changing = taken.isin(*(clause.number for clause in how.matched))
+        matched = columns.compute(names.clause("matched"), F.when(changing, taken))
     inserting = [clause for clause in merge.not_matched if clause.action == "insert"]
     inserted = {clause.number: columns.of_clause(clause) for clause in inserting}
     clause = None
     if inserting and any(c.condition is not None or c.action != "insert" for c in merge.not_matched):
         clause = columns.compute(names.clause("not_matched"), F.col(names.clause("not_matched")))
-    return StagedColumns(keys, updated, inserted, clause, columns.own, columns.computed)
+    return StagedColumns(keys, updated, matched, inserted, clause, columns.own, columns.computed)
 
 
-def source_as_it_lies(
-    execution: Execution, lookup: Lookup, columns: StagedColumns, types: Mapping[str, pa.DataType]
-) -> LyingSource | None:
+def source_as_it_lies(execution: Execution, how: KeyLookup, columns: StagedColumns) -> LyingSource | None:
     """Finds out whether the source's own files hold all that is not computed.
 
     Args:
         execution: What to work on.
-        lookup: The keys.
+        how: How the merge runs.
         columns: What is kept of each row.
-        types: The types of the table's columns in Arrow.
 
     Returns:
         The files; None where Spark must read them, or their rows are too many.
     """
-    merge = execution.merge
+    merge, lookup, types = execution.merge, how.lookup, how.types
     in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
     wanted = {in_files[name]: types[column] for name, column in zip(columns.keys, lookup.target, strict=True)}
-    for each in (columns.update or {}, *columns.inserts.values()):
+    for each in (*columns.updates.values(), *columns.inserts.values()):
         wanted |= {in_files[name]: types[column] for column, name in each.items() if name in in_files}
     found = plain_parquet(merge.statement.source, wanted, [in_files[name] for name in columns.keys])
     if found is None or sum(found.rows) > _MOST_ROWS or found.bytes > _MOST_BYTES:
@@ -162,15 +167,13 @@ def source_as_it_lies(
     return LyingSource(source, found)
 
 
-def with_computed(
-    execution: Execution, lying: LyingSource, update: ResolvedClause | None
-) -> StagedSource | None:
+def with_computed(execution: Execution, how: KeyLookup, lying: LyingSource) -> StagedSource | None:
     """Computes what is computed of a source whose rows lie in files.
 
     Args:
         execution: What to work on.
+        how: How the merge runs.
         lying: The source.
-        update: The UPDATE clause that takes every matched row, if one does.
 
     Returns:
         The source with all its columns; None where Spark does not tell which row of which file is which.
@@ -195,7 +198,7 @@ def with_computed(
         _ = numbered.schema
     except AnalysisException:
         return None
-    frame = _evaluated(execution, update, numbered).select(name, *_under_their_names(columns.computed))
+    frame = _evaluated(execution, how, numbered).select(name, *_under_their_names(columns.computed))
     if source.rows * len(columns.computed) <= _MOST_COLLECTED:
         computed, size = _collect(frame, execution)
     else:
@@ -230,22 +233,19 @@ def _position(files: PlainParquet) -> Column:
     return F.get(F.array(*(F.lit(rows).cast("bigint") for rows in before)), file - 1) + row
 
 
-def stage_source(
-    execution: Execution, lookup: Lookup, columns: StagedColumns, update: ResolvedClause | None
-) -> StagedSource | None:
+def stage_source(execution: Execution, how: KeyLookup, columns: StagedColumns) -> StagedSource | None:
     """Computes the source once and keeps of its rows what the clauses write.
 
     Args:
         execution: What to work on.
-        lookup: The keys.
+        how: How the merge runs.
         columns: What is kept of each row.
-        update: The UPDATE clause that takes every matched row, if one does.
 
     Returns:
         The kept rows; None where they are too many.
     """
-    merge, names = execution.merge, execution.names
-    rows = _evaluated(execution, update, read_source(merge, names).frame)
+    merge, names, lookup = execution.merge, execution.names, how.lookup
+    rows = _evaluated(execution, how, read_source(merge, names).frame)
     own = (F.col(names.source(index)).alias(name) for name, index in columns.own.items())
     frame = rows.select(*own, *_under_their_names(columns.computed))
     # A row that no INSERT takes, and that nothing else needs, is only counted.
@@ -299,14 +299,14 @@ def _summary(told: list[dict[str, Any]], keys: tuple[SourceKey, ...]) -> SourceS
     return replace(summary_of(whole, keys), partitions=len(told))
 
 
-def _evaluated(execution: Execution, update: ResolvedClause | None, source: DataFrame) -> DataFrame:
+def _evaluated(execution: Execution, how: KeyLookup, source: DataFrame) -> DataFrame:
     """Evaluates the clauses on the source's rows alone; all columns have the merge's own names."""
     merge, names = execution.merge, execution.names
     rows = source_rows(source, merge.source_schema, merge.source_alias, names)
-    if update is not None:
-        taken = F.lit(update.number).alias(names.clause("matched"))
-        rows = rows.adding([(names.clause("matched"), taken)])
-        rows = generate_clause_values(rows, (update,), "matched", names)
+    if how.matched:
+        reached = merge.matched[:1] if how.takes_all else merge.matched
+        rows = generate_precomputed_conditions(rows, reached, "matched", F.lit(True), names)
+        rows = generate_clause_values(rows, how.updates, "matched", names)
     rows = rows.renamed()
     if any(clause.action == "insert" for clause in merge.not_matched):
         rows = evaluate_not_matched(rows, merge, names)

@@ -6,8 +6,10 @@ they run by value, too.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,48 @@ import pyarrow.parquet as pq
 
 from deltamerge.scan.staged_rows import KeptRows, open_staged
 
-PAIRS_SCHEMA = "file STRING, path STRING, pairs BIGINT, rows BIGINT"
+PAIRS_SCHEMA = "file STRING, path STRING, pairs BIGINT, rows BIGINT, told STRING"
 FOUND_SCHEMA = "code INT, file STRING, piece BIGINT, n BIGINT, bits BINARY"
 # What stands in the place of a code where a file's columns are not of the keys' types.
 UNFIT = -1
+# What stands in the place of a clause's number for pairs that no clause changes.
+NO_CLAUSE = -1
 
 _PIECE_ROWS = 1 << 15
 _ROWS_AT_ONCE = 4_000_000
 _VIEWS = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
+
+
+@dataclass(frozen=True)
+class RowPairs:
+    """Pairs of rows of one file and source rows, by the file's rows.
+
+    Args:
+        rows: The file's rows.
+        sources: For each the source's row.
+        clauses: For each the number of the MATCHED clause that takes the pair, or `NO_CLAUSE`.
+    """
+
+    rows: np.ndarray[Any, Any]
+    sources: np.ndarray[Any, Any]
+    clauses: np.ndarray[Any, Any]
+
+    @property
+    def changing(self) -> RowPairs:
+        """Those that a clause takes."""
+        return self.among(self.clauses != NO_CLAUSE)
+
+    def of_clause(self, number: int) -> RowPairs:
+        """Gives those that one clause takes."""
+        return self.among(self.clauses == number)
+
+    def among(self, wanted: np.ndarray[Any, Any] | slice) -> RowPairs:
+        """Gives some of them.
+
+        Args:
+            wanted: For each whether it stays, or a slice.
+        """
+        return RowPairs(self.rows[wanted], self.sources[wanted], self.clauses[wanted])
 
 
 def looking_up(
@@ -117,20 +153,23 @@ def _batch(found: list[tuple[int, str | None, int, int, bytes]]) -> pa.RecordBat
 
 
 def pairing(
-    staged: KeptRows, keys: Sequence[str], columns: Sequence[str], folder: str
+    staged: KeptRows, keys: Sequence[str], clause: str | None, columns: Sequence[str], folder: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Makes the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
     Args:
         staged: The source's rows.
         keys: The source's columns that are the keys.
+        clause: The source's column with the number of the MATCHED clause that takes a pair, NULL where none does; None
+            where the first takes all.
         columns: The target's columns that equal them.
         folder: Where the pairs are written.
 
     Returns:
         A function over batches of ``path``, ``file`` and ``gone`` (a bitmap of rows that the file no longer has, the
-        lowest bit first, or NULL), a row a file. For each file with pairs it gives their file, their number and how
-        many rows of the target they name; for one whose columns are not of the keys' types, `UNFIT` in their place.
+        lowest bit first, or NULL), a row a file. For each file with pairs it gives where they lie; how many of them a
+        clause takes; how many rows of the target these name; as JSON, how many of these rows each clause takes. For a
+        file whose columns are not of the keys' types, `UNFIT` in their place.
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -140,10 +179,10 @@ def pairing(
         for batch in batches:
             for path, file, gone in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if wanted is None:
-                    wanted = _wanted(staged, keys)
+                    wanted = _wanted(staged, keys, clause)
                 rows = _key_columns(path, wanted.schema, columns)
                 if rows is None:
-                    yield _paired([(file, "", UNFIT, 0)])
+                    yield _paired([(file, "", UNFIT, 0, "{}")])
                     continue
                 rows = rows if gone is None else rows.filter(pa.array(_is_there(gone, len(rows))))
                 read.append(rows.append_column("file", pa.array(np.full(len(rows), len(files), np.int32))))
@@ -157,11 +196,13 @@ def pairing(
     return pair
 
 
-def _wanted(staged: KeptRows, keys: Sequence[str]) -> pa.Table:
-    """Gives the source's keys without NULLs, each with its row's number."""
-    rows = open_staged(staged, keys)
-    table = rows.rename_columns([f"k{index}" for index in range(len(keys))])
-    table = table.append_column("source", pa.array(np.arange(len(rows))))
+def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | None) -> pa.Table:
+    """Gives the source's keys without NULLs, each with its row's number and the clause that takes its pairs."""
+    rows = open_staged(staged, keys if clause is None else [*keys, clause])
+    first = pa.array(np.zeros(len(rows), np.int32))
+    clauses = first if clause is None else rows.column(clause).fill_null(NO_CLAUSE)
+    names = [*(f"k{index}" for index in range(len(keys))), "source", "clause"]
+    table = pa.table([*rows.columns[: len(keys)], pa.array(np.arange(len(rows))), clauses], names)
     return table.drop_null() if any(column.null_count for column in table.columns) else table
 
 
@@ -174,17 +215,24 @@ def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 def _pairs(
     read: list[pa.Table], files: list[str], wanted: pa.Table, folder: str
-) -> list[tuple[str, str, int, int]]:
-    names = wanted.column_names[:-1]
+) -> list[tuple[str, str, int, int, str]]:
+    names = wanted.column_names[:-2]
     pairs = pa.concat_tables(read).join(wanted, names, join_type="inner", use_threads=False)
-    places, rows, sources = (pairs[name].to_numpy() for name in ("file", "row", "source"))
-    order = np.lexsort((sources, rows, places))
-    places, rows, sources = places[order], rows[order], sources[order]
+    places, *columns = (pairs[name].to_numpy() for name in ("file", "row", "source", "clause"))
+    order = np.lexsort((columns[1], columns[0], places))
+    places, ordered = places[order], RowPairs(*(column[order] for column in columns))
     found = []
     for place in distinct(places):
         begin, end = np.searchsorted(places, [place, place + 1])
-        path = write_pairs(folder, rows[begin:end], sources[begin:end])
-        found.append((files[place], path, int(end - begin), len(distinct(rows[begin:end]))))
+        of_file = ordered.among(slice(begin, end))
+        changing = of_file.changing
+        taken = {
+            int(number): len(distinct(changing.of_clause(number).rows))
+            for number in distinct(changing.clauses)
+        }
+        path = write_pairs(folder, of_file)
+        rows = len(distinct(changing.rows))
+        found.append((files[place], path, len(changing.rows), rows, json.dumps(taken)))
     return found
 
 
@@ -196,23 +244,23 @@ def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return found
 
 
-def write_pairs(folder: str, rows: np.ndarray[Any, Any], sources: np.ndarray[Any, Any]) -> str:
-    """Writes the pairs of one file, by the target's row; gives their path."""
+def write_pairs(folder: str, pairs: RowPairs) -> str:
+    """Writes the pairs of one file; gives their path."""
     path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
-    table = pa.table({"row": pa.array(rows), "source": pa.array(sources)})
+    table = pa.table({"row": pairs.rows, "source": pairs.sources, "clause": pairs.clauses})
     with pa.ipc.new_file(path, table.schema) as writer:
         writer.write_table(table)
     return path
 
 
-def read_pairs(path: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Reads the pairs of one file: the target's rows in their order, and the source's."""
+def read_pairs(path: str) -> RowPairs:
+    """Reads the pairs of one file."""
     table = pa.ipc.open_file(pa.memory_map(path)).read_all()
-    return table["row"].to_numpy(), table["source"].to_numpy()
+    return RowPairs(*(table[name].to_numpy() for name in ("row", "source", "clause")))
 
 
-def _paired(found: list[tuple[str, str, int, int]]) -> pa.RecordBatch:
-    columns = list(zip(*found, strict=True)) if found else [(), (), (), ()]
-    types = (pa.string(), pa.string(), pa.int64(), pa.int64())
+def _paired(found: list[tuple[str, str, int, int, str]]) -> pa.RecordBatch:
+    columns = list(zip(*found, strict=True)) if found else [(), (), (), (), ()]
+    types = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string())
     arrays = [pa.array(column, data_type) for column, data_type in zip(columns, types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, ["file", "path", "pairs", "rows"])
+    return pa.RecordBatch.from_arrays(arrays, ["file", "path", "pairs", "rows", "told"])

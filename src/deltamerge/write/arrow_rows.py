@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.scan.key_lookup import UNFIT, read_pairs
+from deltamerge.scan.key_lookup import UNFIT, RowPairs, read_pairs
 from deltamerge.scan.staged_rows import KeptRows, open_staged, plain_types, taken
 from deltamerge.write.parquet_patch import TableWriter, own_metadata, plain_schema, writer_options
 
@@ -29,8 +29,8 @@ class NewRows:
 
     Args:
         staged: The source's rows.
-        update: For each of the table's columns that an UPDATE sets, the column of the kept rows; None where matched
-            rows leave the table.
+        updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column of the kept
+            rows. Rows that another MATCHED clause takes leave the table.
         inserts: By the number of an INSERT clause, for each of the table's columns the column of the kept rows.
         clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
         types: The types of the table's columns.
@@ -40,7 +40,7 @@ class NewRows:
     """
 
     staged: KeptRows
-    update: Mapping[str, str] | None
+    updates: Mapping[int, Mapping[str, str]]
     inserts: Mapping[int, Mapping[str, str]]
     clause: str | None
     types: Mapping[str, pa.DataType]
@@ -52,10 +52,15 @@ class NewRows:
     def columns(self) -> tuple[str, ...]:
         """The columns of the kept rows that are needed."""
         wanted = [
-            *(self.update or {}).values(),
+            *(name for each in self.updates.values() for name in each.values()),
             *(name for each in self.inserts.values() for name in each.values()),
         ]
         return tuple(dict.fromkeys([*wanted, *([] if self.clause is None else [self.clause])]))
+
+    @property
+    def updated_columns(self) -> tuple[str, ...]:
+        """The table's columns that an UPDATE sets."""
+        return tuple(dict.fromkeys(name for each in self.updates.values() for name in each))
 
     @property
     def schema(self) -> pa.Schema:
@@ -145,7 +150,8 @@ def patched(source: str, target: str, pairs: str, staged: pa.Table | None, new: 
     Raises:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
-    rows, sources = read_pairs(pairs)
+    changing = read_pairs(pairs).changing
+    rows = changing.rows
     with pq.ParquetFile(source, memory_map=True) as file:
         if len(rows) and rows[-1] >= file.metadata.num_rows:
             raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
@@ -157,7 +163,7 @@ def patched(source: str, target: str, pairs: str, staged: pa.Table | None, new: 
                 count = file.metadata.row_group(number).num_rows
                 begin, end = np.searchsorted(rows, [start, start + count])
                 table = _in_schema(file.read_row_group(number, use_threads=False), schema)
-                table = _changed(table, staged, rows[begin:end] - start, sources[begin:end], new)
+                table = _changed(table, staged, changing.among(slice(begin, end)), start, new)
                 start += count
                 writer.write(table)
     return writer.rows
@@ -167,7 +173,7 @@ def _with_missing_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
     known, lowered = set(schema.names), {name.lower() for name in schema.names}
     if len(lowered) < len(schema.names):
         raise ValueError("the file has columns that differ in case alone")
-    for name in new.update or ():
+    for name in new.updated_columns:
         if name in known:
             if plain_types(pa.schema([schema.field(name)])).field(0).type != new.types[name]:
                 raise ValueError(f"column {name} is {schema.field(name).type}, not {new.types[name]}")
@@ -196,29 +202,31 @@ def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _changed(
-    table: pa.Table,
-    staged: pa.Table | None,
-    rows: np.ndarray[Any, Any],
-    sources: np.ndarray[Any, Any],
-    new: NewRows,
+    table: pa.Table, staged: pa.Table | None, changing: RowPairs, start: int, new: NewRows
 ) -> pa.Table:
-    """Changes rows of a row group, or leaves them out."""
-    if not len(rows):
+    """Changes rows of a row group, whose first row is the file's row `start`, or leaves them out."""
+    if not len(changing.rows):
         return table
-    if staged is None or new.update is None:
-        keep = np.ones(table.num_rows, np.bool_)
-        keep[rows] = False
-        return table.filter(pa.array(keep))
-    order = np.arange(table.num_rows)
-    order[rows] = table.num_rows + np.arange(len(rows))
-    places = pa.array(order)
-    for name, column in new.update.items():
+    updating = {number: changing.of_clause(number) for number in new.updates}
+    for name in new.updated_columns:
         index = table.schema.get_field_index(name)
-        values = _values(staged, column, sources, name, new)
         field = table.schema.field(index)
-        both = pa.chunked_array([*table.column(index).chunks, values.cast(field.type)])
-        table = table.set_column(index, field, both.take(places))
-    return table
+        chunks, rows = list(table.column(index).chunks), table.num_rows
+        order = np.arange(rows)
+        for number, pairs in updating.items():
+            if name in new.updates[number] and len(pairs.rows):
+                assert staged is not None
+                values = _values(staged, new.updates[number][name], pairs.sources, name, new)
+                chunks.append(values.cast(field.type))
+                order[pairs.rows - start] = rows + np.arange(len(values))
+                rows += len(values)
+        if rows > table.num_rows:
+            table = table.set_column(index, field, pa.chunked_array(chunks).take(pa.array(order)))
+    if sum(len(pairs.rows) for pairs in updating.values()) == len(changing.rows):
+        return table
+    keep = np.ones(table.num_rows, np.bool_)
+    keep[changing.rows[~np.isin(changing.clauses, list(new.updates))] - start] = False
+    return table.filter(pa.array(keep))
 
 
 def _values(staged: pa.Table, column: str, rows: np.ndarray[Any, Any], name: str, new: NewRows) -> Any:  # noqa: ANN401
@@ -265,25 +273,36 @@ def _rows_of_new_file(
     work: Mapping[str, Any], staged: pa.Table | None, new: NewRows, counts: dict[str, int]
 ) -> Iterator[pa.Table]:
     """Gives the rows of a new file, and counts the inserted ones by clause."""
-    for source, pairs in work["rewritten"]:
-        rows, sources = read_pairs(pairs)
-        yield _changed(_rows_of(source, new.schema.names, None, new), staged, rows, sources, new)
-    for source, pairs in work["changed"]:
-        assert new.update is not None and staged is not None
-        rows, sources = read_pairs(pairs)
-        kept = [name for name in new.schema.names if name not in new.update]
-        own = _rows_of(source, kept, rows, new)
-        columns = {
-            name: _values(staged, new.update[name], sources, name, new)
-            if name in new.update
-            else own.column(name)
-            for name in new.schema.names
-        }
-        yield pa.table(columns, schema=new.schema)
+    for source, path in work["rewritten"]:
+        yield _changed(
+            _rows_of(source, new.schema.names, None, new), staged, read_pairs(path).changing, 0, new
+        )
+    for source, path in work["changed"]:
+        assert staged is not None
+        pairs = read_pairs(path)
+        for number, setting in new.updates.items():
+            taken = pairs.of_clause(number)
+            if len(taken.rows):
+                yield _updated(source, staged, taken, setting, new)
     begin, end = work["inserted"]
     if begin < end:
         assert staged is not None
         yield from _inserted(begin, end, staged, new, counts)
+
+
+def _updated(
+    source: str, staged: pa.Table, pairs: RowPairs, setting: Mapping[str, str], new: NewRows
+) -> pa.Table:
+    """Gives what one UPDATE makes of rows of a file."""
+    kept = [name for name in new.schema.names if name not in setting]
+    own = _rows_of(source, kept, pairs.rows, new)
+    columns = {
+        name: _values(staged, setting[name], pairs.sources, name, new)
+        if name in setting
+        else own.column(name)
+        for name in new.schema.names
+    }
+    return pa.table(columns, schema=new.schema)
 
 
 def _rows_of(
@@ -313,7 +332,7 @@ def _inserted(
     """Gives those of some kept rows that match nothing and that an INSERT takes."""
     wanted = np.ones(end - begin, np.bool_)
     for path in new.pairs:
-        sources = read_pairs(path)[1]
+        sources = read_pairs(path).sources
         wanted[sources[(sources >= begin) & (sources < end)] - begin] = False
     at = begin
     for piece in _pieces(staged, begin, end):
