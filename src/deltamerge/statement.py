@@ -155,6 +155,11 @@ class MergeClause:
             return ()
         return self.action.assignments
 
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        """The values that it assigns by name, but for DEFAULT."""
+        return tuple(a.value for a in self.assignments if isinstance(a.value, Expression))
+
     def to_sql(self) -> str:
         """Gives the clause as SQL for a person to read."""
         condition = f" AND {self.condition.text}" if self.condition is not None else ""

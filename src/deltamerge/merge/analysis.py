@@ -183,7 +183,7 @@ class Analysis:
             "not_matched": lambda: self.sides.source_alone,
             "not_matched_by_source": lambda: self.sides.target,
         }[kind]()
-        expressions = [(clause, value) for clause in clauses for value in values_of(clause)]
+        expressions = [(clause, value) for clause in clauses for value in clause.values]
         for clause, value in expressions:
             self._refuse_star(value, clause.to_sql())
         columns = [value.to_column().alias(f"v{i}") for i, (_, value) in enumerate(expressions)]
@@ -196,7 +196,7 @@ class Analysis:
                 self._check_value(clause, value, frame, column)
             raise
         types = iter(field.dataType for field in schema.fields)
-        return [[next(types) for _ in values_of(clause)] for clause in clauses]
+        return [[next(types) for _ in clause.values] for clause in clauses]
 
     def _check_value(self, clause: MergeClause, value: Expression, frame: DataFrame, column: Column) -> None:
         try:
@@ -215,15 +215,6 @@ def condition_of(clause: MergeClause) -> str:
         What errors have as the parameter ``operation``.
     """
     return f"{clause.action_name.replace('_', ' ').upper()} condition of MERGE operation"
-
-
-def values_of(clause: MergeClause) -> list[Expression]:
-    """Gives the values that a clause assigns, but for stars and DEFAULT.
-
-    Args:
-        clause: The clause.
-    """
-    return [a.value for a in clause.assignments if isinstance(a.value, Expression)]
 
 
 def _all(conditions: list[Column]) -> Column:

@@ -292,8 +292,7 @@ def _keys_say_what_is_new(execution: Execution, summary: SourceSummary) -> bool:
     merge, conf, snapshot = execution.merge, execution.conf, execution.snapshot
     if conf.executor != "auto" or why_classic(snapshot, merge, conf, summary.predicate) is not None:
         return False
-    partition_columns = snapshot.metadata.partition_columns
-    return few_keys(summary) and lookup_of(merge, execution.table.store, partition_columns) is not None
+    return few_keys(summary) and lookup_of(merge, execution.table.store) is not None
 
 
 @contextmanager

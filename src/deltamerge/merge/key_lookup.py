@@ -27,6 +27,7 @@ from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.metrics import ScanSizes
 from deltamerge.merge.near import fits, run_near
 from deltamerge.merge.pairs import Pairs, find_pairs, fires_twice
+from deltamerge.merge.partitions import Partition, partitions_of
 from deltamerge.merge.plan import plan_files, read_predicate
 from deltamerge.merge.row_counts import count_rows, inserting_clauses
 from deltamerge.merge.staging import (
@@ -44,7 +45,7 @@ from deltamerge.skipping.predicates import Predicate
 from deltamerge.write import arrow_rows, parquet_patch
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.arrow_rows import DONE_SCHEMA, NewRows, new_file_work, patch_work, writing
-from deltamerge.write.data_files import collect_files
+from deltamerge.write.data_files import WrittenFiles, collect_files
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
 from deltamerge.write.patching import patchable
 
@@ -165,8 +166,9 @@ class _Work:
     def located(self, pairs: Sequence[Pairs]) -> list[tuple[str, str]]:
         return [(self.local(decode_path(p.file.path)), p.path) for p in pairs]
 
-    def new_file(self, name: str) -> str:
-        return self.local(f"{self.execution.folder}/{name}.parquet")
+    def new_file(self, partition: Partition, kind: str, *numbers: int) -> str:
+        name = "-".join([kind, *(f"{number:05d}" for number in numbers)])
+        return self.local(f"{self.execution.folder}/{partition.folders}{name}.parquet")
 
 
 def _write_changes(work: _Work) -> MergeChanges | None:
@@ -177,7 +179,10 @@ def _write_changes(work: _Work) -> MergeChanges | None:
         patched = () if execution.writes_deletion_vectors else touched.rewrite
         if len(patchable(execution.table.store, patched)) < len(patched):
             return None
-    items = _items(work)
+    partitions = _partitions(work)
+    if partitions is None:
+        return None
+    items = _items(work, partitions)
     written, by_clause = NOTHING_WRITTEN, dict[int, int]()
     if items:
         with steps.step(*_said(work)):
@@ -186,6 +191,7 @@ def _write_changes(work: _Work) -> MergeChanges | None:
                 return None
             by_clause = told
             written = collect_files(execution.write_target)
+            _remove_empty_folders(work, partitions, written)
     copied, inserted = count_rows(execution, touched, written)
     vectors = NO_VECTORS
     if touched.rewrite and execution.writes_deletion_vectors:
@@ -227,47 +233,85 @@ def _said(work: _Work) -> tuple[str, str]:
     return "write_all_changes", f"rewriting {touched} file{'' if touched == 1 else 's'}"
 
 
-def _items(work: _Work) -> list[str]:
-    """Describes the files to be written, the ones that take longest first."""
+def _partitions(work: _Work) -> list[Partition] | None:
+    """Finds the partitions that get files, and makes their folders."""
     touched = {file.path for file in work.touched.rewrite}
     logger.log(
         TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in sorted(touched))
     )
     pairs = sorted((p for p in work.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
-    ranges = list(_ranges(work)) if work.staged.columns.inserts else []
-    by_vectors = work.execution.writes_deletion_vectors
-    if by_vectors:
+    if work.execution.writes_deletion_vectors:
         pairs = [found for found in pairs if work.updated(found)]
-    if _is_small(work, pairs):
-        whole = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
-        files = work.located(pairs)
-        if not files and whole == (0, 0):
-            return []
-        target = work.new_file("part-00000")
-        if by_vectors:
-            return [new_file_work(target, changed=files, inserted=whole)]
-        return [new_file_work(target, rewritten=files, inserted=whole)]
-    items: list[str] = []
-    if by_vectors:
-        most = work.how.records_per_file or _PAIRS_OF_A_FILE
-        for number, group in enumerate(_groups(work, pairs, min(most, _PAIRS_OF_A_FILE))):
-            items.append(new_file_work(work.new_file(f"changed-{number:05d}"), changed=work.located(group)))
-    else:
-        for number, (path, found) in enumerate(work.located(pairs)):
-            items.append(patch_work(path, work.new_file(f"kept-{number:05d}"), found))
-    for number, inserted in enumerate(ranges):
-        items.append(new_file_work(work.new_file(f"part-{number:05d}"), inserted=inserted))
-    return items
+    partitions = partitions_of(work.execution, work.how, work.staged, work.found, pairs)
+    for folder in sorted({partition.folders for partition in partitions or ()}):
+        work.execution.table.store.make_folder(f"{work.execution.folder}/{folder}")
+    return partitions
 
 
-def _is_small(work: _Work, pairs: Sequence[Pairs]) -> bool:
-    """Tells whether all that is written goes into one file: small merges shall not leave ever more small files."""
-    rows, most = work.staged.rows, work.how.records_per_file
-    if most is not None and rows + sum(p.rows for p in pairs) > most:
+def _remove_empty_folders(work: _Work, partitions: Sequence[Partition], written: WrittenFiles) -> None:
+    """Deletes the folders of partitions of which no row is left."""
+    root = work.execution.folder
+    used = [decode_path(file.path) for file in written.files]
+    for partition in partitions:
+        levels = partition.folders.split("/")[:-1]
+        for depth in range(len(levels)):
+            folder = "/".join([root, *levels[: depth + 1], ""])
+            if not any(path.startswith(folder) for path in used):
+                work.execution.table.store.delete_folder(folder)
+
+
+def _items(work: _Work, partitions: Sequence[Partition]) -> list[str]:
+    """Describes the files to be written, the ones that take longest first."""
+    changed: list[str] = []
+    new: list[str] = []
+    for number, partition in enumerate(partitions):
+        if _is_small(work, partition):
+            new += _one_item(work, partition, number)
+        else:
+            changed += _changed_items(work, partition, number)
+            new += _new_items(work, partition, number)
+    return [*changed, *new]
+
+
+def _one_item(work: _Work, partition: Partition, number: int) -> list[str]:
+    """Describes one file for all that is written to a partition."""
+    target = work.new_file(partition, "part", number, 0)
+    files, inserted, values = work.located(partition.pairs), partition.inserted, partition.values
+    if work.execution.writes_deletion_vectors:
+        return [new_file_work(target, changed=files, inserted=inserted, values=values)]
+    return [new_file_work(target, rewritten=files, inserted=inserted, values=values)]
+
+
+def _changed_items(work: _Work, partition: Partition, number: int) -> list[str]:
+    """Describes the files of a partition for changed rows, and for those that stay with them."""
+    if not work.execution.writes_deletion_vectors:
+        return [
+            patch_work(path, work.new_file(partition, "kept", number, i), found)
+            for i, (path, found) in enumerate(work.located(partition.pairs))
+        ]
+    most = min(work.how.records_per_file or _PAIRS_OF_A_FILE, _PAIRS_OF_A_FILE)
+    return [
+        new_file_work(work.new_file(partition, "changed", number, i), changed=work.located(group))
+        for i, group in enumerate(_groups(work, partition.pairs, most))
+    ]
+
+
+def _new_items(work: _Work, partition: Partition, number: int) -> list[str]:
+    """Describes the files of a partition for new rows."""
+    return [
+        new_file_work(work.new_file(partition, "part", number, i), inserted=inserted, values=partition.values)
+        for i, inserted in enumerate(_ranges(work, partition))
+    ]
+
+
+def _is_small(work: _Work, partition: Partition) -> bool:
+    """Tells whether a partition gets one file alone: small merges shall not leave ever more small files."""
+    rows, most = partition.rows, work.how.records_per_file
+    if most is not None and rows + sum(p.rows for p in partition.pairs) > most:
         return False
-    if not fits(_SMALL_BYTES, work.staged, [p.file for p in pairs]):
+    if not fits(_SMALL_BYTES, work.staged, [p.file for p in partition.pairs]):
         return False
-    return work.execution.merge.inserts or len(pairs) > 1
+    return bool(rows) or len(partition.pairs) > 1
 
 
 def _groups(work: _Work, changed: Sequence[Pairs], most: int) -> Iterator[list[Pairs]]:
@@ -282,15 +326,15 @@ def _groups(work: _Work, changed: Sequence[Pairs], most: int) -> Iterator[list[P
         yield group
 
 
-def _ranges(work: _Work) -> Iterator[tuple[int, int]]:
-    """Shares the kept rows out to new files."""
-    rows = work.staged.rows
+def _ranges(work: _Work, partition: Partition) -> Iterator[tuple[int, int]]:
+    """Shares the kept rows of a partition out to new files."""
     most = work.how.records_per_file
     if most is None:
-        most = max(1, rows * _STAGED_BYTES_OF_A_FILE // max(1, work.staged.bytes))
-    files = -(-rows // most)
+        most = max(1, work.staged.rows * _STAGED_BYTES_OF_A_FILE // max(1, work.staged.bytes))
+    files = -(-partition.rows // most)
+    first, end = partition.inserted
     for number in range(files):
-        yield rows * number // files, rows * (number + 1) // files
+        yield first + (end - first) * number // files, first + (end - first) * (number + 1) // files
 
 
 def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
@@ -300,12 +344,17 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
         How many rows each INSERT clause took; None where a file is not to be written in this way.
     """
     columns, how, spark = work.staged.columns, work.how, work.execution.table.spark
+    partition_columns = work.execution.snapshot.metadata.partition_columns
+    stored = {name: kind for name, kind in how.types.items() if name not in partition_columns}
     new = NewRows(
         staged=work.staged.kept,
-        updates=columns.updates,
+        updates={
+            number: {name: column for name, column in setting.items() if name in stored}
+            for number, setting in columns.updates.items()
+        },
         inserts=columns.inserts,
         clause=columns.clause,
-        types=how.types,
+        types=stored,
         not_null=how.not_null,
         pairs=tuple(pairs.path for pairs in work.found),
         options={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,9 +10,20 @@ from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.lookup import Lookup, lookup_of
-from deltamerge.merge.plan import decides_from_source, sets_from_source, why_rows_are_not_plain
+from deltamerge.merge.plan import (
+    decides_from_source,
+    sets_from_source,
+    taken_column,
+    why_rows_are_not_plain,
+)
 from deltamerge.merge.repeatable import is_repeatable
-from deltamerge.merge.resolved import ResolvedClause, TakeGenerated, TakeValue
+from deltamerge.merge.resolved import (
+    ResolvedClause,
+    ResolvedMerge,
+    TakeGenerated,
+    TakeTarget,
+    TakeValue,
+)
 from deltamerge.session import conf_value, runs_arrow
 from deltamerge.write.char_varchar import METADATA_KEY
 from deltamerge.write.constraints import NotNull, constraints_of
@@ -35,6 +46,8 @@ _TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+# Of these Spark and Python spell a partition's value alike.
+_PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date"})
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,7 @@ class KeyLookup:
         lookup: The keys.
         matched: The MATCHED clauses that update or delete; what they look at is the source's row alone.
         takes_all: Whether the first of all MATCHED clauses has no condition, so that no other takes a row.
-        repeatable: Whether conditions say the same of the same row each time.
+        computes: Whether a clause sets a value, or has a condition, that may be another one for each pair of rows.
         types: The types of the table's columns in Arrow.
         not_null: The table's columns that are never NULL.
         codec: How new files are compressed.
@@ -55,18 +68,11 @@ class KeyLookup:
     lookup: Lookup
     matched: tuple[ResolvedClause, ...]
     takes_all: bool
-    repeatable: bool
+    computes: bool
     types: Mapping[str, pa.DataType]
     not_null: frozenset[str]
     codec: str
     records_per_file: int | None
-
-    @property
-    def computes(self) -> bool:
-        """Whether a clause sets a value, or has a condition, that may be another one for each pair of rows."""
-        if not (self.takes_all or self.repeatable):
-            return True
-        return any(isinstance(output, TakeValue) for clause in self.updates for output in clause.outputs)
 
     @property
     def updates(self) -> tuple[ResolvedClause, ...]:
@@ -88,13 +94,11 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
         return None
     if merge.statement.is_insert_only and not conf.optimize_insert_only_merge:
         return None
-    if snapshot.metadata.partition_columns:
-        return None
     if execution.writes_change_data or why_rows_are_not_plain(snapshot, merge) is not None:
         return None
     if snapshot.files.has_deletion_vectors and not execution.writes_deletion_vectors:
         return None
-    lookup = lookup_of(merge, execution.table.store, snapshot.metadata.partition_columns)
+    lookup = lookup_of(merge, execution.table.store)
     if lookup is None:
         return None
     takes_all = not merge.matched or merge.matched[0].condition is None
@@ -103,6 +107,8 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
         return None
     matched = tuple(clause for clause in reached if clause.action in ("update", "delete"))
     if not all(sets_from_source(merge, clause) for clause in matched if clause.action == "update"):
+        return None
+    if not _knows_partitions(merge, lookup, matched, snapshot.metadata.partition_columns):
         return None
     if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
         return None
@@ -120,11 +126,43 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
         lookup=lookup,
         matched=matched,
         takes_all=takes_all,
-        repeatable=is_repeatable(merge),
+        computes=_computes(merge, reached),
         types=types,
         not_null=not_null,
         codec=codec,
         records_per_file=_records_per_file(execution),
+    )
+
+
+def _knows_partitions(
+    merge: ResolvedMerge, lookup: Lookup, matched: Sequence[ResolvedClause], partition_columns: Sequence[str]
+) -> bool:
+    """Tells whether updated rows stay in their partitions, and one kept column says where new ones belong."""
+    inserting = [clause for clause in merge.not_matched if clause.action == "insert"]
+    of_key = dict(zip(lookup.target, lookup.source, strict=True))
+    for index, field in enumerate(merge.output_schema.fields):
+        if field.name not in partition_columns:
+            continue
+        if field.dataType.simpleString() not in _PARTITION_TYPES:
+            return False
+        for clause in matched:
+            output = clause.outputs[index] if clause.outputs else TakeTarget()
+            is_key = field.name in of_key and taken_column(merge, clause, output) == of_key[field.name]
+            if not (is_key or isinstance(output, TakeTarget)):
+                return False
+        given = {taken_column(merge, clause, clause.outputs[index]) for clause in inserting}
+        if len(given) > 1 or (len(inserting) > 1 and None in given):
+            return False
+    return True
+
+
+def _computes(merge: ResolvedMerge, matched: Sequence[ResolvedClause]) -> bool:
+    if any(clause.condition is not None for clause in matched) and not is_repeatable(merge):
+        return True
+    return any(
+        isinstance(output, TakeValue) and taken_column(merge, clause, output) is None
+        for clause in matched
+        for output in clause.outputs
     )
 
 

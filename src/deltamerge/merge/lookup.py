@@ -6,6 +6,7 @@ by byte. All else goes through Spark's join.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,13 +69,12 @@ def few_keys(summary: SourceSummary) -> bool:
     return summary.key_bytes <= _MOST_KEY_BYTES
 
 
-def lookup_of(merge: ResolvedMerge, store: Store, partition_columns: Sequence[str]) -> Lookup | None:
+def lookup_of(merge: ResolvedMerge, store: Store) -> Lookup | None:
     """Tells whether a merge's matches are found by its keys alone.
 
     Args:
         merge: The merge.
         store: The table's files; tasks open them by themselves, so they must be local.
-        partition_columns: Columns that are not in the files.
 
     Returns:
         The keys, or None where only Spark's join can tell. Of what MATCHED clauses look at they say nothing.
@@ -92,7 +92,7 @@ def lookup_of(merge: ResolvedMerge, store: Store, partition_columns: Sequence[st
             return None
         target = _only(merge.target_schema.fields, key.target.path[0])
         source = _only(merge.source_schema.fields, key.source_path[0])
-        if target is None or source is None or key.target.path[0] in partition_columns:
+        if target is None or source is None:
             return None
         field, given = merge.target_schema.fields[target], merge.source_schema.fields[source].dataType
         types = {field.dataType.simpleString(), given.simpleString()}
@@ -148,6 +148,7 @@ def look_up_matches(
     paths = {
         "path": [without_file_scheme(table.store.absolute(decode_path(file.path))) for file in files],
         "file": [file.path for file in files],
+        "values": [json.dumps(dict(file.partition_values)) for file in files],
     }
     look_up = key_lookup.looking_up(_stream(wanted), lookup.target, of_target, code if of_source else None)
     try:

@@ -169,7 +169,7 @@ def _find(
     of_source = merge.inserts or updates
     lookup = None
     if few_keys(summary) and all(clause.condition is None for clause in merge.matched):
-        lookup = lookup_of(merge, execution.table.store, execution.snapshot.metadata.partition_columns)
+        lookup = lookup_of(merge, execution.table.store)
     matches = None
     if lookup is not None:
         matches = look_up_matches(execution.table, merge, lookup, source, names, files, of_source=of_source)

@@ -65,6 +65,7 @@ def find_pairs(
     columns = {
         "path": [without_file_scheme(store.absolute(decode_path(file.path))) for file in files],
         "file": [file.path for file in files],
+        "values": [json.dumps(dict(file.partition_values)) for file in files],
         "gone": pa.array(gone, pa.binary()),
     }
     kept = staged.columns

@@ -30,10 +30,11 @@ from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.sql.column_proto import read_proto
 from deltamerge.sql.column_text import read_classic_column
+from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of, shape_of_tree
-from deltamerge.sql.expression import Node
+from deltamerge.sql.expression import Name, Node
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
-from deltamerge.statement import Expression, Star, Update
+from deltamerge.statement import Expression
 
 # So few bytes cost less to write again than the jobs that would spare them.
 _SMALL_BYTES = 4 << 20
@@ -48,6 +49,18 @@ def _shape(condition: Expression, scope: Scope, quoted: bool) -> ConditionShape:
     if condition.column is None:
         return shape_of(condition.evaluated or condition.text, scope, quoted)
     return shape_of_tree(condition_tree(condition, quoted), scope)
+
+
+def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> Node:
+    """Reads a condition or a value.
+
+    Args:
+        expression: It.
+        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``.
+    """
+    if expression.column is None:
+        return read_condition(expression.evaluated or expression.text, double_quoted_identifiers)
+    return condition_tree(expression, double_quoted_identifiers)
 
 
 def condition_tree(condition: Expression, double_quoted_identifiers: bool) -> Node:
@@ -97,6 +110,29 @@ def sets_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
     return all(is_from_source or isinstance(output, TakeTarget) for is_from_source, output in found)
 
 
+def taken_column(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -> int | None:
+    """Finds the source's column that a clause takes as it is.
+
+    Args:
+        merge: The merge.
+        clause: The clause.
+        output: What one of its columns becomes.
+
+    Returns:
+        The column's position, whether a star or an assignment names it; None where the value is anything else.
+    """
+    if isinstance(output, TakeSource):
+        return output.index
+    if not isinstance(output, TakeValue):
+        return None
+    node = expression_tree(clause.clause.values[output.index], merge.double_quoted_identifiers)
+    found = _scope(merge, sees_source=True).resolve(node.parts) if isinstance(node, Name) else None
+    if found is None or found.side != "source" or not found.known or len(found.path) > 1:
+        return None
+    names = merge.source_schema.names
+    return names.index(found.path[0]) if names.count(found.path[0]) == 1 else None
+
+
 def decides_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
     """Tells whether a clause's condition, if it has one, certainly looks at the source row alone."""
     condition = clause.clause.condition
@@ -108,10 +144,7 @@ def decides_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
 
 def _from_source(merge: ResolvedMerge, clause: ResolvedClause) -> list[bool]:
     """Tells for each output column of an UPDATE whether it comes certainly from the source row alone."""
-    action = clause.clause.action
-    assignments = action.assignments if isinstance(action, Update) else ()
-    values = [] if isinstance(assignments, Star) else [a.value for a in assignments]
-    texts = [value for value in values if isinstance(value, Expression)]
+    texts = clause.clause.values
     scope = _scope(merge, sees_source=True)
 
     def is_from_source(output: Output, field: StructField) -> bool:

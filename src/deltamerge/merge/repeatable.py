@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from deltamerge.merge.plan import condition_tree
+from deltamerge.merge.plan import expression_tree
 from deltamerge.merge.resolved import ResolvedMerge
-from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Literal, Name, leaves
 from deltamerge.statement import Expression
 
@@ -27,10 +26,7 @@ def is_repeatable(merge: ResolvedMerge) -> bool:
 
 
 def _is_repeatable(condition: Expression, quoted: bool) -> bool:
-    if condition.column is None:
-        tree = read_condition(condition.evaluated or condition.text, quoted)
-    else:
-        tree = condition_tree(condition, quoted)
+    tree = expression_tree(condition, quoted)
     return all(
         isinstance(leaf, Literal)
         or (isinstance(leaf, Name) and (len(leaf.parts) > 1 or leaf.parts[0].lower() not in _TIMES))

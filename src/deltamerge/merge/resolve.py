@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, StructType
 
 from deltamerge.config import KEYS, MergeConf
 from deltamerge.errors import DeltaAnalysisException
-from deltamerge.merge.analysis import Analysis, Sides, analyse, sides_of, values_of
+from deltamerge.merge.analysis import Analysis, Sides, analyse, sides_of
 from deltamerge.merge.analysis_errors import (
     analysis_error,
     conflicting_assignments,
@@ -251,7 +251,7 @@ class _Resolver:
         spelled = [self._spelled(path, schema) for path in paths]
         assigned = self._assigned_outputs(clause, assignments, spelled, types, schema)
         outputs = outputs_of_table(clause, assigned, schema)
-        values = tuple(value.to_column() for value in values_of(clause))
+        values = tuple(value.to_column() for value in clause.values)
         return ResolvedClause(clause, number, condition, values, tuple(types), outputs)
 
     def _excepted(self, star: Star) -> set[str]:

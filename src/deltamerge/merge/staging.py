@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField
 
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.key_lookup_fit import KeyLookup
@@ -25,7 +24,8 @@ from deltamerge.merge.output import (
     generate_clause_values,
     generate_precomputed_conditions,
 )
-from deltamerge.merge.resolved import Output, ResolvedClause, TakeSource, TakeTarget
+from deltamerge.merge.plan import taken_column
+from deltamerge.merge.resolved import ResolvedClause, TakeTarget
 from deltamerge.merge.scopes import source_rows
 from deltamerge.merge.source import SourceKey, SourceSummary, read_source, summary_of
 from deltamerge.scan import staged_rows
@@ -343,14 +343,10 @@ class _Columns:
         for index, (output, field) in enumerate(zip(clause.outputs, merge.output_schema.fields, strict=True)):
             if isinstance(output, TakeTarget):
                 continue
-            if self._is_as_it_is(output, field):
-                assert isinstance(output, TakeSource)
-                found[field.name] = self.of_source(output.index)
+            taken = taken_column(merge, clause, output)
+            if taken is not None and merge.source_schema.fields[taken].dataType == field.dataType:
+                found[field.name] = self.of_source(taken)
             else:
                 name = f"{names.value(clause.clause.kind, clause.number, index)}_stored"
                 found[field.name] = self.compute(name, values[index])
         return found
-
-    def _is_as_it_is(self, output: Output, field: StructField) -> bool:
-        schema = self._execution.merge.source_schema
-        return isinstance(output, TakeSource) and schema.fields[output.index].dataType == field.dataType

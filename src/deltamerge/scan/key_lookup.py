@@ -7,8 +7,9 @@ they run by value, too.
 from __future__ import annotations
 
 import json
+import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ UNFIT = -1
 # What stands in the place of a clause's number for pairs that no clause changes.
 NO_CLAUSE = -1
 
+_INTEGER = re.compile("-?[0-9]+")
 _PIECE_ROWS = 1 << 15
 _ROWS_AT_ONCE = 4_000_000
 _VIEWS = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
@@ -74,7 +76,7 @@ def looking_up(
         of_source: The same for rows of the source.
 
     Returns:
-        A function over batches of ``path`` and ``file``, a row a file.
+        A function over batches of ``path``, ``file`` and ``values`` (its partition values, JSON), a row a file.
     """
 
     def look_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,8 +84,8 @@ def looking_up(
         read: list[pa.Table] = []
         files: list[str] = []
         for batch in batches:
-            for path, file in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                rows = _key_columns(path, wanted.schema, columns)
+            for path, file, values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                rows = _key_columns(path, json.loads(values), wanted.schema, columns)
                 if rows is None:
                     yield _batch([(UNFIT, file, 0, 0, b"")])
                     continue
@@ -118,21 +120,40 @@ def _found(
     return _batch(found)
 
 
-def _key_columns(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Table | None:
+def _key_columns(
+    path: str, values: Mapping[str, str | None], schema: pa.Schema, columns: Sequence[str]
+) -> pa.Table | None:
     """Reads the key columns and each row's position; None where they are of other types than the keys."""
+    stored = [name for name in columns if name not in values]
     with pq.ParquetFile(path, memory_map=True) as file:
-        if any(file.schema_arrow.get_field_index(name) < 0 for name in columns):
+        if any(file.schema_arrow.get_field_index(name) < 0 for name in stored):
             return None
-        table = file.read(list(columns), use_threads=False).select(list(columns))
+        rows = file.metadata.num_rows
+        table = file.read(stored, use_threads=False) if stored else None
     arrays = []
-    for column, key in zip(table.columns, schema, strict=False):
-        plain = _VIEWS.get(column.type)
-        array = column if plain is None else column.cast(plain)
-        if array.type != key.type:
+    for name, key in zip(columns, schema, strict=False):
+        if table is None or name in values:
+            array = _constant(values[name], key.type, rows)
+        else:
+            column = table.column(name)
+            plain = _VIEWS.get(column.type)
+            array = column if plain is None else column.cast(plain)
+        if array is None or array.type != key.type:
             return None
         arrays.append(array)
     names = schema.names[: len(columns)]
-    return pa.table([*arrays, pa.array(np.arange(table.num_rows))], names=[*names, "row"])
+    return pa.table([*arrays, pa.array(np.arange(rows))], names=[*names, "row"])
+
+
+def _constant(text: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: ANN401
+    """Gives a partition's value for each row; None where readers do not agree on what the text means."""
+    if text is None:
+        return pa.nulls(rows, kind)
+    if text in ("", "__HIVE_DEFAULT_PARTITION__"):
+        return None
+    if pa.types.is_string(kind):
+        return pa.repeat(pa.scalar(text, kind), rows)
+    return pa.repeat(pa.scalar(int(text), kind), rows) if _INTEGER.fullmatch(text) else None
 
 
 def _pieces(rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, bytes]]:
@@ -166,10 +187,11 @@ def pairing(
         folder: Where the pairs are written.
 
     Returns:
-        A function over batches of ``path``, ``file`` and ``gone`` (a bitmap of rows that the file no longer has, the
-        lowest bit first, or NULL), a row a file. For each file with pairs it gives where they lie; how many of them a
-        clause takes; how many rows of the target these name; as JSON, how many of these rows each clause takes. For a
-        file whose columns are not of the keys' types, `UNFIT` in their place.
+        A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON) and ``gone`` (a bitmap of
+        rows that the file no longer has, the lowest bit first, or NULL), a row a file. For each file with pairs it
+        gives where they lie; how many of them a clause takes; how many rows of the target these name; as JSON, how
+        many of these rows each clause takes. For a file whose columns are not of the keys' types, `UNFIT` in their
+        place.
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -177,10 +199,12 @@ def pairing(
         read: list[pa.Table] = []
         files: list[str] = []
         for batch in batches:
-            for path, file, gone in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for path, file, values, gone in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            ):
                 if wanted is None:
                     wanted = _wanted(staged, keys, clause)
-                rows = _key_columns(path, wanted.schema, columns)
+                rows = _key_columns(path, json.loads(values), wanted.schema, columns)
                 if rows is None:
                     yield _paired([(file, "", UNFIT, 0, "{}")])
                     continue
@@ -257,6 +281,21 @@ def read_pairs(path: str) -> RowPairs:
     """Reads the pairs of one file."""
     table = pa.ipc.open_file(pa.memory_map(path)).read_all()
     return RowPairs(*(table[name].to_numpy() for name in ("row", "source", "clause")))
+
+
+def unmatched(pairs: Sequence[str], begin: int, end: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Tells of source rows whether they match nothing.
+
+    Args:
+        pairs: The files of all pairs.
+        begin: The first row.
+        end: The row after the last.
+    """
+    found = np.ones(end - begin, np.bool_)
+    for path in pairs:
+        sources = read_pairs(path).sources
+        found[sources[(sources >= begin) & (sources < end)] - begin] = False
+    return found
 
 
 def _paired(found: list[tuple[str, str, int, int, str]]) -> pa.RecordBatch:

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltamerge.scan.key_lookup import UNFIT, RowPairs, read_pairs
-from deltamerge.scan.staged_rows import KeptRows, open_staged, plain_types, taken
+from deltamerge.scan.key_lookup import UNFIT, RowPairs, read_pairs, unmatched
+from deltamerge.scan.staged_rows import KeptRows, in_plain_numbers, open_staged, plain_types, taken
 from deltamerge.write.parquet_patch import TableWriter, own_metadata, plain_schema, writer_options
 
 _PIECE_BYTES = 64 << 20
@@ -85,6 +86,7 @@ def new_file_work(
     rewritten: Sequence[tuple[str, str]] = (),
     changed: Sequence[tuple[str, str]] = (),
     inserted: tuple[int, int] = (0, 0),
+    values: Mapping[str, int | str | None] | None = None,
 ) -> str:
     """Describes a new file.
 
@@ -93,8 +95,17 @@ def new_file_work(
         rewritten: Files all of whose rows it takes over, with their changes: their paths and the files of their pairs.
         changed: Files whose changed rows alone it gets, since deletion vectors delete them where they were.
         inserted: The first of the kept rows that it may get, and the one after the last.
+        values: What these have in columns of the kept rows, dates as days since 1970; other rows it does not get.
     """
-    return json.dumps({"target": target, "rewritten": rewritten, "changed": changed, "inserted": inserted})
+    return json.dumps(
+        {
+            "target": target,
+            "rewritten": rewritten,
+            "changed": changed,
+            "inserted": inserted,
+            "values": values or {},
+        }
+    )
 
 
 def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -287,7 +298,7 @@ def _rows_of_new_file(
     begin, end = work["inserted"]
     if begin < end:
         assert staged is not None
-        yield from _inserted(begin, end, staged, new, counts)
+        yield from _inserted(begin, end, work["values"], staged, new, counts)
 
 
 def _updated(
@@ -327,16 +338,18 @@ def _rows_of(
 
 
 def _inserted(
-    begin: int, end: int, staged: pa.Table, new: NewRows, counts: dict[str, int]
+    begin: int,
+    end: int,
+    values: Mapping[str, int | str | None],
+    staged: pa.Table,
+    new: NewRows,
+    counts: dict[str, int],
 ) -> Iterator[pa.Table]:
-    """Gives those of some kept rows that match nothing and that an INSERT takes."""
-    wanted = np.ones(end - begin, np.bool_)
-    for path in new.pairs:
-        sources = read_pairs(path).sources
-        wanted[sources[(sources >= begin) & (sources < end)] - begin] = False
+    """Gives those of some kept rows that match nothing, have these values, and that an INSERT takes."""
+    wanted = unmatched(new.pairs, begin, end)
     at = begin
     for piece in _pieces(staged, begin, end):
-        rows = np.flatnonzero(wanted[at - begin : at - begin + piece.num_rows])
+        rows = np.flatnonzero(wanted[at - begin : at - begin + piece.num_rows] & _have(piece, values))
         at += piece.num_rows
         table, taken_by = _inserted_rows(piece, rows, new.schema, new)
         for number, count in taken_by.items():
@@ -354,6 +367,15 @@ def _pieces(staged: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
             pending = []
     if pending:
         yield pa.Table.from_batches(pending).combine_chunks()
+
+
+def _have(piece: pa.Table, values: Mapping[str, int | str | None]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    found = np.ones(piece.num_rows, np.bool_)
+    for name, value in values.items():
+        column = in_plain_numbers(piece.column(name))
+        same = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
+        found &= same.fill_null(False).to_numpy()
+    return found
 
 
 def _inserted_rows(

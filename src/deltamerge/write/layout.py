@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
+from deltamerge.scan.target import NULL_PARTITION, escape_path_name
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
@@ -29,6 +30,23 @@ def data_folder(configuration: Mapping[str, str], new_id: str) -> str:
         return name
     length = configuration.get(PREFIX_LENGTH, "2")
     return f"{new_id.replace('-', '')[: int(length) if length.isdigit() and int(length) else 2]}/{name}"
+
+
+def partition_folders(columns: Sequence[str], values: Mapping[str, str | None]) -> str:
+    """Names the folders in which a partition's files lie, as Spark does.
+
+    Args:
+        columns: The partition columns in the log's order.
+        values: Their values as the log spells them.
+
+    Returns:
+        A folder for each column, with a slash after it.
+    """
+    return "".join(f"{_partition_folder(name, values.get(name))}/" for name in columns)
+
+
+def _partition_folder(name: str, value: str | None) -> str:
+    return f"{escape_path_name(name)}={escape_path_name(value) if value else NULL_PARTITION}"
 
 
 def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile]) -> int | None:

@@ -5,7 +5,7 @@ The rows that stay are neither decoded into Spark's rows nor shuffled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,10 +17,11 @@ from pyspark import cloudpickle
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.log.store import Store
-from deltamerge.scan.target import NULL_PARTITION, escape_path_name, without_file_scheme
+from deltamerge.scan.target import without_file_scheme
 from deltamerge.skipping import nan_columns
 from deltamerge.write import parquet_patch
 from deltamerge.write.data_files import WriteTarget
+from deltamerge.write.layout import partition_folders
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,20 +107,11 @@ def _folder(target: WriteTarget) -> str:
 
 def _new_paths(patches: Sequence[Patch], target: WriteTarget) -> list[str]:
     return [
-        f"{_folder(target)}/{_partition_folders(patch.file, target)}kept-{number:05d}.parquet"
+        f"{_folder(target)}/{partition_folders(target.partition_columns, patch.file.partition_values)}"
+        f"kept-{number:05d}.parquet"
         for number, patch in enumerate(patches)
     ]
 
 
 def _local(target: WriteTarget, path: str) -> str:
     return without_file_scheme(target.store.absolute(path))
-
-
-def _partition_folders(file: AddFile, target: WriteTarget) -> str:
-    folders = [_partition_folder(name, file.partition_values) for name in target.partition_columns]
-    return "".join(f"{folder}/" for folder in folders)
-
-
-def _partition_folder(name: str, values: Mapping[str, str | None]) -> str:
-    value = values.get(name)
-    return f"{escape_path_name(name)}={escape_path_name(value) if value else NULL_PARTITION}"
