@@ -57,9 +57,10 @@ def run_engine(
     sources = {(layout.name, case.name): make_source(layout, case) for layout in layouts for case in cases}
     target = folder / f"target-{name}"
     with Engine(name, lineitem_settings(name), folder / f"{name}.log") as engine:
-        # The first merge of a process loads classes and starts its tasks; it is not counted.
-        layouts[0].copy(target, deletion_vectors=deletion_vectors)
-        engine.merge_case(cases[-1], target, sources[layouts[0].name, cases[-1].name].path)
+        # The first merges of a process load classes and start its tasks; one of each kind is not counted.
+        for case in {case.clauses: case for case in reversed(cases)}.values():
+            layouts[0].copy(target, deletion_vectors=deletion_vectors)
+            engine.merge_case(case, target, sources[layouts[0].name, case.name].path)
         for layout in layouts:
             for case in cases:
                 runs = []

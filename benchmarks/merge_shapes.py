@@ -173,7 +173,7 @@ SNAPSHOT = (
     f"WHEN NOT MATCHED BY SOURCE AND t.day = {DAY} THEN DELETE"
 )
 CHANGES = (
-    "MERGE INTO delta.`{target}` t USING parquet.`{source}` s ON t.id = s.id "
+    "MERGE INTO delta.`{{target}}` t USING parquet.`{{source}}` s ON {on} "
     "WHEN MATCHED AND s.op = 'delete' THEN DELETE "
     "WHEN MATCHED THEN UPDATE SET id = s.id, day = s.day, amount = s.amount, note = s.note "
     "WHEN NOT MATCHED AND s.op <> 'delete' THEN INSERT (id, day, amount, note) "
@@ -182,7 +182,15 @@ CHANGES = (
 SHAPES = (
     Shape("BY SOURCE, partitioned by day", days, "day", snapshot_of_day, days_after, SNAPSHOT),
     Shape("BY SOURCE, a file for each day", days, None, snapshot_of_day, days_after, SNAPSHOT),
-    Shape("change data", days, None, change_data, days_after_changes, CHANGES),
+    Shape("change data", days, None, change_data, days_after_changes, CHANGES.format(on="t.id = s.id")),
+    Shape(
+        "change data, partitioned by day",
+        days,
+        "day",
+        change_data,
+        days_after_changes,
+        CHANGES.format(on="t.id = s.id AND t.day = s.day"),
+    ),
     Shape(
         "3 of 1,000 columns",
         lambda: [wide_file(number) for number in range(WIDE_FILES)],
