@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,13 @@ def stream(rows: list[tuple[int, str, int]]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def found(keys: list[tuple[int, str, int]], paths: list[Path]) -> dict[tuple[int, str | None], list[int]]:
+def found(
+    keys: list[tuple[int, str, int]], paths: list[Path], values: Mapping[str, str | None] | None = None
+) -> dict[tuple[int, str | None], list[int]]:
     names = [path.name for path in paths]
-    batch = pa.RecordBatch.from_pydict({"path": list(map(str, paths)), "file": names})
+    batch = pa.RecordBatch.from_pydict(
+        {"path": list(map(str, paths)), "file": names, "values": [json.dumps(values or {})] * len(paths)}
+    )
     rows: dict[tuple[int, str | None], list[int]] = {}
     for answer in looking_up(stream(keys), ["id", "name"], 0, 7)([batch]):
         for row in answer.to_pylist():
@@ -59,7 +65,7 @@ def test_null_matches_nothing(tmp_path: Path) -> None:
 def test_several_pairs_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "a"
     pq.write_table(pa.table({"id": pa.array([1, 1, 2], pa.int64()), "name": ["x", "x", "x"]}), path)
-    batch = pa.RecordBatch.from_pydict({"path": [str(path)], "file": ["a"]})
+    batch = pa.RecordBatch.from_pydict({"path": [str(path)], "file": ["a"], "values": ["{}"]})
     (answer,) = looking_up(stream([(1, "x", 4), (1, "x", 5)]), ["id", "name"], 0, None)([batch])
     (row,) = answer.to_pylist()
     assert row["n"] == 4
@@ -85,3 +91,31 @@ def test_other_types_are_told(tmp_path: Path, table: pa.Table) -> None:
 
 def test_no_keys(tmp_path: Path) -> None:
     assert found([], [write(tmp_path / "a", 20)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "rows"),
+    [
+        ({"id": "3"}, {(0, "a"): [3], (7, None): [1]}),
+        ({"id": "03"}, {(0, "a"): [3], (7, None): [1]}),
+        ({"id": "4"}, {}),
+        ({"id": None}, {}),
+        ({"id": ""}, {(UNFIT, "a"): []}),
+        ({"id": "three"}, {(UNFIT, "a"): []}),
+        ({"id": "3", "name": "n3"}, {(0, "a"): list(range(20)), (7, None): [1]}),
+    ],
+)
+def test_keys_that_are_partition_columns(
+    tmp_path: Path, values: dict[str, str | None], rows: dict[tuple[int, str | None], list[int]]
+) -> None:
+    path = write(tmp_path / "a", 20)
+    assert found([(3, "n3", 1)], [path], values) == rows
+
+
+def test_keys_that_very_many_rows_have_in_common(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", 20_000)
+    few = [(3, "n3", number) for number in range(400)]
+    assert found(few, [path], {"id": "3", "name": "n3"})[0, "a"] == list(range(20_000))
+    many = [(3, "n3", number) for number in range(600)]
+    assert found(many, [path], {"id": "3", "name": "n3"}) == {(UNFIT, None): []}
+    assert found([*many, (4, "n4", 9)], [path], {"id": "4", "name": "n4"})[7, None] == [9]

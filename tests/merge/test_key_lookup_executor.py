@@ -14,6 +14,7 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import write_deltalake
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
@@ -255,6 +256,28 @@ def test_of_rows_with_one_key_one_may_change_the_target(spark: SparkSession, tmp
     with pytest.raises(MultipleSourceRowsException, match="modify 3 target rows "):
         again.execute()
     assert rows(DeltaTable.forPath(spark, path).toDF()) == found
+
+
+def test_one_source_column_for_two_keys(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "day INT, p INT, v STRING", [(5, 5, "x"), (6, 6, "x"), (5, 1, "x")]), path)
+    new = frame(
+        spark, "day INT, op STRING, v STRING", [(5, "u", "y"), (6, "d", "y"), (7, "u", "y"), (8, None, "y")]
+    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.day = s.day AND t.p = s.day")
+    merge = merge.whenMatchedDelete("s.op = 'd'").whenMatchedUpdate("s.op = 'u'", {"v": "s.v"})
+    merge.whenNotMatchedInsert(values={"day": "s.day", "p": "s.day", "v": "s.v"}).execute()
+    found = rows(DeltaTable.forPath(spark, path).toDF())
+    assert found == [(5, 1, "x"), (5, 5, "y"), (7, 7, "y"), (8, 8, "y")]
+
+
+def test_value_that_prints_like_a_column(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, x DOUBLE", [(1, 1.0)]), path)
+    new = frame(spark, "id INT, nan DOUBLE", [(1, 2.0)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdate(set={"x": F.lit(float("nan"))}).execute()
+    assert repr(rows(DeltaTable.forPath(spark, path).toDF())) == "[(1, nan)]"
 
 
 def test_conditions_on_the_target_are_for_others(spark: SparkSession, tmp_path: Path) -> None:

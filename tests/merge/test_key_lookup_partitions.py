@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -160,6 +161,39 @@ def test_small_files_of_a_partition_are_put_together(spark: SparkSession, tmp_pa
     assert added == {"a": 1, "c": 1}
     expected = [(1, "a", 9), (2, "a", 9), (3, "a", 3), (7, "a", 9), (8, "c", 9)]
     assert rows(DeltaTable.forPath(spark, path).toDF().where("id > 0")) == expected
+
+
+def test_each_insert_casts_its_own_partition_value(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, p INT, v STRING", [(0, 7, "x")]), path, partition_by=["p"])
+    frame(
+        spark, "id INT, p BIGINT, v STRING, k INT", [(1, 7, "a", 1), (2, 8, "b", 2)]
+    ).createOrReplaceTempView("wider")
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING wider s ON t.id = s.id WHEN NOT MATCHED AND s.k = 1 THEN INSERT (id, p) "
+        "VALUES (s.id, s.p) WHEN NOT MATCHED THEN INSERT (id, p, v) VALUES (s.id, s.p, s.v)",
+    )
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0, 7, "x"), (1, 7, None), (2, 8, "b")]
+
+
+def test_records_per_file(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, p STRING", [(-1, "a")]), path, partition_by=["p"])
+    # A partition's rows stand close to one another but for one.
+    new = spark.range(0, 1000, 1, 1).selectExpr(
+        "cast(id AS int) AS id", "if(id = 0 OR id > 849, 'b', 'c') AS p"
+    )
+    spark.conf.set("spark.sql.files.maxRecordsPerFile", "100")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenNotMatchedInsertAll().run()
+    assert report.outcome.executor == "key_lookup"
+    assert report.version is not None
+    added = actions(path, report.version, "add")
+    counts = [(add["partitionValues"]["p"], json.loads(add["stats"])["numRecords"]) for add in added]
+    assert max(count for _, count in counts) <= 100
+    assert sum(count for p, count in counts if p == "b") == 151
+    assert DeltaTable.forPath(spark, path).toDF().distinct().count() == 1001
 
 
 def test_days(spark: SparkSession, tmp_path: Path) -> None:

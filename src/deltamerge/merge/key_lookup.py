@@ -58,8 +58,6 @@ REASON = "ON only equates keys, and all that is written comes from the source's 
 for module in (arrow_rows, parquet_patch, nan_columns):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
-# Kept rows of so many bytes make a file of about delta-spark's default size.
-_STAGED_BYTES_OF_A_FILE = 256 << 20
 _PAIRS_OF_A_FILE = 500_000
 _SMALL_BYTES = 8 << 20
 
@@ -276,7 +274,8 @@ def _items(work: _Work, partitions: Sequence[Partition]) -> list[str]:
 def _one_item(work: _Work, partition: Partition, number: int) -> list[str]:
     """Describes one file for all that is written to a partition."""
     target = work.new_file(partition, "part", number, 0)
-    files, inserted, values = work.located(partition.pairs), partition.inserted, partition.values
+    files, values = work.located(partition.pairs), partition.values
+    (inserted,) = partition.inserted or ((0, 0),)
     if work.execution.writes_deletion_vectors:
         return [new_file_work(target, changed=files, inserted=inserted, values=values)]
     return [new_file_work(target, rewritten=files, inserted=inserted, values=values)]
@@ -300,7 +299,7 @@ def _new_items(work: _Work, partition: Partition, number: int) -> list[str]:
     """Describes the files of a partition for new rows."""
     return [
         new_file_work(work.new_file(partition, "part", number, i), inserted=inserted, values=partition.values)
-        for i, inserted in enumerate(_ranges(work, partition))
+        for i, inserted in enumerate(partition.inserted)
     ]
 
 
@@ -309,7 +308,7 @@ def _is_small(work: _Work, partition: Partition) -> bool:
     rows, most = partition.rows, work.how.records_per_file
     if most is not None and rows + sum(p.rows for p in partition.pairs) > most:
         return False
-    if not fits(_SMALL_BYTES, work.staged, [p.file for p in partition.pairs]):
+    if len(partition.inserted) > 1 or not fits(_SMALL_BYTES, work.staged, [p.file for p in partition.pairs]):
         return False
     return bool(rows) or len(partition.pairs) > 1
 
@@ -324,17 +323,6 @@ def _groups(work: _Work, changed: Sequence[Pairs], most: int) -> Iterator[list[P
         group.append(pairs)
     if group:
         yield group
-
-
-def _ranges(work: _Work, partition: Partition) -> Iterator[tuple[int, int]]:
-    """Shares the kept rows of a partition out to new files."""
-    most = work.how.records_per_file
-    if most is None:
-        most = max(1, work.staged.rows * _STAGED_BYTES_OF_A_FILE // max(1, work.staged.bytes))
-    files = -(-partition.rows // most)
-    first, end = partition.inserted
-    for number in range(files):
-        yield first + (end - first) * number // files, first + (end - first) * (number + 1) // files
 
 
 def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:

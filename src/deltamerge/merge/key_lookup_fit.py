@@ -150,10 +150,19 @@ def _knows_partitions(
             is_key = field.name in of_key and taken_column(merge, clause, output) == of_key[field.name]
             if not (is_key or isinstance(output, TakeTarget)):
                 return False
-        given = {taken_column(merge, clause, clause.outputs[index]) for clause in inserting}
-        if len(given) > 1 or (len(inserting) > 1 and None in given):
+        if len(inserting) > 1 and not _is_one_column(merge, inserting, index):
             return False
     return True
+
+
+def _is_one_column(merge: ResolvedMerge, clauses: Sequence[ResolvedClause], index: int) -> bool:
+    """Tells whether clauses take an output column from one source column as it is: what is computed is each's own."""
+    given = {taken_column(merge, clause, clause.outputs[index]) for clause in clauses}
+    if len(given) > 1 or None in given:
+        return False
+    (taken,) = given
+    assert taken is not None
+    return merge.source_schema.fields[taken].dataType == merge.output_schema.fields[index].dataType
 
 
 def _computes(merge: ResolvedMerge, matched: Sequence[ResolvedClause]) -> bool:

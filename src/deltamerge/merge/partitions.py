@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,8 @@ from deltamerge.write.layout import partition_folders
 # A task looks for its partition's rows among all rows between the first and the last.
 _MOST_ROWS_LOOKED_AT = 50_000_000
 _MOST_PARTITIONS = 1_000
+# Kept rows of so many bytes make a file of about delta-spark's default size.
+_STAGED_BYTES_OF_A_FILE = 256 << 20
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
@@ -31,15 +34,16 @@ class Partition:
     Args:
         folders: Where its files lie below the merge's folder, with a slash at the end; empty without partition columns.
         pairs: The pairs of its files.
-        inserted: The first of the kept rows that may be inserted, and the one after the last.
-        rows: How many of them there may be.
+        inserted: For each file that new rows take, the first of the kept rows that may go there, and the one after the
+            last.
+        rows: How many new rows there may be.
         values: What these rows have in the columns that say their partition, dates as days since 1970; by the kept
             rows' names.
     """
 
     folders: str
     pairs: tuple[Pairs, ...]
-    inserted: tuple[int, int]
+    inserted: tuple[tuple[int, int], ...]
     rows: int
     values: Mapping[str, int | str | None]
 
@@ -65,8 +69,8 @@ def partitions_of(
     """
     columns = execution.snapshot.metadata.partition_columns
     if not columns:
-        rows = staged.rows if staged.columns.inserts else 0
-        return [Partition("", tuple(changed), (0, rows), rows, {})]
+        rows = np.arange(staged.rows if staged.columns.inserts else 0)
+        return [Partition("", tuple(changed), _ranges(rows, how, staged), len(rows), {})]
     new = _new_partitions(columns, how, staged, found) if staged.columns.inserts and staged.rows else []
     if new is None:
         return None
@@ -77,7 +81,7 @@ def partitions_of(
     both = [
         Partition(p.folders, tuple(by_folders.pop(p.folders, ())), p.inserted, p.rows, p.values) for p in new
     ]
-    return [*(Partition(at, tuple(pairs), (0, 0), 0, {}) for at, pairs in by_folders.items()), *both]
+    return [*(Partition(at, tuple(pairs), (), 0, {}) for at, pairs in by_folders.items()), *both]
 
 
 def _new_partitions(
@@ -88,30 +92,45 @@ def _new_partitions(
     names = [next(iter(kept.inserts.values()))[column] for column in columns]
     wanted = list(dict.fromkeys([*names, *([] if kept.clause is None else [kept.clause])]))
     rows = open_staged(staged.kept, wanted)
-    is_new = unmatched([pairs.path for pairs in found], 0, staged.rows)
+    is_new = unmatched([pairs.path for pairs in found], staged.rows)
     if kept.clause is not None:
-        is_new &= pc.is_valid(rows.column(kept.clause)).to_numpy()
+        inserting = pa.array(list(kept.inserts), pa.int32())
+        is_new &= pc.is_in(rows.column(kept.clause).cast(pa.int32()), inserting).to_numpy()
     by = [f"p{index}" for index in range(len(names))]
     table = pa.table([in_plain_numbers(rows.column(name)) for name in names], names=by)
     table = table.append_column("row", pa.array(np.arange(staged.rows))).filter(pa.array(is_new))
-    groups = table.group_by(by).aggregate([("row", "min"), ("row", "max"), ("row", "count")]).to_pylist()
+    groups = table.group_by(by).aggregate([("row", "list")])
     if len(groups) > _MOST_PARTITIONS:
         return None
     partitions = []
-    for group in groups:
-        values = [group[name] for name in by]
+    for number, group in enumerate(groups.select(by).to_pylist()):
+        values = list(group.values())
         texts = {
             column: _text(value, how.types[column]) for column, value in zip(columns, values, strict=True)
         }
         if any(texts[column] is None for column in how.not_null.intersection(columns)):
             return None
-        folders = partition_folders(columns, texts)
-        rows_between = (group["row_min"], group["row_max"] + 1)
+        of_partition = np.sort(groups["row_list"][number].values.to_numpy())
         partitions.append(
-            Partition(folders, (), rows_between, group["row_count"], dict(zip(names, values, strict=True)))
+            Partition(
+                folders=partition_folders(columns, texts),
+                pairs=(),
+                inserted=_ranges(of_partition, how, staged),
+                rows=len(of_partition),
+                values=dict(zip(names, values, strict=True)),
+            )
         )
-    looked_at = sum(p.inserted[1] - p.inserted[0] for p in partitions)
+    looked_at = sum(end - first for partition in partitions for first, end in partition.inserted)
     return partitions if looked_at <= _MOST_ROWS_LOOKED_AT else None
+
+
+def _ranges(rows: np.ndarray[Any, Any], how: KeyLookup, staged: StagedSource) -> tuple[tuple[int, int], ...]:
+    """Shares rows out to files: for each the first row, and the one after the last."""
+    most = how.records_per_file
+    if most is None:
+        most = max(1, staged.rows * _STAGED_BYTES_OF_A_FILE // max(1, staged.bytes))
+    shares = np.array_split(rows, -(-len(rows) // most)) if len(rows) else []
+    return tuple((int(share[0]), int(share[-1]) + 1) for share in shares)
 
 
 def _text(value: int | str | None, kind: pa.DataType) -> str | None:

@@ -125,8 +125,12 @@ def taken_column(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -
         return output.index
     if not isinstance(output, TakeValue):
         return None
-    node = expression_tree(clause.clause.values[output.index], merge.double_quoted_identifiers)
-    found = _scope(merge, sees_source=True).resolve(node.parts) if isinstance(node, Name) else None
+    value = clause.clause.values[output.index]
+    node = expression_tree(value, merge.double_quoted_identifiers)
+    # A Column prints a number like a name.
+    if not isinstance(node, Name) or (value.column is not None and node.text.lower() in ("nan", "infinity")):
+        return None
+    found = _scope(merge, sees_source=True).resolve(node.parts)
     if found is None or found.side != "source" or not found.known or len(found.path) > 1:
         return None
     names = merge.source_schema.names

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltamerge.scan.staged_rows import KeptRows, open_staged
@@ -29,6 +30,8 @@ NO_CLAUSE = -1
 _INTEGER = re.compile("-?[0-9]+")
 _PIECE_ROWS = 1 << 15
 _ROWS_AT_ONCE = 4_000_000
+# Where source rows have a key in common; else each row of the target is in one pair at most.
+_MOST_PAIRS = 10_000_000
 _VIEWS = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
 
 
@@ -109,7 +112,9 @@ def _found(
     of_source: int | None,
 ) -> pa.RecordBatch:
     *names, number = wanted.column_names
-    pairs = pa.concat_tables(read).join(wanted, names, join_type="inner", use_threads=False)
+    pairs = _joined(pa.concat_tables(read), wanted, names)
+    if pairs is None:
+        return _batch([(UNFIT, None, 0, 0, b"")])
     found: list[tuple[int, str | None, int, int, bytes]] = []
     if of_target is not None:
         places, rows = pairs["file"].to_numpy(), pairs["row"].to_numpy()
@@ -190,8 +195,8 @@ def pairing(
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON) and ``gone`` (a bitmap of
         rows that the file no longer has, the lowest bit first, or NULL), a row a file. For each file with pairs it
         gives where they lie; how many of them a clause takes; how many rows of the target these name; as JSON, how
-        many of these rows each clause takes. For a file whose columns are not of the keys' types, `UNFIT` in their
-        place.
+        many of these rows each clause takes. For a file whose columns are not of the keys' types, and where there
+        are too many pairs, `UNFIT` in their place.
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -226,7 +231,8 @@ def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | None) -> pa.Tab
     first = pa.array(np.zeros(len(rows), np.int32))
     clauses = first if clause is None else rows.column(clause).fill_null(NO_CLAUSE)
     names = [*(f"k{index}" for index in range(len(keys))), "source", "clause"]
-    table = pa.table([*rows.columns[: len(keys)], pa.array(np.arange(len(rows))), clauses], names)
+    values = [rows.column(name) for name in keys]
+    table = pa.table([*values, pa.array(np.arange(len(rows))), clauses], names)
     return table.drop_null() if any(column.null_count for column in table.columns) else table
 
 
@@ -241,7 +247,9 @@ def _pairs(
     read: list[pa.Table], files: list[str], wanted: pa.Table, folder: str
 ) -> list[tuple[str, str, int, int, str]]:
     names = wanted.column_names[:-2]
-    pairs = pa.concat_tables(read).join(wanted, names, join_type="inner", use_threads=False)
+    pairs = _joined(pa.concat_tables(read), wanted, names)
+    if pairs is None:
+        return [("", "", UNFIT, 0, "{}")]
     places, *columns = (pairs[name].to_numpy() for name in ("file", "row", "source", "clause"))
     order = np.lexsort((columns[1], columns[0], places))
     places, ordered = places[order], RowPairs(*(column[order] for column in columns))
@@ -258,6 +266,20 @@ def _pairs(
         rows = len(distinct(changing.rows))
         found.append((files[place], path, len(changing.rows), rows, json.dumps(taken)))
     return found
+
+
+def _joined(target: pa.Table, source: pa.Table, keys: Sequence[str]) -> pa.Table | None:
+    """Joins rows by their keys; None where few keys of many rows would make very many pairs."""
+    times = source.group_by(keys).aggregate([([], "count_all")])
+    most = pc.max(times["count_all"]).as_py() or 0
+    if most > 1 and most * len(target) > _MOST_PAIRS:
+        both = (
+            target.group_by(keys).aggregate([([], "count_all")]).join(times, keys, right_suffix="_of_source")
+        )
+        pairs = [both[name].to_numpy().astype(np.float64) for name in ("count_all", "count_all_of_source")]
+        if np.nansum(pairs[0] * pairs[1]) > _MOST_PAIRS:
+            return None
+    return target.join(source, keys, join_type="inner", use_threads=False)
 
 
 def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -283,18 +305,16 @@ def read_pairs(path: str) -> RowPairs:
     return RowPairs(*(table[name].to_numpy() for name in ("row", "source", "clause")))
 
 
-def unmatched(pairs: Sequence[str], begin: int, end: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def unmatched(pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Tells of source rows whether they match nothing.
 
     Args:
         pairs: The files of all pairs.
-        begin: The first row.
-        end: The row after the last.
+        rows: How many source rows there are.
     """
-    found = np.ones(end - begin, np.bool_)
+    found = np.ones(rows, np.bool_)
     for path in pairs:
-        sources = read_pairs(path).sources
-        found[sources[(sources >= begin) & (sources < end)] - begin] = False
+        found[read_pairs(path).sources] = False
     return found
 
 

@@ -121,13 +121,11 @@ def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        staged: pa.Table | None = None
+        source = _Source(new)
         for batch in batches:
             for text in batch.column(0).to_pylist():
                 try:
-                    if staged is None and new.columns:
-                        staged = open_staged(new.staged, new.columns)
-                    rows, told = _done(json.loads(text), staged, new)
+                    rows, told = _done(json.loads(text), source, new)
                 except (ValueError, pa.ArrowException) as error:
                     rows, told = UNFIT, str(error)
                 arrays = [pa.array([rows], pa.int64()), pa.array([told], pa.string())]
@@ -136,23 +134,46 @@ def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
     return write
 
 
-def _done(work: Mapping[str, Any], staged: pa.Table | None, new: NewRows) -> tuple[int, str]:
+class _Source:
+    """The kept rows, opened by a task once it needs them."""
+
+    # functools.cached_property has a lock in Python 3.10 and 3.11, which cannot travel with a task.
+    def __init__(self, new: NewRows) -> None:
+        self._new = new
+        self._rows: pa.Table | None = None
+        self._is_new: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+
+    @property
+    def rows(self) -> pa.Table:
+        if self._rows is None:
+            self._rows = open_staged(self._new.staged, self._new.columns)
+        return self._rows
+
+    @property
+    def is_new(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Tells of each row whether it matches nothing."""
+        if self._is_new is None:
+            self._is_new = unmatched(self._new.pairs, len(self.rows))
+        return self._is_new
+
+
+def _done(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[int, str]:
     if "pairs" in work:
-        return patched(work["source"], work["target"], work["pairs"], staged, new), "{}"
-    return new_file(work, staged, new)
+        return _patched(work["source"], work["target"], work["pairs"], source, new), "{}"
+    return _new_file(work, source, new)
 
 
-def patched(source: str, target: str, pairs: str, staged: pa.Table | None, new: NewRows) -> int:
+def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) -> int:
     """Writes a file again with its matched rows changed, or without them.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
     lacks is NULL in its other rows. Protocol: Schema Serialization, missing columns.
 
     Args:
-        source: The file's path.
+        path: The file's path.
         target: The path of the new file; it appears there whole or not at all.
         pairs: The file of its pairs; a row of the target stands there once.
-        staged: The kept rows, where there is an UPDATE.
+        source: The kept rows.
         new: What rows are made of.
 
     Returns:
@@ -163,7 +184,7 @@ def patched(source: str, target: str, pairs: str, staged: pa.Table | None, new: 
     """
     changing = read_pairs(pairs).changing
     rows = changing.rows
-    with pq.ParquetFile(source, memory_map=True) as file:
+    with pq.ParquetFile(path, memory_map=True) as file:
         if len(rows) and rows[-1] >= file.metadata.num_rows:
             raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
         schema = _with_missing_columns(plain_schema(file.schema_arrow), new)
@@ -174,7 +195,7 @@ def patched(source: str, target: str, pairs: str, staged: pa.Table | None, new: 
                 count = file.metadata.row_group(number).num_rows
                 begin, end = np.searchsorted(rows, [start, start + count])
                 table = _in_schema(file.read_row_group(number, use_threads=False), schema)
-                table = _changed(table, staged, changing.among(slice(begin, end)), start, new)
+                table = _changed(table, source, changing.among(slice(begin, end)), start, new)
                 start += count
                 writer.write(table)
     return writer.rows
@@ -212,9 +233,7 @@ def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.cast(schema)
 
 
-def _changed(
-    table: pa.Table, staged: pa.Table | None, changing: RowPairs, start: int, new: NewRows
-) -> pa.Table:
+def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, new: NewRows) -> pa.Table:
     """Changes rows of a row group, whose first row is the file's row `start`, or leaves them out."""
     if not len(changing.rows):
         return table
@@ -226,8 +245,7 @@ def _changed(
         order = np.arange(rows)
         for number, pairs in updating.items():
             if name in new.updates[number] and len(pairs.rows):
-                assert staged is not None
-                values = _values(staged, new.updates[number][name], pairs.sources, name, new)
+                values = _values(source, new.updates[number][name], pairs.sources, name, new)
                 chunks.append(values.cast(field.type))
                 order[pairs.rows - start] = rows + np.arange(len(values))
                 rows += len(values)
@@ -240,19 +258,19 @@ def _changed(
     return table.filter(pa.array(keep))
 
 
-def _values(staged: pa.Table, column: str, rows: np.ndarray[Any, Any], name: str, new: NewRows) -> Any:  # noqa: ANN401
-    values = taken(staged.column(column), rows)
+def _values(source: _Source, column: str, rows: np.ndarray[Any, Any], name: str, new: NewRows) -> Any:  # noqa: ANN401
+    values = taken(source.rows.column(column), rows)
     if name in new.not_null and values.null_count:
         raise ValueError(f"column {name} would be NULL")
     return values.cast(new.types[name])
 
 
-def new_file(work: Mapping[str, Any], staged: pa.Table | None, new: NewRows) -> tuple[int, str]:
+def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[int, str]:
     """Writes a new file.
 
     Args:
         work: What `new_file_work` says of it; it appears whole or not at all.
-        staged: The kept rows, where any clause takes some.
+        source: The kept rows.
         new: What rows are made of.
 
     Returns:
@@ -263,7 +281,7 @@ def new_file(work: Mapping[str, Any], staged: pa.Table | None, new: NewRows) -> 
     """
     counts = dict.fromkeys(map(str, new.inserts), 0)
     with TableWriter(work["target"], new.schema, new.options, {}) as writer:
-        for table in _row_groups(_rows_of_new_file(work, staged, new, counts)):
+        for table in _row_groups(_rows_of_new_file(work, source, new, counts)):
             writer.write(table)
     return writer.rows, json.dumps(counts)
 
@@ -281,34 +299,31 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _rows_of_new_file(
-    work: Mapping[str, Any], staged: pa.Table | None, new: NewRows, counts: dict[str, int]
+    work: Mapping[str, Any], source: _Source, new: NewRows, counts: dict[str, int]
 ) -> Iterator[pa.Table]:
     """Gives the rows of a new file, and counts the inserted ones by clause."""
-    for source, path in work["rewritten"]:
-        yield _changed(
-            _rows_of(source, new.schema.names, None, new), staged, read_pairs(path).changing, 0, new
-        )
-    for source, path in work["changed"]:
-        assert staged is not None
-        pairs = read_pairs(path)
+    for path, pairs in work["rewritten"]:
+        rows = _rows_of(path, new.schema.names, None, new)
+        yield _changed(rows, source, read_pairs(pairs).changing, 0, new)
+    for path, pairs in work["changed"]:
+        changing = read_pairs(pairs)
         for number, setting in new.updates.items():
-            taken = pairs.of_clause(number)
-            if len(taken.rows):
-                yield _updated(source, staged, taken, setting, new)
+            updated = changing.of_clause(number)
+            if len(updated.rows):
+                yield _updated(path, source, updated, setting, new)
     begin, end = work["inserted"]
     if begin < end:
-        assert staged is not None
-        yield from _inserted(begin, end, work["values"], staged, new, counts)
+        yield from _inserted(begin, end, work["values"], source, new, counts)
 
 
 def _updated(
-    source: str, staged: pa.Table, pairs: RowPairs, setting: Mapping[str, str], new: NewRows
+    path: str, source: _Source, pairs: RowPairs, setting: Mapping[str, str], new: NewRows
 ) -> pa.Table:
     """Gives what one UPDATE makes of rows of a file."""
     kept = [name for name in new.schema.names if name not in setting]
-    own = _rows_of(source, kept, pairs.rows, new)
+    own = _rows_of(path, kept, pairs.rows, new)
     columns = {
-        name: _values(staged, setting[name], pairs.sources, name, new)
+        name: _values(source, setting[name], pairs.sources, name, new)
         if name in setting
         else own.column(name)
         for name in new.schema.names
@@ -316,11 +331,9 @@ def _updated(
     return pa.table(columns, schema=new.schema)
 
 
-def _rows_of(
-    source: str, columns: Sequence[str], rows: np.ndarray[Any, Any] | None, new: NewRows
-) -> pa.Table:
+def _rows_of(path: str, columns: Sequence[str], rows: np.ndarray[Any, Any] | None, new: NewRows) -> pa.Table:
     """Reads columns of some rows of a file, or of all; one that the file lacks is NULL."""
-    with pq.ParquetFile(source, memory_map=True) as file:
+    with pq.ParquetFile(path, memory_map=True) as file:
         present = [name for name in columns if name in file.schema_arrow.names]
         lowered = {name.lower() for name in file.schema_arrow.names}
         if any(name.lower() in lowered for name in columns if name not in present):
@@ -341,15 +354,14 @@ def _inserted(
     begin: int,
     end: int,
     values: Mapping[str, int | str | None],
-    staged: pa.Table,
+    source: _Source,
     new: NewRows,
     counts: dict[str, int],
 ) -> Iterator[pa.Table]:
     """Gives those of some kept rows that match nothing, have these values, and that an INSERT takes."""
-    wanted = unmatched(new.pairs, begin, end)
     at = begin
-    for piece in _pieces(staged, begin, end):
-        rows = np.flatnonzero(wanted[at - begin : at - begin + piece.num_rows] & _have(piece, values))
+    for piece in _pieces(source.rows, begin, end):
+        rows = np.flatnonzero(source.is_new[at : at + piece.num_rows] & _have(piece, values))
         at += piece.num_rows
         table, taken_by = _inserted_rows(piece, rows, new.schema, new)
         for number, count in taken_by.items():
