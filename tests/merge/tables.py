@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,12 @@ from deltamerge import write_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
+EXECUTOR = "spark.deltamerge.merge.executor"
+# Of how many bytes merges are done by the driver alone.
+DRIVER_BYTES = "spark.deltamerge.merge.driverBytes"
+VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
 def people(spark: SparkSession, path: Path, **options: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,18 +22,24 @@ from deltamerge.scan.staged_rows import KeptFile, KeptRows, StagedRows, staging
 from deltamerge.write.arrow_rows import NewRows, writing
 from deltamerge.write.parquet_patch import own_metadata
 
-from .tables import actions, files_below, folders_below, frame, people, rows
+from .tables import (
+    CONNECT,
+    DRIVER_BYTES,
+    EXECUTOR,
+    VECTORS,
+    actions,
+    files_below,
+    folders_below,
+    frame,
+    people,
+    rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.sessions
 
-CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
-EXECUTOR = "spark.deltamerge.merge.executor"
-# Of how many bytes merges are done by the driver alone.
-DRIVER_BYTES = "spark.deltamerge.merge.driverBytes"
-VECTORS = {"delta.enableDeletionVectors": "true"}
 
 COLUMNS = (
     "id",

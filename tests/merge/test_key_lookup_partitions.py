@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,17 +13,13 @@ from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 
-from .tables import actions, files_below, folders_below, frame, rows
+from .tables import CONNECT, DRIVER_BYTES, EXECUTOR, VECTORS, actions, files_below, folders_below, frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.sessions
 
-CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
-EXECUTOR = "spark.deltamerge.merge.executor"
-DRIVER_BYTES = "spark.deltamerge.merge.driverBytes"
-VECTORS = {"delta.enableDeletionVectors": "true"}
 
 COLUMNS = (
     "id",

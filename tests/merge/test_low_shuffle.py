@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +14,13 @@ from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.write.parquet_patch import own_metadata
 
-from .tables import actions, changes, files_below, folders_below, frame, people, rows
+from .tables import CONNECT, EXECUTOR, actions, changes, files_below, folders_below, frame, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.sessions
 
-CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
-EXECUTOR = "spark.deltamerge.merge.executor"
 CHANGE_DATA = {"delta.enableChangeDataFeed": "true"}
 
 EVERY_KIND = (

@@ -52,7 +52,7 @@ from deltamerge.write.patching import patchable
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 EXECUTOR = "key_lookup"
-REASON = "ON only equates keys, and all that is written comes from the source's rows"
+REASON = "ON only equates keys, and all that clauses ask and write comes from the source's rows"
 
 # Executors need not have this package: what they run travels with the task.
 for module in (arrow_rows, parquet_patch, nan_columns):
