@@ -11,6 +11,7 @@ from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.resolve import TARGET_ALIAS
 from deltamerge.report import MergeReport
 from deltamerge.scan.moments import expression_ms
+from deltamerge.scan.parquet_files import read_parquet
 from deltamerge.sql import parsed as p
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.merge_parser import parse_merge
@@ -124,8 +125,11 @@ def _source_alias(source: p.ParsedSource) -> str | None:
 def _source(
     spark: SparkSession, parsed: p.ParsedMerge, named: Mapping[str, DeltaTable], now: int
 ) -> DataFrame:
-    ctes = f"{parsed.ctes.text} " if parsed.ctes is not None else ""
     source = parsed.source
+    files = _parquet(spark, source) if parsed.ctes is None else None
+    if files is not None:
+        return files
+    ctes = f"{parsed.ctes.text} " if parsed.ctes is not None else ""
     text = fix_current_time(f"{ctes}SELECT * FROM {source.text}", now)
     references = find_table_references(text, named)
     frames: dict[str, Any] = {
@@ -137,6 +141,13 @@ def _source(
     marks = {r.span: f"\x00{name}\x01{_alias(r)}" for r, name in zip(references, frames, strict=True)}
     marked = replace_references(text, marks).replace("{", "{{").replace("}", "}}")
     return spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), **frames)
+
+
+def _parquet(spark: SparkSession, source: p.ParsedSource) -> DataFrame | None:
+    if source.format != "parquet" or source.path is None:
+        return None
+    travels = source.version is not None or source.timestamp is not None
+    return None if travels else read_parquet(spark, source.path)
 
 
 def _alias(reference: TableReference) -> str:

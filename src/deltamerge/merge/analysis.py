@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import and_
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,14 +30,41 @@ _Attempt: TypeAlias = "Callable[[list[Column]], Callable[[], DataFrame]]"
 
 @dataclass(frozen=True)
 class Sides:
-    """Empty frames with both sides' columns, for Spark to resolve names on."""
+    """Frames with both sides' columns, for Spark to resolve names on; each is made once it is needed.
 
+    Args:
+        spark: The session.
+        statement: What the user said.
+        target: An empty frame with the target's columns.
+        target_schema: The table's schema.
+        source_schema: The source's.
+    """
+
+    spark: SparkSession
+    statement: MergeStatement
     target: DataFrame
-    source: DataFrame
-    source_alone: DataFrame
     target_schema: StructType
     source_schema: StructType
-    other: DataFrame
+
+    @cached_property
+    def source(self) -> DataFrame:
+        """The source as ON sees it."""
+        return self._under_its_alias(self.statement.source)
+
+    @cached_property
+    def source_alone(self) -> DataFrame:
+        """The source as INSERT clauses see it: by name or by the alias, by no other qualifier."""
+        return self._under_its_alias(self.statement.source.toDF(*self.source_schema.names))
+
+    @cached_property
+    def other(self) -> DataFrame:
+        """A frame with one column that no side has."""
+        prefix = free_prefix((*self.target_schema.names, *self.source_schema.names))
+        return self.spark.range(1).toDF(f"{prefix}other")
+
+    def _under_its_alias(self, source: DataFrame) -> DataFrame:
+        alias = self.statement.source_alias
+        return source if alias is None else source.alias(alias)
 
 
 def sides_of(
@@ -51,14 +78,8 @@ def sides_of(
         target_schema: The table's schema.
         target_alias: The name that qualifies its columns.
     """
-    schema = statement.source.schema
-    # INSERT clauses see the source by name or by the alias when they run, by no other qualifier.
-    source, alone = statement.source, statement.source.toDF(*schema.names)
-    if statement.source_alias is not None:
-        source, alone = source.alias(statement.source_alias), alone.alias(statement.source_alias)
-    other = spark.range(1).toDF(free_prefix((*target_schema.names, *schema.names)) + "other")
     target = empty_frame(spark, target_schema).alias(target_alias)
-    return Sides(target, source, alone, target_schema, schema, other)
+    return Sides(spark, statement, target, target_schema, statement.source.schema)
 
 
 @dataclass(frozen=True)
@@ -97,6 +118,8 @@ class Analysis:
         ]
         for kind, attempt in attempts:
             conditions = [c for c in self.statement.of_kind(kind) if c.condition is not None]
+            if not conditions:
+                continue
             try:
                 analyse(attempt([c.condition.to_column() for c in conditions if c.condition]))
             except PySparkException:
@@ -178,17 +201,17 @@ class Analysis:
             DeltaAnalysisException: A value is wrong.
         """
         clauses = self.statement.of_kind(kind)
-        frame = {
-            "matched": lambda: self.sides.source.join(self.sides.target, F.lit(True), "inner"),
-            "not_matched": lambda: self.sides.source_alone,
-            "not_matched_by_source": lambda: self.sides.target,
-        }[kind]()
         expressions = [(clause, value) for clause in clauses for value in clause.values]
         for clause, value in expressions:
             self._refuse_star(value, clause.to_sql())
         columns = [value.to_column().alias(f"v{i}") for i, (_, value) in enumerate(expressions)]
         if not columns:
             return [[] for _ in clauses]
+        frame = {
+            "matched": lambda: self.sides.source.join(self.sides.target, F.lit(True), "inner"),
+            "not_matched": lambda: self.sides.source_alone,
+            "not_matched_by_source": lambda: self.sides.target,
+        }[kind]()
         try:
             schema = frame.select(*columns).schema
         except PySparkException:
@@ -218,7 +241,7 @@ def condition_of(clause: MergeClause) -> str:
 
 
 def _all(conditions: list[Column]) -> Column:
-    return reduce(and_, conditions) if conditions else F.lit(True)
+    return reduce(and_, conditions)
 
 
 def analyse(frame: Callable[[], DataFrame]) -> None:

@@ -35,6 +35,7 @@ from deltamerge.merge.staging import (
     source_as_it_lies,
     stage_source,
     staged_columns,
+    with_chosen,
     with_computed,
 )
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
@@ -105,8 +106,10 @@ def _staged(execution: Execution, how: KeyLookup) -> StagedSource | None:
     if execution.conf.materialize_source != "all":
         with steps.step("plan_source", "looking at the source"):
             lying = source_as_it_lies(execution, how, columns)
-    if lying is not None and not columns.computed:
-        return lying.source
+            if lying is not None and not columns.needs_spark:
+                chosen = with_chosen(execution, lying.source)
+                if chosen is not None:
+                    return chosen
     with steps.step("materialize_source", "materializing the source"):
         staged = None if lying is None else with_computed(execution, how, lying)
         return staged or stage_source(execution, how, columns)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+from pyspark.sql.types import DecimalType, StructField, StructType
 
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.lookup import Lookup, lookup_of
@@ -185,13 +185,17 @@ def _records_per_file(execution: Execution) -> int | None:
 def _arrow_types(schema: StructType) -> dict[str, pa.DataType] | None:
     found = {}
     for field in schema.fields:
-        kind = field.dataType
-        if METADATA_KEY in (field.metadata or {}) or isinstance(kind, (StructType, ArrayType, MapType)):
+        kind = arrow_type(field)
+        if kind is None:
             return None
-        if isinstance(kind, DecimalType):
-            found[field.name] = pa.decimal128(kind.precision, kind.scale)
-        elif kind.simpleString() in _TYPES:
-            found[field.name] = _TYPES[kind.simpleString()]
-        else:
-            return None
+        found[field.name] = kind
     return found
+
+
+def arrow_type(field: StructField) -> pa.DataType | None:
+    """Gives a column's type in Arrow; None for nested, rarer and CHAR or VARCHAR ones."""
+    if METADATA_KEY in (field.metadata or {}):
+        return None
+    if isinstance(field.dataType, DecimalType):
+        return pa.decimal128(field.dataType.precision, field.dataType.scale)
+    return _TYPES.get(field.dataType.simpleString())

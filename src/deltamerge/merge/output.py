@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from deltamerge.merge.resolved import (
-    Output,
     ResolvedClause,
     ResolvedMerge,
     SetFields,
@@ -174,7 +173,7 @@ def generate_all_action_exprs(
         One expression for each column of the output schema, of that column's type.
     """
     return [
-        _output(output, index, merge, clause, names, defaults) for index, output in enumerate(clause.outputs)
+        generate_action_expr(merge, clause, index, names, defaults) for index in range(len(clause.outputs))
     ]
 
 
@@ -188,15 +187,15 @@ def target_copy(merge: ResolvedMerge, index: int, names: MergeNames) -> Column:
     return align(own, merge.target_schema.fields[index].dataType, field.dataType, assignment)
 
 
-def _output(
-    output: Output,
-    index: int,
+def generate_action_expr(
     merge: ResolvedMerge,
     clause: ResolvedClause,
+    index: int,
     names: MergeNames,
     defaults: Callable[[int], Column],
 ) -> Column:
-    field = merge.output_schema.fields[index]
+    """Gives what one output column becomes under an UPDATE or INSERT clause; see `generate_all_action_exprs`."""
+    field, output = merge.output_schema.fields[index], clause.outputs[index]
     kind = clause.clause.kind
     assignment = merge.assignment.into(field.name)
     if isinstance(output, TakeTarget):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.protocol import TableFacts
 from deltamerge.log.schema import contains_type
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.arrow_conditions import ArrowValue, ClauseChoice, arrow_condition
 from deltamerge.merge.metrics import ScanSizes, partition_count
 from deltamerge.merge.resolved import (
     Output,
@@ -127,14 +130,46 @@ def taken_column(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -
         return None
     value = clause.clause.values[output.index]
     node = expression_tree(value, merge.double_quoted_identifiers)
+    return _source_column(merge, value, node) if isinstance(node, Name) else None
+
+
+def _source_column(merge: ResolvedMerge, within: Expression, name: Name) -> int | None:
+    """Finds the position of the source's column that a name in an expression stands for."""
     # A Column prints a number like a name.
-    if not isinstance(node, Name) or (value.column is not None and node.text.lower() in ("nan", "infinity")):
+    if within.column is not None and name.text.lower() in ("nan", "infinity"):
         return None
-    found = _scope(merge, sees_source=True).resolve(node.parts)
+    found = _scope(merge, sees_source=True).resolve(name.parts)
     if found is None or found.side != "source" or not found.known or len(found.path) > 1:
         return None
     names = merge.source_schema.names
     return names.index(found.path[0]) if names.count(found.path[0]) == 1 else None
+
+
+def clause_choice(
+    merge: ResolvedMerge, clauses: Sequence[ResolvedClause], kept: Collection[int]
+) -> ClauseChoice | None:
+    """Tells how Arrow finds out which clause takes a source row.
+
+    Args:
+        merge: The merge.
+        clauses: The clauses of one kind, in order.
+        kept: The numbers that are to be told.
+
+    Returns:
+        How; None where a condition is left to Spark.
+    """
+    found: list[tuple[int, ArrowValue | None]] = []
+    for clause in clauses:
+        given = clause.clause.condition
+        condition = None
+        if given is not None:
+            tree = expression_tree(given, merge.double_quoted_identifiers)
+            column = partial(_source_column, merge, given)
+            condition = arrow_condition(tree, column, merge.source_schema.fields)
+            if condition is None:
+                return None
+        found.append((clause.number, condition))
+    return ClauseChoice(tuple(found), frozenset(kept))
 
 
 def decides_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:

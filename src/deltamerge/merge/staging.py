@@ -11,20 +11,22 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from deltamerge.merge.arrow_conditions import ClauseChoice
 from deltamerge.merge.execution import Execution
-from deltamerge.merge.key_lookup_fit import KeyLookup
+from deltamerge.merge.key_lookup_fit import KeyLookup, arrow_type
 from deltamerge.merge.output import (
     evaluate_not_matched,
-    generate_all_action_exprs,
+    generate_action_expr,
     generate_clause_values,
     generate_precomputed_conditions,
 )
-from deltamerge.merge.plan import taken_column
+from deltamerge.merge.plan import clause_choice, taken_column
 from deltamerge.merge.resolved import ResolvedClause, TakeTarget
 from deltamerge.merge.scopes import source_rows
 from deltamerge.merge.source import SourceKey, SourceSummary, read_source, summary_of
@@ -37,6 +39,7 @@ from deltamerge.scan.staged_rows import (
     KeptRows,
     StagedRows,
     in_order,
+    open_staged,
     plain_types,
     staged_schema,
     staging,
@@ -72,6 +75,7 @@ class StagedColumns:
         clause: The column with the number of the INSERT clause that takes the row; None where the only one takes all.
         own: Those of all these columns that are the source's as it is, by name: their positions there.
         computed: The others, as expressions over the rows on which the clauses were evaluated.
+        chosen: Those of the computed ones that hold clauses' numbers and need no Spark.
     """
 
     keys: tuple[str, ...]
@@ -81,6 +85,17 @@ class StagedColumns:
     clause: str | None
     own: Mapping[str, int]
     computed: Mapping[str, Column]
+    chosen: Mapping[str, ClauseChoice]
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether something of a row that lies in a file is for Spark to compute."""
+        return bool(self.computed.keys() - self.chosen.keys())
+
+    @property
+    def asked(self) -> list[int]:
+        """The positions of the source's columns that decide which clause takes a row."""
+        return sorted(frozenset[int]().union(*(choice.columns for choice in self.chosen.values())))
 
 
 @dataclass(frozen=True)
@@ -128,15 +143,19 @@ def staged_columns(execution: Execution, how: KeyLookup) -> StagedColumns:
     updated = {clause.number: columns.of_clause(clause) for clause in how.updates}
     matched = None
     if how.matched and not how.takes_all:
-        taken = F.col(names.clause("matched"))
-        changing = taken.isin(*(clause.number for clause in how.matched))
-        matched = columns.compute(names.clause("matched"), F.when(changing, taken))
+        taken, numbers = F.col(names.clause("matched")), [clause.number for clause in how.matched]
+        matched = columns.compute(names.clause("matched"), F.when(taken.isin(*numbers), taken))
+        columns.choose(matched, clause_choice(merge, merge.matched, numbers))
     inserting = [clause for clause in merge.not_matched if clause.action == "insert"]
     inserted = {clause.number: columns.of_clause(clause) for clause in inserting}
     clause = None
     if inserting and any(c.condition is not None or c.action != "insert" for c in merge.not_matched):
         clause = columns.compute(names.clause("not_matched"), F.col(names.clause("not_matched")))
-    return StagedColumns(keys, updated, matched, inserted, clause, columns.own, columns.computed)
+        numbers = [c.number for c in merge.not_matched]
+        columns.choose(clause, clause_choice(merge, merge.not_matched, numbers))
+    return StagedColumns(
+        keys, updated, matched, inserted, clause, columns.own, columns.computed, columns.chosen
+    )
 
 
 def source_as_it_lies(execution: Execution, how: KeyLookup, columns: StagedColumns) -> LyingSource | None:
@@ -155,6 +174,11 @@ def source_as_it_lies(execution: Execution, how: KeyLookup, columns: StagedColum
     wanted = {in_files[name]: types[column] for name, column in zip(columns.keys, lookup.target, strict=True)}
     for each in (*columns.updates.values(), *columns.inserts.values()):
         wanted |= {in_files[name]: types[column] for column, name in each.items() if name in in_files}
+    for field in [] if columns.needs_spark else [merge.source_schema.fields[i] for i in columns.asked]:
+        kind = arrow_type(field)
+        if kind is None:
+            return None
+        wanted[field.name] = kind
     found = plain_parquet(merge.statement.source, wanted, [in_files[name] for name in columns.keys])
     if found is None or sum(found.rows) > _MOST_ROWS or found.bytes > _MOST_BYTES:
         return None
@@ -165,6 +189,48 @@ def source_as_it_lies(execution: Execution, how: KeyLookup, columns: StagedColum
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
     source = StagedSource(columns, KeptRows(found.files, in_files), told["n"], found.bytes, summary)
     return LyingSource(source, found)
+
+
+def with_chosen(execution: Execution, source: StagedSource) -> StagedSource | None:
+    """Finds out which clause takes which row of a source whose rows lie in files.
+
+    Args:
+        execution: What to work on.
+        source: The source; all that is computed of it are clauses' numbers that need no Spark.
+
+    Returns:
+        The source with all its columns; None where the driver would have to read much.
+    """
+    columns, fields = source.columns, execution.merge.source_schema.fields
+    if not columns.chosen:
+        return source
+    asked = {str(index): fields[index].name for index in columns.asked or [columns.own[columns.keys[0]]]}
+    if source.rows * len(asked) > _MOST_COLLECTED:
+        return None
+    rows = open_staged(replace(source.kept, names=asked), list(asked))
+    numbers = {name: choice.of(rows) for name, choice in columns.chosen.items()}
+    return _beside(execution, source, pa.table({**numbers, _place(execution): np.arange(len(rows))}))
+
+
+def _place(execution: Execution) -> str:
+    """Gives the name of the column with a row's number among all rows of the source."""
+    return execution.names.source_row_index
+
+
+def _beside(execution: Execution, source: StagedSource, table: pa.Table) -> StagedSource:
+    """Writes what was computed of the source's rows beside them."""
+    path = execution.table.store.absolute(f"{execution.folder}/computed{STAGED_SUFFIX}")
+    file = KeptFile(without_file_scheme(path), 0, 0)
+    with pa.ipc.new_file(file.path, table.schema) as writer:
+        writer.write_table(table)
+    return _with_files(execution, source, (file,), table.nbytes)
+
+
+def _with_files(
+    execution: Execution, source: StagedSource, computed: tuple[KeptFile, ...], size: int
+) -> StagedSource:
+    kept = replace(source.kept, computed=computed, position=_place(execution))
+    return replace(source, kept=kept, bytes=source.bytes + size)
 
 
 def with_computed(execution: Execution, how: KeyLookup, lying: LyingSource) -> StagedSource | None:
@@ -178,7 +244,7 @@ def with_computed(execution: Execution, how: KeyLookup, lying: LyingSource) -> S
     Returns:
         The source with all its columns; None where Spark does not tell which row of which file is which.
     """
-    source, columns, name = lying.source, lying.source.columns, execution.names.source_row_index
+    source, columns, name = lying.source, lying.source.columns, _place(execution)
     merge = execution.merge
     if any(field.name.lower() == "_metadata" for field in merge.source_schema):
         return None
@@ -200,25 +266,11 @@ def with_computed(execution: Execution, how: KeyLookup, lying: LyingSource) -> S
         return None
     frame = _evaluated(execution, how, numbered).select(name, *_under_their_names(columns.computed))
     if source.rows * len(columns.computed) <= _MOST_COLLECTED:
-        computed, size = _collect(frame, execution)
-    else:
-        told = _stage(frame, execution, (), None) or []
-        computed, size = _files(told), sum(row["size"] for row in told)
-    if not computed:
-        return None
-    kept = replace(source.kept, computed=computed, position=name)
-    return replace(source, kept=kept, bytes=source.bytes + size)
-
-
-def _collect(frame: DataFrame, execution: Execution) -> tuple[tuple[KeptFile, ...], int]:
-    """Writes rows into a file by way of the driver, which is faster than tasks for few; gives its bytes, too."""
-    table = frame.toArrow()
-    table = table.cast(plain_types(table.schema)).combine_chunks()
-    path = execution.table.store.absolute(f"{execution.folder}/computed{STAGED_SUFFIX}")
-    file = KeptFile(without_file_scheme(path), 0, 0)
-    with pa.ipc.new_file(file.path, table.schema) as writer:
-        writer.write_table(table)
-    return (file,), table.nbytes
+        # By way of the driver, which is faster than tasks for few rows.
+        table = frame.toArrow()
+        return _beside(execution, source, table.cast(plain_types(table.schema)).combine_chunks())
+    told = _stage(frame, execution, (), None)
+    return _with_files(execution, source, _files(told), sum(row["size"] for row in told)) if told else None
 
 
 def _position(files: PlainParquet) -> Column:
@@ -324,10 +376,15 @@ class _Columns:
         self._execution = execution
         self.own: dict[str, int] = {}
         self.computed: dict[str, Column] = {}
+        self.chosen: dict[str, ClauseChoice] = {}
 
     def compute(self, name: str, column: Column) -> str:
         self.computed.setdefault(name, column)
         return name
+
+    def choose(self, name: str, choice: ClauseChoice | None) -> None:
+        if choice is not None:
+            self.chosen[name] = choice
 
     def of_source(self, index: int) -> str:
         name = self._execution.names.source(index)
@@ -338,7 +395,6 @@ class _Columns:
         """Gives the columns of what an UPDATE or INSERT sets, by the table's columns."""
         execution = self._execution
         merge, names = execution.merge, execution.names
-        values = generate_all_action_exprs(merge, clause, names, execution.defaults)
         found = {}
         for index, (output, field) in enumerate(zip(clause.outputs, merge.output_schema.fields, strict=True)):
             if isinstance(output, TakeTarget):
@@ -348,5 +404,6 @@ class _Columns:
                 found[field.name] = self.of_source(taken)
             else:
                 name = f"{names.value(clause.clause.kind, clause.number, index)}_stored"
-                found[field.name] = self.compute(name, values[index])
+                value = generate_action_expr(merge, clause, index, names, execution.defaults)
+                found[field.name] = self.compute(name, value)
         return found

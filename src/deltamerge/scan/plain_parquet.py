@@ -68,7 +68,7 @@ def plain_parquet(
     if _SCAN.fullmatch(physical_plan(frame)) is None:
         return None
     uris = list(frame.inputFiles())
-    paths = [_local_path(uri) for uri in uris]
+    paths = [local_path(uri) for uri in uris]
     if not paths or len(paths) > _MOST_FILES or None in paths:
         return None
     found = [_file(path, types, keys) for path in paths if path is not None]
@@ -86,7 +86,8 @@ def plain_parquet(
     )
 
 
-def _local_path(uri: str) -> str | None:
+def local_path(uri: str) -> str | None:
+    """Gives the path of a file on this machine; None where it is elsewhere."""
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file") or parts.netloc:
         return None

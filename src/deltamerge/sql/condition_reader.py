@@ -37,6 +37,8 @@ FUNCTIONS: dict[str, tuple[str, int | None]] = {
     "and": ("and", 2),
     "or": ("or", 2),
     "in": ("in", None),
+    "%": ("%", 2),
+    "mod": ("%", 2),
 }
 
 Tokens = tuple[Token, ...]
@@ -160,7 +162,22 @@ class _Reader:
             if not starts_subquery(tokens, 0) and len(_split_commas(inner)) == 1:
                 return self.boolean(inner)
             return self.opaque(tokens)
-        return self.literal(tokens) or self.name(tokens) or self.prefix_call(tokens) or self.opaque(tokens)
+        return (
+            self.literal(tokens)
+            or self.name(tokens)
+            or self.prefix_call(tokens)
+            or self.remainder(tokens)
+            or self.opaque(tokens)
+        )
+
+    def remainder(self, tokens: Tokens) -> Node | None:
+        """Reads ``a % b`` of names and literals; None where there is more, which may bind tighter."""
+        places = [i for i, token in enumerate(tokens) if token.text == "%" and token.kind is Kind.SYMBOL]
+        if len(places) != 1 or not 0 < places[0] < len(tokens) - 1:
+            return None
+        sides = tokens[: places[0]], tokens[places[0] + 1 :]
+        operands = tuple(node for side in sides if (node := self.literal(side) or self.name(side)))
+        return self.operation("%", operands, tokens) if len(operands) == 2 else None
 
     def prefix_call(self, tokens: Tokens) -> Node | None:
         """Reads ``op(a, b)``: a function that is an operator, or an operator as Columns print it."""

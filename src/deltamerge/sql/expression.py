@@ -49,7 +49,7 @@ class Operation:
     """An operator with its operands.
 
     Args:
-        op: One of ``and or not = <=> <> < <= > >= in between isnull isnotnull like startswith``; ``in`` has the
+        op: One of ``and or not = <=> <> < <= > >= in between isnull isnotnull like startswith %``; ``in`` has the
             tested value first and then the list, ``between`` the tested value, the lower and the upper bound.
         operands: The operands.
         text: It, verbatim.

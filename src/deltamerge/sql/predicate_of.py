@@ -62,7 +62,7 @@ def predicate_of(node: Node, scope: Scope) -> Predicate:
 
 def _about_column(node: Operation, scope: Scope) -> Predicate:
     column = _column(node.operands[0], scope)
-    if column is None:
+    if column is None or node.op == "%":
         return Unknown()
     if node.op == "isnull":
         return IsNull(column)
