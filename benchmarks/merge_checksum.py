@@ -18,6 +18,8 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _PRIME = np.uint64(1099511628211)
+# A hash of texts takes tens of bytes for each of theirs.
+_BATCH = 1 << 18
 _NULL = np.uint64(0x5851F42D4C957F2D)
 
 
@@ -70,7 +72,7 @@ def file_checksum(path: Path, kept: list[bool] | None) -> Checksum:
         kept: For its first rows whether each is one of the table's; None where all rows are.
     """
     total, start = Checksum(0, 0), 0
-    for batch in pq.ParquetFile(path).iter_batches(batch_size=1 << 18):
+    for batch in pq.ParquetFile(path).iter_batches(batch_size=_BATCH):
         hashes = row_hashes(pa.Table.from_batches([batch]))
         if kept is not None:
             mask = kept[start : start + len(hashes)]
@@ -82,7 +84,8 @@ def file_checksum(path: Path, kept: list[bool] | None) -> Checksum:
 
 def rows_checksum(rows: pa.Table) -> Checksum:
     """Sums up rows; the columns' order does not matter."""
-    return _summed(row_hashes(rows))
+    batches = rows.to_batches(max_chunksize=_BATCH)
+    return sum((_summed(row_hashes(pa.Table.from_batches([b]))) for b in batches), Checksum(0, 0))
 
 
 def _summed(hashes: np.ndarray) -> Checksum:
