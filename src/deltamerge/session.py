@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,11 +14,16 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 
 from deltamerge.config import MergeConf, read_conf
+from deltamerge.errors import DeltaParseException
 from deltamerge.sql.names import parse_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
+
+_ATTRIBUTE = re.compile(r"UnresolvedAttribute\((?:[A-Z]\w*\(([^()]*)\)|([^(),]*)),")
+# Words that a name prints like.
+_CONSTANTS = frozenset({"true", "false", "null", "nan", "infinity"})
 
 PLANNING = {
     # What Spark infers of aliases of aliases grows beyond all bounds with the number of columns.
@@ -181,6 +187,38 @@ def is_built_on_subquery(column: Column) -> bool:
     """
     java: Any = getattr(column, "_jc", None)
     return java is not None and "SubqueryExpression(" in java.node().toString()
+
+
+def attribute_names(column: Column) -> list[tuple[str, ...]] | None:
+    """Gives the names by which a Column of classic Spark asks for columns, but for those in what `expr` was given.
+
+    A Column prints a name as it is, so that ``col("0")`` prints like a number and ``col("a > 1")`` like a comparison.
+
+    Args:
+        column: The Column.
+
+    Returns:
+        The parts of each name; None where one is not made of plain words alone.
+    """
+    java: Any = column._jc
+    nodes = str(java.node().toString())
+    found = [_parts(*match) for match in _ATTRIBUTE.findall(nodes)]
+    names = [parts for parts in found if parts is not None and all(map(_is_plain, parts))]
+    return names if len(names) == nodes.count("UnresolvedAttribute(") else None
+
+
+def _parts(listed: str, text: str) -> tuple[str, ...] | None:
+    """Reads how a name is told: as a list of its parts, or, by Spark 4.0, as it was written."""
+    if listed:
+        return tuple(listed.split(", "))
+    try:
+        return parse_name(text)
+    except DeltaParseException:
+        return None
+
+
+def _is_plain(part: str) -> bool:
+    return part.replace(".", "_").isidentifier() and part.lower() not in _CONSTANTS
 
 
 def release_checkpoint(frame: DataFrame) -> None:

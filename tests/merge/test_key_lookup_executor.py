@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.scan.key_lookup import pairing
-from deltamerge.scan.staged_rows import KeptFile, KeptRows, StagedRows, staging
+from deltamerge.scan.staged_rows import TOO_MANY, KeptFile, KeptRows, StagedRows, staging
 from deltamerge.write.arrow_rows import NewRows, writing
 from deltamerge.write.parquet_patch import own_metadata
 
@@ -342,6 +343,33 @@ def test_large_source_goes_another_way(spark: SparkSession, tmp_path: Path) -> N
     assert report.outcome.executor != "key_lookup"
     assert report.metrics["numTargetRowsUpdated"] == 2
     assert report.metrics["numSourceRows"] == 1_100_000
+
+
+def test_large_source_in_files_is_not_computed_for_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    ids = pa.array(range(2, 1_100_002), pa.int32())
+    pq.write_table(pa.table({"id": ids, "name": pa.repeat("x", len(ids)), "age": ids}), tmp_path / "s")
+    report = merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING parquet.`{tmp_path}/s` s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *",
+    )
+    assert report.outcome.executor != "key_lookup"
+    assert report.metrics["numTargetRowsUpdated"] == 2
+    assert [step.name for step in report.steps].count("materialize_source") == 1
+
+
+def test_tasks_stop_where_others_have_kept_enough(tmp_path: Path) -> None:
+    read: list[int] = []
+
+    def batches(task: int) -> Iterator[pa.RecordBatch]:
+        for _ in range(3):
+            read.append(task)
+            yield pa.RecordBatch.from_pydict({"k": [1, 2]})
+
+    stage = staging(StagedRows(str(tmp_path), ("k",), 9, 1 << 30))
+    told = [batch.to_pylist()[0] for task in range(3) for batch in stage(batches(task))]
+    assert [(row["path"] == TOO_MANY, row["kept"]) for row in told] == [(False, 6), (True, 4), (True, 2)]
+    assert read == [0, 0, 0, 1, 1, 2]
 
 
 def test_computed_values_are_computed_for_each_row(spark: SparkSession, tmp_path: Path) -> None:

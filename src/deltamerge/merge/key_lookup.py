@@ -106,6 +106,8 @@ def _staged(execution: Execution, how: KeyLookup) -> StagedSource | None:
     if execution.conf.materialize_source != "all":
         with steps.step("plan_source", "looking at the source"):
             lying = source_as_it_lies(execution, how, columns)
+            if lying is not None and lying.is_too_large:
+                return None
             if lying is not None and not columns.needs_spark:
                 chosen = with_chosen(execution, lying.source)
                 if chosen is not None:

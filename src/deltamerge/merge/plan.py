@@ -29,13 +29,14 @@ from deltamerge.merge.resolved import (
     TakeValue,
 )
 from deltamerge.merge.source import SourceKey
+from deltamerge.session import attribute_names
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.sql.column_proto import read_proto
 from deltamerge.sql.column_text import read_classic_column
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of, shape_of_tree
-from deltamerge.sql.expression import Name, Node
+from deltamerge.sql.expression import Name, Node, names_in, unreadable
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.statement import Expression
 
@@ -76,7 +77,11 @@ def condition_tree(condition: Expression, double_quoted_identifiers: bool) -> No
     column: Any = condition.column
     if type(column).__module__.startswith("pyspark.sql.connect"):
         return read_proto(column.to_plan(None), double_quoted_identifiers)
-    return read_classic_column(condition.text, double_quoted_identifiers)
+    tree = read_classic_column(condition.text, double_quoted_identifiers)
+    names = attribute_names(column)
+    if names is None or not names_in(tree).issuperset(names):
+        return unreadable(condition.text)
+    return tree
 
 
 def _scope(merge: ResolvedMerge, *, sees_source: bool) -> Scope:
@@ -130,14 +135,11 @@ def taken_column(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -
         return None
     value = clause.clause.values[output.index]
     node = expression_tree(value, merge.double_quoted_identifiers)
-    return _source_column(merge, value, node) if isinstance(node, Name) else None
+    return _source_column(merge, node) if isinstance(node, Name) else None
 
 
-def _source_column(merge: ResolvedMerge, within: Expression, name: Name) -> int | None:
-    """Finds the position of the source's column that a name in an expression stands for."""
-    # A Column prints a number like a name.
-    if within.column is not None and name.text.lower() in ("nan", "infinity"):
-        return None
+def _source_column(merge: ResolvedMerge, name: Name) -> int | None:
+    """Finds the position of the source's column that a name stands for."""
     found = _scope(merge, sees_source=True).resolve(name.parts)
     if found is None or found.side != "source" or not found.known or len(found.path) > 1:
         return None
@@ -164,7 +166,7 @@ def clause_choice(
         condition = None
         if given is not None:
             tree = expression_tree(given, merge.double_quoted_identifiers)
-            column = partial(_source_column, merge, given)
+            column = partial(_source_column, merge)
             condition = arrow_condition(tree, column, merge.source_schema.fields)
             if condition is None:
                 return None

@@ -32,6 +32,7 @@ from deltamerge.session import release_checkpoint
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
 from deltamerge.sql.conditions import EquiKey
 from deltamerge.sql.names import quote
+from deltamerge.sql.operand_names import VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -99,7 +100,8 @@ class Source:
 def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
     """Finds the source columns that a merge may refer to.
 
-    A column is left out only where its name stands in no expression's text at all, so none is missed.
+    A column is left out only where its name stands in no expression's text at all, nor can be put there by a variable,
+    so none is missed.
 
     Args:
         merge: The merge.
@@ -112,6 +114,8 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
     if len(set(names)) < len(names):
         return everything
     texts = [text.lower() for text in _texts(merge)]
+    if any(VARIABLE in text for text in texts):
+        return everything
     taken = {o.index for c in merge.clauses for o in c.outputs if isinstance(o, TakeSource)}
     used = [
         i

@@ -129,6 +129,11 @@ class LyingSource:
     source: StagedSource
     files: PlainParquet
 
+    @property
+    def is_too_large(self) -> bool:
+        """Whether these are more rows than tasks may put into hash tables."""
+        return self.source.rows > _MOST_ROWS or self.source.bytes > _MOST_BYTES
+
 
 def staged_columns(execution: Execution, how: KeyLookup) -> StagedColumns:
     """Chooses what is kept of each source row.
@@ -167,7 +172,7 @@ def source_as_it_lies(execution: Execution, how: KeyLookup, columns: StagedColum
         columns: What is kept of each row.
 
     Returns:
-        The files; None where Spark must read them, or their rows are too many.
+        The files; None where Spark must read them.
     """
     merge, lookup, types = execution.merge, how.lookup, how.types
     in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
@@ -180,7 +185,7 @@ def source_as_it_lies(execution: Execution, how: KeyLookup, columns: StagedColum
             return None
         wanted[field.name] = kind
     found = plain_parquet(merge.statement.source, wanted, [in_files[name] for name in columns.keys])
-    if found is None or sum(found.rows) > _MOST_ROWS or found.bytes > _MOST_BYTES:
+    if found is None:
         return None
     told: dict[str, Any] = {"n": sum(found.rows), "last": None}
     for index, (low, high) in enumerate(found.ranges):

@@ -105,14 +105,30 @@ def _schema(path: str) -> StructType | None:
     """Gives the columns that Spark finds in a file's footer (ParquetFileFormat.readSchemaFromFooter)."""
     try:
         metadata = pq.read_metadata(path)
-        told = (metadata.metadata or {}).get(_SPARK_SCHEMA)
-        schema = _of_columns(metadata.schema) if told is None else StructType.fromJson(json.loads(told))
-    except (OSError, ValueError, KeyError, pa.ArrowException):
+    except (OSError, pa.ArrowException):
         return None
+    told = (metadata.metadata or {}).get(_SPARK_SCHEMA)
+    schema = _of_columns(metadata.schema) if told is None else _as_told(told)
     if schema is None or len({name.lower() for name in schema.names}) < len(schema.names):
         return None
-    is_known = all(type(f.dataType) in _KNOWN and not f.metadata for f in schema.fields)
-    return schema if is_known else None
+    return schema if all(_is_known(field) for field in schema.fields) else None
+
+
+def _is_known(field: StructField) -> bool:
+    kind = field.dataType
+    is_sound = not isinstance(kind, DecimalType) or 0 <= kind.scale <= kind.precision <= 38
+    return type(kind) in _KNOWN and not field.metadata and is_sound
+
+
+def _as_told(text: bytes) -> StructType | None:
+    """Reads the schema that Spark has put into a footer; None where it is not exactly one."""
+    try:
+        told = json.loads(text)
+        schema = StructType.fromJson(told)
+        return schema if schema.jsonValue() == told else None
+    except Exception:
+        # PySpark raises whatever comes of what is no schema.
+        return None
 
 
 def _of_columns(columns: pq.ParquetSchema) -> StructType | None:

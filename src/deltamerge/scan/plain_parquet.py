@@ -6,26 +6,36 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.scan.staged_rows import KeptFile, in_order, plain_types
+from deltamerge.scan.staged_rows import (
+    SPARK_VERSION,
+    KeptFile,
+    in_order,
+    is_of_other_calendar,
+    plain_types,
+)
 from deltamerge.session import physical_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# One scan, nothing above it, and nothing that it leaves out.
+# One scan of one path, nothing above it, and nothing that it leaves out. Of several paths one may be named twice, and
+# a catalog's partitions may lie anywhere.
 _SCAN = re.compile(
     r"== Physical Plan ==\n(\*\(1\) )?(ColumnarToRow\n\+- )?FileScan parquet [^\n]*DataFilters: \[\], Format: Parquet, "
-    r"Location: [^\n]*, PartitionFilters: \[\], PushedFilters: \[\], ReadSchema: [^\n]*\n*"
+    r"Location: InMemoryFileIndex\(1 paths\)[^\n]*, PartitionFilters: \[\], PushedFilters: \[\], ReadSchema: [^\n]*\n*"
 )
 _MOST_FILES = 64
-# Dates and times of Spark 2 are in another calendar.
-_OTHER_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_PARTITION = re.compile(r"/([^/=]+)=")
+_FIELD_ID = "parquet.field.id"
+# From here on all calendars agree, and all zones' offsets are whole minutes.
+_FIRST_DAY, _FIRST_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -65,11 +75,17 @@ def plain_parquet(
         The files where the source is nothing but a scan of local Parquet files that hold just these types, and whose
         footers tell the ranges; else None.
     """
+    if any(field.name in types and _FIELD_ID in (field.metadata or {}) for field in frame.schema):
+        return None
     if _SCAN.fullmatch(physical_plan(frame)) is None:
         return None
     uris = list(frame.inputFiles())
     paths = [local_path(uri) for uri in uris]
     if not paths or len(paths) > _MOST_FILES or None in paths:
+        return None
+    lowered = {name.lower() for name in types}
+    if any(name.lower() in lowered for uri in uris for name in _PARTITION.findall(unquote(uri))):
+        # The folder's name says what the column is, whatever the file holds.
         return None
     found = [_file(path, types, keys) for path in paths if path is not None]
     if None in found:
@@ -102,9 +118,7 @@ def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> P
         schema = plain_types(metadata.schema.to_arrow_schema())
     except (OSError, pa.ArrowException):
         return None
-    if any(key in (metadata.metadata or {}) for key in _OTHER_CALENDARS) or len(set(schema.names)) < len(
-        schema
-    ):
+    if is_of_other_calendar(metadata) or len({name.lower() for name in schema.names}) < len(schema):
         return None
     if any(name not in schema.names or schema.field(name).type != kind for name, kind in types.items()):
         return None
@@ -112,6 +126,10 @@ def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> P
     if any(name not in leaves for name in types):
         return None
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    if SPARK_VERSION not in (metadata.metadata or {}):
+        dated = [name for name, kind in types.items() if pa.types.is_temporal(kind)]
+        if not all(_is_modern(group.column(leaves[name])) for name in dated for group in groups):
+            return None
     ranges = []
     for name in keys:
         bounds = [_bounds(group.column(leaves[name])) for group in groups]
@@ -128,6 +146,17 @@ def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> P
         ranges=tuple(ranges),
         key_bytes=sum(sizes[name] for name in keys),
     )
+
+
+def _is_modern(column: Any) -> bool:  # noqa: ANN401
+    """Tells whether no setting or option changes what Spark makes of a column's dates or times."""
+    bounds = _bounds(column)
+    if bounds is None:
+        return False
+    low = bounds[0]
+    if isinstance(low, datetime):
+        return low.replace(tzinfo=low.tzinfo or timezone.utc) >= _FIRST_TIME
+    return low is None or (isinstance(low, date) and low >= _FIRST_DAY)
 
 
 def _bounds(column: Any) -> tuple[Any, Any] | None:  # noqa: ANN401

@@ -19,6 +19,10 @@ import pyarrow.parquet as pq
 # A piece is one contiguous batch: rows are taken from few pieces much faster than from many.
 _PIECE_BYTES = 64 << 20
 STAGED_SUFFIX = ".staged.arrow"
+SPARK_VERSION = b"org.apache.spark.version"
+_OTHER_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+# Empty files, in whose names tasks say how much they have kept.
+_KEPT_SUFFIX = ".kept.arrow"
 # What stands in the place of a path where a task has more rows than it may keep.
 TOO_MANY = ""
 
@@ -30,8 +34,8 @@ class StagedRows:
     Args:
         folder: An existing folder that all tasks can write to.
         keys: The columns whose ranges are told; integers or strings.
-        most_rows: How many rows a task keeps at most.
-        most_bytes: How many bytes it keeps at most.
+        most_rows: How many rows all tasks keep at most.
+        most_bytes: How many bytes they keep at most.
         clause: The column without which a row is only counted, where there is one: NULL there.
     """
 
@@ -110,6 +114,7 @@ def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = Path(wanted.folder) / f"source-{uuid.uuid4().hex}{STAGED_SUFFIX}"
+        rows_before, bytes_before = _kept_before(wanted.folder)
         told = _Told(len(wanted.keys))
         pending: list[pa.RecordBatch] = []
         pending_bytes = 0
@@ -127,7 +132,8 @@ def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator
                     pending.append(rows)
                 pending_bytes += rows.nbytes
                 told.size += rows.nbytes
-                if told.kept > wanted.most_rows or told.size > wanted.most_bytes:
+                most_rows, most_bytes = wanted.most_rows - rows_before, wanted.most_bytes - bytes_before
+                if told.kept > most_rows or told.size > most_bytes:
                     told.too_many = True
                     break
                 if pending_bytes >= _PIECE_BYTES:
@@ -138,10 +144,19 @@ def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator
         finally:
             if writer is not None:
                 writer.close()
+        if told.kept:
+            path.with_name(f"{uuid.uuid4().hex}-{told.kept}-{told.size}{_KEPT_SUFFIX}").touch()
         if told.rows:
             yield told.as_batch(str(path), wanted.keys, rows.schema)
 
     return stage
+
+
+def _kept_before(folder: str) -> tuple[int, int]:
+    """Sums up the rows and bytes that tasks have kept which ended before; one that ran twice counts twice."""
+    names = [path.name.removesuffix(_KEPT_SUFFIX) for path in Path(folder).glob(f"*{_KEPT_SUFFIX}")]
+    kept = [name.split("-")[1:] for name in names]
+    return sum(int(rows) for rows, _ in kept), sum(int(size) for _, size in kept)
 
 
 class _Told:
@@ -188,6 +203,17 @@ class _Told:
 def in_order(value: Any) -> Any:  # noqa: ANN401
     """Gives what a key's value is ordered by: texts by their bytes."""
     return value.encode() if isinstance(value, str) else value
+
+
+def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
+    """Tells whether a file's dates and times are Spark 2's, which Spark turns into today's calendar.
+
+    Args:
+        metadata: The file's ``FileMetaData``.
+    """
+    told = metadata.metadata or {}
+    version = told.get(SPARK_VERSION)
+    return (version is not None and version < b"3") or any(key in told for key in _OTHER_CALENDARS)
 
 
 def plain_types(schema: pa.Schema) -> pa.Schema:

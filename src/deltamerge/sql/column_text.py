@@ -73,6 +73,9 @@ def _settle(node: Node, operand: Callable[[Node], Node]) -> Node:
 
 
 def _classic_operand(node: Node) -> Node:
+    if isinstance(node, Name) and node.text.lower() in ("nan", "infinity"):
+        # A number prints like a name.
+        return unreadable(node.text, node.span)
     if isinstance(node, Literal) and isinstance(node.value, (str, bytes, bool, type(None))):
         return node
     if isinstance(node, Literal):

@@ -11,7 +11,7 @@ from deltamerge.errors import DeltaParseException
 from deltamerge.sql.caret import Span
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, unreadable
 from deltamerge.sql.literals import number_value, plain_string, typed_value
-from deltamerge.sql.operand_names import opaque_names, starts_subquery
+from deltamerge.sql.operand_names import NO_COLUMNS, VARIABLE, opaque_names, starts_subquery
 from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, tokenize
 
 COMPARISONS = {
@@ -38,7 +38,6 @@ FUNCTIONS: dict[str, tuple[str, int | None]] = {
     "or": ("or", 2),
     "in": ("in", None),
     "%": ("%", 2),
-    "mod": ("%", 2),
 }
 
 Tokens = tuple[Token, ...]
@@ -54,6 +53,8 @@ def read_condition(text: str, double_quoted_identifiers: bool = False) -> Node:
     Returns:
         The tree, with the place of every node in `text`.
     """
+    if VARIABLE in text:
+        return unreadable(text, Span(0, len(text)))
     try:
         tokens = tokenize(text)
     except DeltaParseException:
@@ -225,6 +226,9 @@ class _Reader:
             if index % 2 == 0 and not (token.is_identifier or (index and token.kind is Kind.NUMBER)):
                 return None
         span = self.span(tokens)
+        if len(tokens) == 1 and tokens[0].upper in NO_COLUMNS:
+            # A column's name, or, under spark.sql.ansi.enforceReservedKeywords, the function's.
+            return None
         return Name(tuple(token.name for token in tokens[::2]), span.of(self.text), span)
 
     def operation(

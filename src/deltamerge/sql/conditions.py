@@ -15,7 +15,7 @@ from deltamerge.skipping.predicates import And, ColumnRef, Predicate, Unknown
 from deltamerge.sql.caret import Span
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Name, Node, Opaque, Operation, conjuncts_of, leaves
-from deltamerge.sql.operand_names import opaque_names, starts_subquery
+from deltamerge.sql.operand_names import NO_COLUMNS, VARIABLE, opaque_names, starts_subquery
 from deltamerge.sql.predicate_of import predicate_of
 from deltamerge.sql.resolution import Scope
 from deltamerge.sql.tokens import tokenize
@@ -124,6 +124,8 @@ def source_columns_in(
         Top-level columns of the source in their own spelling, rather too many than too few; None where that cannot
         be said (``s.*``, a subquery, a name that is not resolved here).
     """
+    if VARIABLE in text:
+        return None
     try:
         tokens = tokenize(text)
     except DeltaParseException:
@@ -182,22 +184,8 @@ class _Usage:
             (self.target if match.side == "target" else self.source).add(match.path[0])
         if len(found) > 1:
             self.ambiguous = True
-        if not found and must_exist and name.parts[0].upper() not in _NO_COLUMNS:
+        if not found and must_exist and name.parts[0].upper() not in NO_COLUMNS:
             self.certain = False
-
-
-# Functions that need no brackets, where no column has their name.
-_NO_COLUMNS = frozenset(
-    {
-        "CURRENT_DATE",
-        "CURRENT_TIMESTAMP",
-        "CURRENT_TIME",
-        "CURRENT_USER",
-        "SESSION_USER",
-        "USER",
-        "LOCALTIMESTAMP",
-    }
-)
 
 
 def _conjunct(node: Node, scope: Scope) -> Conjunct:

@@ -103,6 +103,17 @@ def leaves(node: Node) -> Iterator[Name | Literal | Opaque]:
         yield node
 
 
+def names_in(node: Node) -> frozenset[tuple[str, ...]]:
+    """Gives the parts of each name in a tree, and of each word that may be one."""
+    found: set[tuple[str, ...]] = set()
+    for leaf in leaves(node):
+        if isinstance(leaf, Name):
+            found.add(leaf.parts)
+        elif isinstance(leaf, Opaque):
+            found.update(name.parts for name in (*leaf.names, *leaf.words))
+    return frozenset(found)
+
+
 def conjuncts_of(node: Node) -> tuple[Node, ...]:
     """Takes a condition apart at its topmost ANDs."""
     if isinstance(node, Operation) and node.op == "and":

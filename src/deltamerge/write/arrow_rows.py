@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltamerge.scan.key_lookup import UNFIT, RowPairs, read_pairs, unmatched
-from deltamerge.scan.staged_rows import KeptRows, in_plain_numbers, open_staged, plain_types, taken
+from deltamerge.scan.staged_rows import (
+    KeptRows,
+    in_plain_numbers,
+    is_of_other_calendar,
+    open_staged,
+    plain_types,
+    taken,
+)
 from deltamerge.write.parquet_patch import TableWriter, own_metadata, plain_schema, writer_options
 
 _PIECE_BYTES = 64 << 20
@@ -185,6 +192,7 @@ def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) 
     changing = read_pairs(pairs).changing
     rows = changing.rows
     with pq.ParquetFile(path, memory_map=True) as file:
+        _refuse_other_calendar(file)
         if len(rows) and rows[-1] >= file.metadata.num_rows:
             raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
         schema = _with_missing_columns(plain_schema(file.schema_arrow), new)
@@ -199,6 +207,11 @@ def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) 
                 start += count
                 writer.write(table)
     return writer.rows
+
+
+def _refuse_other_calendar(file: pq.ParquetFile) -> None:
+    if is_of_other_calendar(file.metadata):
+        raise ValueError("the file's dates and times are those of Spark 2")
 
 
 def _with_missing_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
@@ -334,6 +347,7 @@ def _updated(
 def _rows_of(path: str, columns: Sequence[str], rows: np.ndarray[Any, Any] | None, new: NewRows) -> pa.Table:
     """Reads columns of some rows of a file, or of all; one that the file lacks is NULL."""
     with pq.ParquetFile(path, memory_map=True) as file:
+        _refuse_other_calendar(file)
         present = [name for name in columns if name in file.schema_arrow.names]
         lowered = {name.lower() for name in file.schema_arrow.names}
         if any(name.lower() in lowered for name in columns if name not in present):
