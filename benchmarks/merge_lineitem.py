@@ -6,8 +6,8 @@
 
 It needs the dependency groups dev and bench (tpchgen-cli, deltalake), Java and, for delta-spark, an
 environment of its own that it builds by Maven when there is none (see tests/oracle/environment.py).
-Every result is compared with what the merge must come to before its time counts. The engines run one
-after another.
+Every result is compared with what the merge must come to before its time counts. In each case the engines
+take turns.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import shutil
 import statistics
 import sys
 import time
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ from merge_engines import ENGINES, ROOT, Engine, lineitem_settings
 Times = dict[tuple[str, str, str], dict[str, Any]]
 
 
-def run_engine(
-    name: str,
+def run_engines(
+    names: list[str],
     layouts: list[Layout],
     cases: list[MergeCase],
     repeat: int,
@@ -40,12 +41,12 @@ def run_engine(
     *,
     deletion_vectors: bool,
 ) -> Times:
-    """Runs one engine over all cases.
+    """Runs engines over all cases; in each they take turns, so that all see the same machine.
 
     Args:
-        name: The engine.
-        layouts: Its tables.
-        cases: Its merges.
+        names: The engines.
+        layouts: Their tables.
+        cases: Their merges.
         repeat: How often each is run.
         folder: Where tables are kept.
         deletion_vectors: Whether the tables have them.
@@ -55,25 +56,27 @@ def run_engine(
     """
     times: Times = {}
     sources = {(layout.name, case.name): make_source(layout, case) for layout in layouts for case in cases}
-    target = folder / f"target-{name}"
-    with Engine(name, lineitem_settings(name), folder / f"{name}.log") as engine:
+    target = folder / "target"
+    with ExitStack() as stack:
+        engines = [
+            stack.enter_context(Engine(name, lineitem_settings(name), folder / f"{name}.log"))
+            for name in names
+        ]
         # The first merges of a process load classes and start its tasks; one of each kind is not counted.
-        for case in {case.clauses: case for case in reversed(cases)}.values():
-            layouts[0].copy(target, deletion_vectors=deletion_vectors)
-            engine.merge_case(case, target, sources[layouts[0].name, case.name].path)
+        for engine in engines:
+            for case in {case.clauses: case for case in reversed(cases)}.values():
+                layouts[0].copy(target, deletion_vectors=deletion_vectors)
+                engine.merge_case(case, target, sources[layouts[0].name, case.name].path)
         for layout in layouts:
             for case in cases:
-                runs = []
-                for _ in range(repeat):
-                    layout.copy(target, deletion_vectors=deletion_vectors)
-                    runs.append(run_once(engine, layout, case, sources[layout.name, case.name], target))
-                result = median_run(runs)
-                times[layout.name, case.name, name] = result
-                print(
-                    f"  {layout.name:9} {case.name:22} {result['seconds']:8.2f} s",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                for engine in engines:
+                    runs = []
+                    for _ in range(repeat):
+                        layout.copy(target, deletion_vectors=deletion_vectors)
+                        runs.append(run_once(engine, layout, case, sources[layout.name, case.name], target))
+                    times[layout.name, case.name, engine.name] = median_run(runs)
+                seconds = [f"{times[layout.name, case.name, name]['seconds']:8.2f} s" for name in names]
+                print(f"  {layout.name:9} {case.name:22} {' '.join(seconds)}", file=sys.stderr, flush=True)
     shutil.rmtree(target)
     return times
 
@@ -158,12 +161,10 @@ def main() -> None:
     cases = [case for case in CASES if case.name in names]
     folder = options.folder.resolve()
     layouts = [prepare(folder, options.scale, name) for name in chosen(options.layouts, LAYOUTS)]
-    times: Times = {}
-    for name in engines:
-        print(f"{name}:", file=sys.stderr)
-        times |= run_engine(
-            name, layouts, cases, options.repeat, folder, deletion_vectors=options.deletion_vectors
-        )
+    print(f"  {' '.join(engines)}", file=sys.stderr)
+    times = run_engines(
+        engines, layouts, cases, options.repeat, folder, deletion_vectors=options.deletion_vectors
+    )
     print(table(times, [layout.name for layout in layouts], names, engines))
     suffix = "_deletion_vectors" if options.deletion_vectors else ""
     output = options.output or folder / f"merge_lineitem{suffix}.json"

@@ -25,7 +25,13 @@ from deltamerge.scan.staged_rows import (
     plain_types,
     taken,
 )
-from deltamerge.write.parquet_patch import TableWriter, own_metadata, plain_schema, writer_options
+from deltamerge.write.parquet_patch import (
+    TableWriter,
+    own_metadata,
+    plain_schema,
+    row_groups,
+    writer_options,
+)
 
 _PIECE_BYTES = 64 << 20
 DONE_SCHEMA = "rows BIGINT, told STRING"
@@ -199,13 +205,11 @@ def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) 
         options = _with_columns(writer_options(file), schema.names[len(file.schema_arrow) :], new)
         with TableWriter(target, schema, options, own_metadata(file)) as writer:
             start = 0
-            for number in range(file.metadata.num_row_groups):
-                count = file.metadata.row_group(number).num_rows
-                begin, end = np.searchsorted(rows, [start, start + count])
-                table = _in_schema(file.read_row_group(number, use_threads=False), schema)
-                table = _changed(table, source, changing.among(slice(begin, end)), start, new)
-                start += count
-                writer.write(table)
+            for table in row_groups(file):
+                end = start + table.num_rows
+                of_group = changing.among(slice(*np.searchsorted(rows, [start, end])))
+                writer.write(_changed(_in_schema(table, schema), source, of_group, start, new))
+                start = end
     return writer.rows
 
 

@@ -10,6 +10,7 @@ import io
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import pyarrow.parquet as pq
 
 from deltamerge.skipping.nan_columns import NAN_COLUMNS, NanColumns
 
+# So much of a row group, without compression, may be kept beside another.
+_AHEAD_BYTES = 256 << 20
 PATCH_SCHEMA = "source STRING, target STRING, rows BIGINT"
 _DELTA_ENCODINGS = frozenset(
     {"DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
@@ -131,14 +134,34 @@ def patch_file(source: str, target: str, gone: bytes) -> int:
         schema = plain_schema(file.schema_arrow)
         with TableWriter(target, schema, writer_options(file), own_metadata(file)) as writer:
             start = 0
-            for number in range(file.metadata.num_row_groups):
-                rows = file.metadata.row_group(number).num_rows
-                mask = keep[start : start + rows]
-                start += rows
-                if mask.any():
-                    table = file.read_row_group(number, use_threads=False).cast(schema)
-                    writer.write(table if mask.all() else table.filter(pa.array(mask)))
+            for table in row_groups(file):
+                mask = keep[start : start + table.num_rows]
+                start += table.num_rows
+                table = table.cast(schema)
+                writer.write(table if mask.all() else table.filter(pa.array(mask)))
     return writer.rows
+
+
+def row_groups(file: pq.ParquetFile) -> Iterator[pa.Table]:
+    """Reads a file's row groups in their order, each of moderate size while the one before is worked on.
+
+    Args:
+        file: The file.
+    """
+    groups = range(file.metadata.num_row_groups)
+    sizes = [file.metadata.row_group(number).total_byte_size for number in groups]
+
+    def read(number: int) -> pa.Table:
+        return file.read_row_group(number, use_threads=False)
+
+    with ThreadPoolExecutor(1) as pool:
+        ahead = None
+        for number in groups:
+            table = read(number) if ahead is None else ahead.result()
+            later = number + 1
+            is_small = later in groups and sizes[later] <= _AHEAD_BYTES
+            ahead = pool.submit(read, later) if is_small else None
+            yield table
 
 
 class TableWriter:
