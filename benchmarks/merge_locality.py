@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -162,6 +164,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / ".bench")
     options = parser.parse_args()
     folder = options.folder.resolve()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("locality")
     for name, value in lineitem_settings("deltamerge").items():
         builder = builder if value is None else builder.config(name, value)
