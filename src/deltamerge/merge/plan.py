@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
@@ -94,8 +95,8 @@ def _scope(merge: ResolvedMerge, *, sees_source: bool) -> Scope:
 
 
 def _relation(alias: str | None, schema: StructType) -> Relation:
-    lowered = [name.lower() for name in schema.names]
-    duplicates = frozenset(name for name in schema.names if lowered.count(name.lower()) > 1)
+    times = Counter(name.lower() for name in schema.names)
+    duplicates = frozenset(name for name in schema.names if times[name.lower()] > 1)
     return Relation(((alias,),) if alias is not None else (), field_tree(schema), duplicates)
 
 

@@ -244,8 +244,9 @@ def _with_columns(options: dict[str, Any], names: Sequence[str], new: NewRows) -
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    present = set(table.column_names)
     for field in schema:
-        if field.name not in table.column_names:
+        if field.name not in present:
             table = table.append_column(field, pa.nulls(table.num_rows, field.type))
     return table.cast(schema)
 
