@@ -86,12 +86,13 @@ bench-log: setup
 bench: setup
 	$(PYTHON) benchmarks/merge_lineitem.py
 
-# All of them, one after another: an hour and more.
+# All of them, one after another: two hours and 20 GB of disk.
 bench-all: bench-small bench bench-log
 	$(PYTHON) benchmarks/chart.py .bench/merge_lineitem.json docs/merge_lineitem.svg
 	$(PYTHON) benchmarks/merge_lineitem.py --deletion-vectors
 	$(PYTHON) benchmarks/merge_shapes.py
 	$(PYTHON) benchmarks/merge_locality.py
+	$(PYTHON) benchmarks/merge_scale.py
 
 lock:
 	sh scripts/lock.sh --upgrade
