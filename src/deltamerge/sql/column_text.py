@@ -46,7 +46,8 @@ def read_classic_column(column: str, double_quoted_identifiers: bool = False) ->
         The tree; fractional numbers, timestamps and whatever else can be printed alike for different Columns are
         `Opaque` in it.
     """
-    return _settle(read_condition(printed_text(column), double_quoted_identifiers), _classic_operand)
+    tree = _settle(read_condition(printed_text(column), double_quoted_identifiers), _classic_operand)
+    return _classic_operand(tree) if isinstance(tree, Name) else tree
 
 
 def read_connect_column(column: str, double_quoted_identifiers: bool = False) -> Node:
