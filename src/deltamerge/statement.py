@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pyspark.sql import functions as F
+
+from deltamerge.session import attribute_names
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,6 +37,11 @@ class Expression:
     column: Column | None = None
     start: int | None = None
     evaluated: str | None = None
+
+    @cached_property
+    def attribute_names(self) -> list[tuple[str, ...]] | None:
+        """The names in a Column of classic Spark; see `deltamerge.session.attribute_names`, which asks the JVM."""
+        return None if self.column is None else attribute_names(self.column)
 
     def to_column(self) -> Column:
         """Gives the Column that Spark evaluates."""

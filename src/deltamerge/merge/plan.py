@@ -30,13 +30,12 @@ from deltamerge.merge.resolved import (
     TakeValue,
 )
 from deltamerge.merge.source import SourceKey
-from deltamerge.session import attribute_names
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.sql.column_proto import read_proto
 from deltamerge.sql.column_text import read_classic_column
 from deltamerge.sql.condition_reader import read_condition
-from deltamerge.sql.conditions import ConditionShape, shape_of, shape_of_tree
+from deltamerge.sql.conditions import ConditionShape, shape_of_tree
 from deltamerge.sql.expression import Name, Node, names_in, unreadable
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.statement import Expression
@@ -51,9 +50,7 @@ def condition_shape(merge: ResolvedMerge) -> ConditionShape:
 
 
 def _shape(condition: Expression, scope: Scope, quoted: bool) -> ConditionShape:
-    if condition.column is None:
-        return shape_of(condition.evaluated or condition.text, scope, quoted)
-    return shape_of_tree(condition_tree(condition, quoted), scope)
+    return shape_of_tree(expression_tree(condition, quoted), scope)
 
 
 def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> Node:
@@ -79,7 +76,7 @@ def condition_tree(condition: Expression, double_quoted_identifiers: bool) -> No
     if type(column).__module__.startswith("pyspark.sql.connect"):
         return read_proto(column.to_plan(None), double_quoted_identifiers)
     tree = read_classic_column(condition.text, double_quoted_identifiers)
-    names = attribute_names(column)
+    names = condition.attribute_names
     if names is None or not names_in(tree).issuperset(names):
         return unreadable(condition.text)
     return tree
@@ -167,8 +164,7 @@ def clause_choice(
         condition = None
         if given is not None:
             tree = expression_tree(given, merge.double_quoted_identifiers)
-            column = partial(_source_column, merge)
-            condition = arrow_condition(tree, column, merge.source_schema.fields)
+            condition = arrow_condition(tree, partial(_source_column, merge), merge.source_schema.fields)
             if condition is None:
                 return None
         found.append((clause.number, condition))

@@ -62,7 +62,7 @@ def predicate_of(node: Node, scope: Scope) -> Predicate:
 
 def _about_column(node: Operation, scope: Scope) -> Predicate:
     column = _column(node.operands[0], scope)
-    if column is None or node.op == "%":
+    if column is None:
         return Unknown()
     if node.op == "isnull":
         return IsNull(column)
@@ -70,6 +70,8 @@ def _about_column(node: Operation, scope: Scope) -> Predicate:
         return IsNotNull(column)
     if node.op == "in":
         return _in_list(column, node.operands[1:])
+    if node.op not in ("startswith", "like"):
+        return Unknown()
     operand = node.operands[1]
     if not isinstance(operand, Literal) or not isinstance(operand.value, str):
         return Unknown()

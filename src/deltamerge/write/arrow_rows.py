@@ -204,12 +204,10 @@ def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) 
         schema = _with_missing_columns(plain_schema(file.schema_arrow), new)
         options = _with_columns(writer_options(file), schema.names[len(file.schema_arrow) :], new)
         with TableWriter(target, schema, options, own_metadata(file)) as writer:
-            start = 0
-            for table in row_groups(file):
-                end = start + table.num_rows
-                of_group = changing.among(slice(*np.searchsorted(rows, [start, end])))
+            for start, table in row_groups(file):
+                places = np.searchsorted(rows, [start, start + table.num_rows])
+                of_group = changing.among(slice(*places))
                 writer.write(_changed(_in_schema(table, schema), source, of_group, start, new))
-                start = end
     return writer.rows
 
 

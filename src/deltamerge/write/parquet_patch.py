@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -133,35 +134,40 @@ def patch_file(source: str, target: str, gone: bytes) -> int:
         keep = _rows_to_keep(gone, file.metadata.num_rows)
         schema = plain_schema(file.schema_arrow)
         with TableWriter(target, schema, writer_options(file), own_metadata(file)) as writer:
-            start = 0
-            for table in row_groups(file):
+            for start, table in row_groups(file, lambda rows: bool(keep[rows].any())):
                 mask = keep[start : start + table.num_rows]
-                start += table.num_rows
                 table = table.cast(schema)
                 writer.write(table if mask.all() else table.filter(pa.array(mask)))
     return writer.rows
 
 
-def row_groups(file: pq.ParquetFile) -> Iterator[pa.Table]:
+def row_groups(
+    file: pq.ParquetFile, wanted: Callable[[slice], bool] = lambda _: True
+) -> Iterator[tuple[int, pa.Table]]:
     """Reads a file's row groups in their order, each of moderate size while the one before is worked on.
 
     Args:
         file: The file.
+        wanted: Tells of a row group's rows in the file whether they are to be read.
+
+    Returns:
+        For each row group its first row in the file, and its rows.
     """
-    groups = range(file.metadata.num_row_groups)
-    sizes = [file.metadata.row_group(number).total_byte_size for number in groups]
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    ends = list(accumulate(group.num_rows for group in groups))
+    starts = [0, *ends][: len(ends)]
+    chosen = [number for number, rows in enumerate(map(slice, starts, ends)) if wanted(rows)]
 
     def read(number: int) -> pa.Table:
         return file.read_row_group(number, use_threads=False)
 
     with ThreadPoolExecutor(1) as pool:
         ahead = None
-        for number in groups:
+        for place, number in enumerate(chosen):
             table = read(number) if ahead is None else ahead.result()
-            later = number + 1
-            is_small = later in groups and sizes[later] <= _AHEAD_BYTES
-            ahead = pool.submit(read, later) if is_small else None
-            yield table
+            later = [n for n in chosen[place + 1 : place + 2] if groups[n].total_byte_size <= _AHEAD_BYTES]
+            ahead = pool.submit(read, later[0]) if later else None
+            yield starts[number], table
 
 
 class TableWriter:
