@@ -131,19 +131,19 @@ class MergeNames:
         return f"{self.prefix}match_number"
 
     @property
-    def word_file(self) -> str:
-        """The file that a word of a bitmap of rows is about."""
-        return f"{self.prefix}word_file"
+    def block_file(self) -> str:
+        """The file that a block of a set of rows is about."""
+        return f"{self.prefix}block_file"
 
     @property
-    def word(self) -> str:
-        """The number of a word of 64 rows in a bitmap of rows."""
-        return f"{self.prefix}word"
+    def block(self) -> str:
+        """The number of a block of 4,096 rows in a set of rows."""
+        return f"{self.prefix}block"
 
     @property
-    def word_bits(self) -> str:
-        """The word itself."""
-        return f"{self.prefix}word_bits"
+    def block_words(self) -> str:
+        """The block's bits, as words of 64 rows."""
+        return f"{self.prefix}block_words"
 
     @property
     def packed(self) -> str:

@@ -64,6 +64,15 @@ def actions(path: str | Path, version: int, kind: str) -> list[dict[str, Any]]:
     return [action[kind] for action in commit(path, version) if kind in action]
 
 
+def claim_rows(path: str | Path, version: int, rows: int) -> None:
+    """Makes the log say of the files that a commit added that they have so many rows."""
+    file = Path(path, "_delta_log", f"{version:020d}.json")
+    found = commit(path, version)
+    for add in (action["add"] for action in found if "add" in action):
+        add["stats"] = json.dumps({**json.loads(add["stats"]), "numRecords": rows})
+    file.write_text("".join(json.dumps(action) + "\n" for action in found))
+
+
 def latest_version(path: str | Path) -> int:
     """Gives the number of the newest commit."""
     return max(int(name.stem) for name in Path(path, "_delta_log").glob(f"{'[0-9]' * 20}.json"))

@@ -20,7 +20,18 @@ from deltamerge.log.deletion_vectors import read_deletion_vectors, vector_path
 from deltamerge.log.local_store import LocalStore
 from deltamerge.log.z85 import z85_encode
 
-from .tables import actions, changes, commit_info, files_below, folders_below, frame, latest_version, rows
+from .tables import (
+    EXECUTOR,
+    actions,
+    changes,
+    claim_rows,
+    commit_info,
+    files_below,
+    folders_below,
+    frame,
+    latest_version,
+    rows,
+)
 from .test_transactions import At
 
 if TYPE_CHECKING:
@@ -303,3 +314,29 @@ def test_a_table_may_have_vectors_and_not_want_more(spark: SparkSession, tmp_pat
     }  # fmt: skip
     holds(spark, path, {**{i: i for i in range(15) if i != 1}, 2: -2})
     assert rows(DeltaTable.forPath(spark, path).toDF().where("id < 3").selectExpr("id")) == [(0,), (2,)]
+
+
+@pytest.mark.parametrize("change", ["upsert", "delete", "by source"])
+def test_more_rows_than_the_driver_takes_positions_of(
+    spark: SparkSession, tmp_path: Path, change: str
+) -> None:
+    found = []
+    for name, claimed in (("few", None), ("many", 1 << 30)):
+        path = table(spark, tmp_path, name=name)
+        for version in (0, 1):
+            if claimed is not None:
+                claim_rows(path, version, claimed)
+        builder = merge(spark, path, [3, 4, 12, 77])
+        builder = builder.whenMatchedDelete() if change == "delete" else builder.whenMatchedUpdateAll()
+        if change == "by source":
+            builder = builder.whenNotMatchedBySourceDelete("t.id IN (0, 3, 14)")
+        spark.conf.set(EXECUTOR, "classic")
+        report = builder.run()
+        added = actions(path, report.version, "add")
+        assert len({add["deletionVector"]["pathOrInlineDv"] for add in added if "deletionVector" in add}) == (
+            1 if claimed is None else 2
+        )
+        kept = {k: v for k, v in report.metrics.items() if not k.endswith(("Ms", "Bytes"))}
+        found.append((kept, rows(DeltaTable.forPath(spark, path).toDF())))
+    assert found[0] == found[1]
+    read_by_delta_rs(path)

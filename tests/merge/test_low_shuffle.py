@@ -14,7 +14,18 @@ from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.write.parquet_patch import own_metadata
 
-from .tables import CONNECT, EXECUTOR, actions, changes, files_below, folders_below, frame, people, rows
+from .tables import (
+    CONNECT,
+    EXECUTOR,
+    actions,
+    changes,
+    claim_rows,
+    files_below,
+    folders_below,
+    frame,
+    people,
+    rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -274,3 +285,20 @@ def test_tables_that_are_left_to_classic(spark: SparkSession, tmp_path: Path) ->
     outcome = merge.run().outcome
     assert outcome.executor == "classic"
     assert "the source is not kept" in outcome.executor_reason
+
+
+def test_more_rows_than_the_driver_takes_positions_of(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    claim_rows(path, 1, 1 << 30)
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 2)])
+    spark.conf.set(EXECUTOR, "low_shuffle")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    outcome = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run().outcome
+    assert outcome.executor == "classic"
+    assert "more rows than the driver takes positions of" in outcome.executor_reason
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [
+        (1, "x", 1),
+        (2, "bob", 40),
+        (3, "cy", 50),
+        (9, "y", 2),
+    ]

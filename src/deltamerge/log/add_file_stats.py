@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow.parquet as pq
 
@@ -17,13 +17,30 @@ _BLANKS = " \t\r\n"
 
 def record_count(file: AddFile) -> int | None:
     """Gives the rows in a data file, those behind its deletion vector included; None where statistics do not say."""
-    if not file.stats:
+    return _record_count(file.stats)
+
+
+def _record_count(stats: str | None) -> int | None:
+    if not stats:
         return None
     try:
-        records = json.loads(file.stats).get("numRecords")
+        records = json.loads(stats).get("numRecords")
     except ValueError:
         return None
     return records if isinstance(records, int) else None
+
+
+def rows_about(files: Iterable[tuple[str | None, int]]) -> int:
+    """Estimates the rows of many files, those behind their deletion vectors included, without opening one.
+
+    Args:
+        files: The statistics and the size in bytes of each.
+
+    Returns:
+        Their sum; a file without statistics counts a row for each byte, which few have.
+    """
+    counts = ((_record_count(stats), size) for stats, size in files)
+    return sum(size if rows is None else rows for rows, size in counts)
 
 
 def physical_rows(store: Store, file: AddFile) -> int:

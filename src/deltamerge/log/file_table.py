@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
+from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.arrays import from_numpy, mask_from_numpy
 from deltamerge.log.file_actions import ADD_SCHEMA
 from deltamerge.log.paths import decode_paths
@@ -41,6 +42,11 @@ class FileTable:
     def size_in_bytes(self) -> int:
         """The files' sizes together."""
         return int(pc.sum(self.arrow.column("size")).as_py() or 0)
+
+    def rows_about(self) -> int:
+        """Estimates the files' rows together; see `deltamerge.log.add_file_stats.rows_about`."""
+        columns = (self.arrow.column(name).to_pylist() for name in ("stats", "size"))
+        return rows_about(zip(*columns, strict=True))
 
     @property
     def has_deletion_vectors(self) -> bool:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import functions as F
 
+from deltamerge.scan.row_blocks import BLOCK_BYTES, Blocks, blocks_of_bits
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column
 
 # The size of Spark's own bitmaps (bitmap_construct_agg).
 _ROW_BITS = 15
 _PIECE_BYTES = (1 << _ROW_BITS) // 8
-_WORD_BITS = 6
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,10 @@ class RowSet:
             whole[number * _PIECE_BYTES : (number + 1) * _PIECE_BYTES] = piece
         return bytes(whole)
 
-    def words(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Gives the words of 64 rows that are not empty: their numbers and their bits, both BIGINT."""
-        numbers, bits = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    def blocks(self) -> Iterator[Blocks]:
+        """Gives the blocks that are not empty, by which Spark finds rows of the set."""
         for number, piece in self.pieces.items():
-            words = np.frombuffer(piece, "<i8")
-            filled = np.flatnonzero(words)
-            numbers.append(filled + (number << (_ROW_BITS - _WORD_BITS)))
-            bits.append(words[filled])
-        return np.concatenate(numbers), np.concatenate(bits)
+            yield blocks_of_bits(piece, number * (len(piece) // BLOCK_BYTES))
 
 
 NO_ROWS = RowSet({})
@@ -82,44 +77,3 @@ def piece_of(row: Column) -> Column:
 def bit_of(row: Column) -> Column:
     """Gives the place of a row in its piece."""
     return row.bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
-
-
-def word_of(row: Column) -> Column:
-    """Gives the number of the word of 64 rows that a row is in."""
-    return F.shiftright(row, _WORD_BITS)
-
-
-def holds(word: Column, row: Column) -> Column:
-    """Tells whether a row is in a set, given the set's word of this row; NULL where there is no such word."""
-    return F.getbit(word, row.bitwiseAND(F.lit((1 << _WORD_BITS) - 1)).cast("int")) == F.lit(1)
-
-
-def words_frame(
-    spark: SparkSession, sets: Mapping[str, RowSet], file_column: str, word_column: str, bits_column: str
-) -> DataFrame:
-    """Makes a frame of sets of row numbers.
-
-    Args:
-        spark: The session.
-        sets: The sets by name, such as a file's.
-        file_column: The column for the name.
-        word_column: The column for the number of a word of 64 rows.
-        bits_column: The column for the word.
-
-    Returns:
-        One row a word; words without rows are left out.
-    """
-    names: list[pa.Array] = [pa.array([], pa.string())]
-    numbers: list[pa.Array] = [pa.array([], pa.int64())]
-    bits: list[pa.Array] = [pa.array([], pa.int64())]
-    for name, rows in sets.items():
-        words, values = rows.words()
-        names.append(pa.repeat(pa.scalar(name, pa.string()), len(words)))
-        numbers.append(pa.array(words, pa.int64()))
-        bits.append(pa.array(values, pa.int64()))
-    columns = {
-        file_column: pa.chunked_array(names),
-        word_column: pa.chunked_array(numbers),
-        bits_column: pa.chunked_array(bits),
-    }
-    return spark.createDataFrame(pa.table(columns))

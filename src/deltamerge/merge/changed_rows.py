@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType
 
-from deltamerge.merge.bitmaps import RowSet, holds, word_of, words_frame
+from deltamerge.merge.bitmaps import RowSet
 from deltamerge.merge.classic import changes_output, keep_one_match
 from deltamerge.merge.insert_only import WHEN_NO_MATCHES, generate_inserts_only_output
 from deltamerge.merge.matches import Matches
@@ -27,6 +27,7 @@ from deltamerge.merge.plan import assigns_from_source
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows, joined
 from deltamerge.names import MergeNames
+from deltamerge.scan.row_blocks import block_of, blocks_table, holds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -84,7 +85,7 @@ class ChangedRows:
         found = source
         clause: Column = F.lit(None).cast("int")
         for number, rows in self.matches.updating.items():
-            name = f"{names.word_bits}{number}"
+            name = f"{names.block_words}{number}"
             found = self._with_words(found, rows, name)
             taken = holds(F.col(name), F.col(names.source_row_index))
             clause = F.when(taken, F.lit(number)).otherwise(clause)
@@ -131,13 +132,9 @@ class ChangedRows:
         """
         merge, names = self.merge, self.names
         if len(self.matches.matched_sources):
-            words = self._words({"": self.matches.matched_sources}, names.word_bits)
-            found = source.frame.join(
-                words, word_of(F.col(names.source_row_index)) == F.col(names.word), "left"
-            )
-            matched = holds(F.col(names.word_bits), F.col(names.source_row_index))
-            kept = found.where(~F.coalesce(matched, F.lit(False)))
-            source = Rows(kept, (*source.names, names.word_file, names.word, names.word_bits))
+            source = self._with_words(source, self.matches.matched_sources, names.block_words)
+            matched = holds(F.col(names.block_words), F.col(names.source_row_index))
+            source = Rows(source.frame.where(~matched), source.names)
         rows = generate_inserts_only_output(merge, source, names, self.defaults, WHEN_NO_MATCHES)
         frame = rows.frame.select(
             "*",
@@ -158,14 +155,11 @@ class ChangedRows:
             The rows, no change.
         """
         names = self.names
-        words = self._words(changed, names.word_bits)
-        same = (F.col(names.file_name) == F.col(names.word_file)) & (
-            word_of(F.col(names.row_index)) == F.col(names.word)
-        )
-        found = target.join(words, same, "left")
-        gone = holds(F.col(names.word_bits), F.col(names.row_index))
+        row = F.col(names.row_index)
+        same = (F.col(names.file_name) == F.col(names.block_file)) & (block_of(row) == F.col(names.block))
+        found = target.join(self._blocks(changed, names.block_words), same, "left")
         width = range(len(self.merge.output_schema.fields))
-        frame = found.where(~F.coalesce(gone, F.lit(False))).select(
+        frame = found.where(~holds(F.col(names.block_words), row)).select(
             *(target_copy(self.merge, i, names).alias(names.output(i)) for i in width),
             F.lit(None).cast("string").alias(names.change),
             F.lit(True).alias(names.file_rewritten),
@@ -193,12 +187,14 @@ class ChangedRows:
         return [F.lit(None).cast(field.dataType).alias(self.names.copy(i)) for i, field in fields]
 
     def _with_words(self, source: Rows, rows: RowSet, name: str) -> Rows:
-        """Adds to each source row the word of a set that it is in, if any."""
-        names = self.names
-        words = self._words({"": rows}, name).select(F.col(names.word).alias(f"{name}w"), name)
-        frame = source.frame.join(words, word_of(F.col(names.source_row_index)) == F.col(f"{name}w"), "left")
-        return Rows(frame, (*source.names, f"{name}w", name))
+        """Adds to each source row the words of a set for the block that it is in, if any."""
+        names, number = self.names, f"{name}_block"
+        blocks = self._blocks({"": rows}, name).select(F.col(names.block).alias(number), name)
+        same = block_of(F.col(names.source_row_index)) == F.col(number)
+        return Rows(source.frame.join(blocks, same, "left"), (*source.names, number, name))
 
-    def _words(self, sets: Mapping[str, RowSet], bits: str) -> DataFrame:
+    def _blocks(self, sets: Mapping[str, RowSet], words: str) -> DataFrame:
         names = self.names
-        return F.broadcast(words_frame(self.spark, sets, names.word_file, names.word, bits))
+        parts = ((name, blocks) for name, rows in sets.items() for blocks in rows.blocks())
+        table = blocks_table(parts, (names.block_file, names.block, words))
+        return F.broadcast(self.spark.createDataFrame(table))

@@ -280,7 +280,7 @@ def _execute(
         if summary is None:
             against: str | None = "the source is not kept, and may give other rows each time that it is read"
         else:
-            against = why_classic(execution.snapshot, execution.merge, execution.conf, summary.predicate)
+            against = why_classic(execution.snapshot, execution.merge, execution.conf, summary)
             if against is None:
                 return execute_low_shuffle(execution, source, summary), executor, reason
         return execute_classic(execution, source), "classic", str(against)
@@ -290,7 +290,7 @@ def _execute(
 def _keys_say_what_is_new(execution: Execution, summary: SourceSummary) -> bool:
     """Tells whether an insert-only merge need not join its source with the target's rows."""
     merge, conf, snapshot = execution.merge, execution.conf, execution.snapshot
-    if conf.executor != "auto" or why_classic(snapshot, merge, conf, summary.predicate) is not None:
+    if conf.executor != "auto" or why_classic(snapshot, merge, conf, summary) is not None:
         return False
     return few_keys(summary) and lookup_of(merge, execution.table.store) is not None
 

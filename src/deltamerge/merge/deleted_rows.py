@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from deltamerge.scan.target import file_key
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 # What one bitmap of Spark's bitmap_construct_agg holds.
 _BUCKET_BITS = 15
@@ -52,21 +52,3 @@ def positions_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, BitMap64]:
             key = file_key(row["file"])
             found[key] = found.get(key, BitMap64()) | positions
     return found
-
-
-def collect_positions(rows: DataFrame, file_name: str, row_index: str) -> dict[str, BitMap64]:
-    """Gathers positions in one Spark job; the driver gets one bit for each row of the files at most.
-
-    Args:
-        rows: Rows, one position as often as may be.
-        file_name: Their column with the file's URI as Spark spells it (STRING).
-        row_index: Their column with the position in the file (BIGINT).
-
-    Returns:
-        The positions by `file_key`.
-    """
-    row = F.col(row_index)
-    buckets = rows.groupBy(F.col(file_name).alias("file"), bucket_of(row).alias("bucket")).agg(
-        bitmap_of(row, F.lit(True)).alias("bitmap")
-    )
-    return positions_of(found.asDict() for found in buckets.collect())

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from pyroaring import BitMap64
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import AddFile
-from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
 from deltamerge.merge.classic import keep_one_match, write_all_changes_rows
+from deltamerge.merge.deletion_vectors import delete_rows, fit_the_driver
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.insert_only import (
     WHEN_NO_MATCHED_CLAUSES,
@@ -47,6 +46,7 @@ from deltamerge.merge.row_counts import (
 from deltamerge.merge.scopes import Rows, source_rows, target_rows
 from deltamerge.merge.second_scan import check_source_unchanged, counted_again
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast, summarize_source
+from deltamerge.merge.target_scan import scan_to_rewrite, target_side
 from deltamerge.merge.touched_files import (
     NOTHING_TOUCHED,
     TouchedFiles,
@@ -54,16 +54,11 @@ from deltamerge.merge.touched_files import (
     find_touched_rows,
 )
 from deltamerge.merge.written_rows import guarded_changes, guarded_rows, put_together, table_columns
-from deltamerge.scan.row_tracking import tracked_frame
-from deltamerge.scan.target import ScanColumns, absolute_key, target_frame
+from deltamerge.scan.target import absolute_key
 from deltamerge.skipping.predicates import ALWAYS
-from deltamerge.table import Table
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles, write_files, write_files_with_changes
-from deltamerge.write.deletion_vectors import (
-    NO_VECTORS,
-    write_deletion_vectors,
-)
+from deltamerge.write.deletion_vectors import NO_VECTORS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -159,14 +154,15 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     with steps.step("plan", "choosing the files to read"):
         predicate = read_predicate(merge, shape, summary.predicate)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
-    rows = source_rows(source.frame, merge.source_schema, merge.source_alias, names)
+    rows = first = source_rows(source.frame, merge.source_schema, merge.source_alias, names)
     gathered = _in_one_task if _is_small(source, sizes, summary) else _as_it_is
-    touched, deleted = NOTHING_TOUCHED, dict[str, BitMap64]()
+    touched = NOTHING_TOUCHED
+    deleted: dict[str, BitMap64] | None = None
     by_name = {absolute_key(execution.table, file): file for file in files}
     if files:
         with steps.step("find_touched_files", "scanning files for matches"):
             target, rows_once = gathered(target_side(execution, files)), gathered(rows)
-            if execution.writes_deletion_vectors:
+            if execution.writes_deletion_vectors and fit_the_driver(files):
                 touched, deleted = find_touched_rows(merge, rows_once, target, by_name, names)
             else:
                 touched = find_touched_files(merge, rows_once, target, by_name, names)
@@ -198,9 +194,9 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     check_source_unchanged(second, summary.row_count)
     copied, inserted = count_rows(execution, touched, written)
     vectors = NO_VECTORS
-    if deleted:
+    if touched.rewrite and execution.writes_deletion_vectors:
         with steps.step("write_deletion_vectors", "writing deletion vectors"):
-            vectors = write_deletion_vectors(execution.table.store, execution.folder, deleted, by_name)
+            vectors = delete_rows(execution, first, touched, deleted, by_name)
     return MergeChanges(
         execution=execution,
         source_rows=summary.row_count,
@@ -239,32 +235,6 @@ def _writing(execution: Execution, touched: TouchedFiles) -> str:
         f"writing new and changed rows of {files}"
         if execution.writes_deletion_vectors
         else f"rewriting {files}"
-    )
-
-
-def target_side(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
-    """Makes the target's side of a join from some files."""
-    merge, names = execution.merge, execution.names
-    return target_rows(scan_files(execution, files), merge.target_schema, merge.target_alias, names)
-
-
-def scan_files(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
-    """Reads some files of the target, with each row's file and position."""
-    return target_frame(*_scan_of(execution, files))
-
-
-def _scan_of(
-    execution: Execution, files: tuple[AddFile, ...]
-) -> tuple[Table, StructType, tuple[str, ...], tuple[AddFile, ...], ScanColumns, str]:
-    """Says what `target_frame` and `tracked_frame` are to read."""
-    metadata, names = execution.snapshot.metadata, execution.names
-    return (
-        execution.table,
-        execution.merge.target_schema,
-        metadata.partition_columns,
-        files,
-        ScanColumns(names.file_name, names.row_index),
-        mapping_mode(metadata.configuration),
     )
 
 
@@ -322,9 +292,9 @@ def _write_all_changes(
     # rows a vector deletes, the other rows stay where they are.
     copies_rows = not execution.writes_deletion_vectors
     rewritten = F.lit(copies_rows)
-    scanned = _scan_to_rewrite(execution, touched.rewrite).withColumn(names.file_rewritten, rewritten)
+    scanned = scan_to_rewrite(execution, touched.rewrite).withColumn(names.file_rewritten, rewritten)
     if merge.inserts and touched.only_matched:
-        matched = _scan_to_rewrite(execution, touched.only_matched)
+        matched = scan_to_rewrite(execution, touched.only_matched)
         matched = matched.withColumn(names.file_rewritten, F.lit(False))
         scanned = scanned.union(matched) if touched.rewrite else matched
     target = target_rows(scanned, merge.target_schema, merge.target_alias, names)
@@ -358,13 +328,6 @@ def _write_all_changes(
         output = table_columns(Rows(rows.frame.where(kept), rows.names), execution, hidden)
         written = _write(execution, output, hidden)
     return written, None if observation is None else counted(observation, merge.clauses)
-
-
-def _scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
-    """Reads files whose rows are written again: with row tracking each row's id and version come last."""
-    if execution.row_tracking is None:
-        return scan_files(execution, files)
-    return tracked_frame(*_scan_of(execution, files), execution.row_tracking)
 
 
 def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[str, ...]]:

@@ -20,11 +20,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.merge.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.changed_rows import ChangedRows
-from deltamerge.merge.execute import (
-    BY_KEYS_AND_CONDITIONS,
-    skipping_notes,
-    target_side,
-)
+from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, skipping_notes
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.lookup import few_keys, look_up_matches, lookup_of
@@ -43,6 +39,7 @@ from deltamerge.merge.row_counts import (
 )
 from deltamerge.merge.scopes import Rows, source_rows
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast
+from deltamerge.merge.target_scan import target_side
 from deltamerge.merge.touched_files import (
     NOTHING_TOUCHED,
     TRACE,

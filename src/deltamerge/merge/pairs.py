@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from deltamerge.log.actions import AddFile
+from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.execution import Execution
@@ -18,7 +19,11 @@ from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.near import fits, run_near
 from deltamerge.merge.staging import StagedSource
 from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, distinct, pairing, read_pairs
+from deltamerge.scan.row_blocks import MOST_ROWS
 from deltamerge.scan.target import without_file_scheme
+
+# The driver looks at the rows of all pairs at once, 8 bytes each.
+_MOST_PAIRS = 32_000_000
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,12 @@ def find_pairs(
         files: The files.
 
     Returns:
-        The pairs of each file that has some; None where a file's columns are not of the keys' types.
+        The pairs of each file that has some; None where a file's columns are not of the keys' types, there are too
+        many pairs, or deletion vectors for more rows than the driver takes a bit of.
     """
     store, spark = execution.table.store, execution.table.spark
+    if rows_about((file.stats, file.size) for file in files if file.deletion_vector) > MOST_ROWS:
+        return None
     folder = without_file_scheme(store.absolute(execution.folder))
     vectors = read_deletion_vectors(
         store, [file.deletion_vector for file in files if file.deletion_vector is not None]
@@ -74,7 +82,7 @@ def find_pairs(
     share = len(how.lookup.target) / len(how.types)
     here = fits(execution.conf.driver_bytes, staged, files, share)
     told = run_near(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)
-    if any(row["pairs"] == UNFIT for row in told):
+    if any(row["pairs"] == UNFIT for row in told) or sum(row["found"] for row in told) > _MOST_PAIRS:
         return None
     by_path = {file.path: file for file in files}
     found = [

@@ -14,6 +14,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from deltamerge.config import MergeConf
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
+from deltamerge.log.file_table import FileTable
 from deltamerge.log.protocol import TableFacts
 from deltamerge.log.schema import contains_type
 from deltamerge.log.snapshot import Snapshot
@@ -29,7 +30,8 @@ from deltamerge.merge.resolved import (
     TakeTarget,
     TakeValue,
 )
-from deltamerge.merge.source import SourceKey
+from deltamerge.merge.source import SourceKey, SourceSummary
+from deltamerge.scan.row_blocks import MOST_ROWS
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.sql.column_proto import read_proto
@@ -228,14 +230,16 @@ def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:
     return "low_shuffle", "rows that stay need not be shuffled: only the rows that change are computed"
 
 
-def why_classic(snapshot: Snapshot, merge: ResolvedMerge, conf: MergeConf, possible: Predicate) -> str | None:
+def why_classic(
+    snapshot: Snapshot, merge: ResolvedMerge, conf: MergeConf, source: SourceSummary
+) -> str | None:
     """Says why a merge by low_shuffle is left to classic.
 
     Args:
         snapshot: The table.
         merge: The merge.
         conf: The session's settings.
-        possible: What a target row looks like that the source can match.
+        source: What is known of the source.
 
     Returns:
         The reason, or None where low_shuffle runs it.
@@ -244,10 +248,13 @@ def why_classic(snapshot: Snapshot, merge: ResolvedMerge, conf: MergeConf, possi
     if facts.property_is("delta.enableDeletionVectors", "true") or snapshot.files.has_deletion_vectors:
         return "the table has deletion vectors"
     against = why_rows_are_not_plain(snapshot, merge)
-    if against is not None or conf.executor != "auto":
+    if against is not None:
         return against
-    predicate = read_predicate(merge, condition_shape(merge), possible)
-    if bytes_that_may_match(snapshot, predicate, conf.session_time_zone) <= _SMALL_BYTES:
+    predicate = read_predicate(merge, condition_shape(merge), source.predicate)
+    files = _files_that_may_match(snapshot, predicate, conf.session_time_zone)
+    if files.rows_about() + source.row_count > MOST_ROWS:
+        return "source and files that may match have more rows than the driver takes positions of"
+    if conf.executor == "auto" and files.size_in_bytes <= _SMALL_BYTES:
         return "the files that may match are small"
     return None
 
@@ -316,18 +323,14 @@ def plan_files(
     Returns:
         The files, and what skipping left of the table.
     """
-    partition_columns = snapshot.metadata.partition_columns
-    mask = files_that_may_match(
-        predicate, snapshot.files, snapshot.schema, partition_columns, session_time_zone
-    )
-    kept = snapshot.files if bool(np.all(mask)) else snapshot.files.filter(mask)
+    kept = _files_that_may_match(snapshot, predicate, session_time_zone)
     files = tuple(kept.add_files())
     sizes = ScanSizes(
         files_before=snapshot.files.num_files,
         bytes_before=snapshot.files.size_in_bytes,
         files_after=kept.num_files,
         bytes_after=kept.size_in_bytes,
-        partitions_after=partition_count(files, bool(partition_columns)),
+        partitions_after=partition_count(files, bool(snapshot.metadata.partition_columns)),
     )
     return files, sizes
 
@@ -357,9 +360,11 @@ def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
 
 def bytes_that_may_match(snapshot: Snapshot, predicate: Predicate, session_time_zone: str) -> int:
     """Sums the sizes of the files that `plan_files` would give."""
+    return _files_that_may_match(snapshot, predicate, session_time_zone).size_in_bytes
+
+
+def _files_that_may_match(snapshot: Snapshot, predicate: Predicate, session_time_zone: str) -> FileTable:
     mask = files_that_may_match(
         predicate, snapshot.files, snapshot.schema, snapshot.metadata.partition_columns, session_time_zone
     )
-    if bool(np.all(mask)):
-        return snapshot.files.size_in_bytes
-    return snapshot.files.filter(mask).size_in_bytes
+    return snapshot.files if bool(np.all(mask)) else snapshot.files.filter(mask)

@@ -14,9 +14,7 @@ from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.observed import observed
 from deltamerge.merge.resolved import ResolvedClause, ResolvedMerge
-from deltamerge.merge.touched_files import (
-    TouchedFiles,
-)
+from deltamerge.merge.touched_files import TouchedFiles
 from deltamerge.names import MergeNames
 from deltamerge.write.data_files import WrittenFiles
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from deltamerge.scan.staged_rows import KeptRows, open_staged
 
-PAIRS_SCHEMA = "file STRING, path STRING, pairs BIGINT, rows BIGINT, told STRING"
+PAIRS_SCHEMA = "file STRING, path STRING, found BIGINT, pairs BIGINT, rows BIGINT, told STRING"
 FOUND_SCHEMA = "code INT, file STRING, piece BIGINT, n BIGINT, bits BINARY"
 # What stands in the place of a code where a file's columns are not of the keys' types.
 UNFIT = -1
@@ -194,9 +194,9 @@ def pairing(
     Returns:
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON) and ``gone`` (a bitmap of
         rows that the file no longer has, the lowest bit first, or NULL), a row a file. For each file with pairs it
-        gives where they lie; how many of them a clause takes; how many rows of the target these name; as JSON, how
-        many of these rows each clause takes. For a file whose columns are not of the keys' types, and where there
-        are too many pairs, `UNFIT` in their place.
+        gives where they lie; how many they are; how many of them a clause takes; how many rows of the target these
+        name; as JSON, how many of these rows each clause takes. For a file whose columns are not of the keys' types,
+        and where there are too many pairs, `UNFIT` in the place of those that a clause takes.
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -211,7 +211,7 @@ def pairing(
                     wanted = _wanted(staged, keys, clause)
                 rows = _key_columns(path, json.loads(values), wanted.schema, columns)
                 if rows is None:
-                    yield _paired([(file, "", UNFIT, 0, "{}")])
+                    yield _paired([(file, "", 0, UNFIT, 0, "{}")])
                     continue
                 rows = rows if gone is None else rows.filter(pa.array(_is_there(gone, len(rows))))
                 read.append(rows.append_column("file", pa.array(np.full(len(rows), len(files), np.int32))))
@@ -245,11 +245,11 @@ def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 def _pairs(
     read: list[pa.Table], files: list[str], wanted: pa.Table, folder: str
-) -> list[tuple[str, str, int, int, str]]:
+) -> list[tuple[str, str, int, int, int, str]]:
     names = wanted.column_names[:-2]
     pairs = _joined(pa.concat_tables(read), wanted, names)
     if pairs is None:
-        return [("", "", UNFIT, 0, "{}")]
+        return [("", "", 0, UNFIT, 0, "{}")]
     places, *columns = (pairs[name].to_numpy() for name in ("file", "row", "source", "clause"))
     order = np.lexsort((columns[1], columns[0], places))
     places, ordered = places[order], RowPairs(*(column[order] for column in columns))
@@ -264,7 +264,8 @@ def _pairs(
         }
         path = write_pairs(folder, of_file)
         rows = len(distinct(changing.rows))
-        found.append((files[place], path, len(changing.rows), rows, json.dumps(taken)))
+        numbers = len(of_file.rows), len(changing.rows), rows
+        found.append((files[place], path, *numbers, json.dumps(taken)))
     return found
 
 
@@ -318,8 +319,8 @@ def unmatched(pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bo
     return found
 
 
-def _paired(found: list[tuple[str, str, int, int, str]]) -> pa.RecordBatch:
-    columns = list(zip(*found, strict=True)) if found else [(), (), (), (), ()]
-    types = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string())
+def _paired(found: list[tuple[str, str, int, int, int, str]]) -> pa.RecordBatch:
+    columns = list(zip(*found, strict=True)) if found else [()] * 6
+    types = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.string())
     arrays = [pa.array(column, data_type) for column, data_type in zip(columns, types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, ["file", "path", "pairs", "rows", "told"])
+    return pa.RecordBatch.from_arrays(arrays, ["file", "path", "found", "pairs", "rows", "told"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
@@ -49,6 +49,17 @@ class VectorChanges:
 NO_VECTORS = VectorChanges()
 
 
+def all_of(changes: Sequence[VectorChanges]) -> VectorChanges:
+    """Puts what becomes of some files and of others together."""
+    return VectorChanges(
+        kept=tuple(file for some in changes for file in some.kept),
+        removed=tuple(file for some in changes for file in some.removed),
+        vectors_added=sum(some.vectors_added for some in changes),
+        vectors_removed=sum(some.vectors_removed for some in changes),
+        vectors_updated=sum(some.vectors_updated for some in changes),
+    )
+
+
 def writes_deletion_vectors(snapshot: Snapshot, conf: MergeConf) -> bool:
     """Tells whether a merge deletes rows by deletion vectors.
 
@@ -92,7 +103,8 @@ def write_deletion_vectors(
             removed.append(file)
         else:
             kept.append((file, positions, num_records))
-    vectors = _write(store, folder, [positions for _, positions, _ in kept])
+    names = [f"{folder}/{file.path}" for file, _, _ in kept]
+    vectors = _write(store, folder, names, [positions for _, positions, _ in kept])
     updated = sum(file.deletion_vector is not None for file, _, _ in kept)
     return VectorChanges(
         kept=tuple(
@@ -127,11 +139,13 @@ def _extended(
     return positions | old
 
 
-def _write(store: Store, folder: str, vectors: list[BitMap64]) -> list[DeletionVectorDescriptor]:
-    descriptors = []
-    for number, group in enumerate(_groups(vectors)):
-        # The folder's name was never used before, so neither was what is made of it.
-        file_id = uuid.uuid5(uuid.NAMESPACE_URL, f"{folder}/{number}")
+def _write(
+    store: Store, folder: str, names: list[str], vectors: list[BitMap64]
+) -> list[DeletionVectorDescriptor]:
+    descriptors: list[DeletionVectorDescriptor] = []
+    for group in _groups(vectors):
+        # The folder's name was never used before, and each file gets one vector in it, so neither was this.
+        file_id = uuid.uuid5(uuid.NAMESPACE_URL, names[len(descriptors)])
         packed = pack_vectors([data for _, data in group])
         store.put_if_absent(f"{folder}/{vector_file_name(file_id)}", packed.content)
         descriptors += [
