@@ -18,18 +18,16 @@ from deltamerge.errors import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import with_wide_bounds
 from deltamerge.log.deletion_vectors import (
-    NATIVE_MAGIC,
-    pack_vectors,
     parse_vector,
     read_deletion_vectors,
     relative_descriptor,
-    serialize,
     vector_changes,
     vector_file_name,
     vector_path,
 )
 from deltamerge.log.local_store import LocalStore
 from deltamerge.log.snapshot import load_snapshot
+from deltamerge.log.vector_format import NATIVE_MAGIC, pack_vectors, serialize
 from deltamerge.log.z85 import decode_uuid, encode_uuid, z85_decode, z85_encode
 
 from .golden import FOLDER, manifest, require_golden_tables

@@ -21,6 +21,7 @@ from deltamerge.log.local_store import LocalStore
 from deltamerge.log.z85 import z85_encode
 
 from .tables import (
+    CONNECT,
     EXECUTOR,
     actions,
     changes,
@@ -340,3 +341,35 @@ def test_more_rows_than_the_driver_takes_positions_of(
         found.append((kept, rows(DeltaTable.forPath(spark, path).toDF())))
     assert found[0] == found[1]
     read_by_delta_rs(path)
+
+
+@pytest.mark.parametrize("kind", ["u", "p", "i"])
+def test_vectors_of_more_rows_than_the_driver_takes_a_bit_of(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    path = table(spark, tmp_path, name="a b[1]%41")
+    delete(spark, path, [3, 4, 12])
+    if kind != "u":
+        edited(path, 2, lambda add: add.update(deletionVector=respelled(path, add["deletionVector"], kind)))
+    claim_rows(path, 2, 1 << 31)
+    left = {i: i for i in range(15) if i not in (3, 4, 12)}
+    read = DeltaTable.forPath(spark, path).toDF()
+    assert rows(read) == sorted(left.items(), key=repr)
+    if not CONNECT:
+        plan = read._jdf.queryExecution().executedPlan().toString()
+        assert ("binaryFile" in plan) == (kind != "i"), "tasks read the vectors' files"
+    report = merge(spark, path, [3, 5, 77]).whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert report.metrics["numTargetRowsUpdated"] == 1
+    left |= {3: -3, 5: -5, 77: -77}
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == sorted(left.items(), key=repr)
+
+
+def test_damaged_vectors_of_very_many_rows(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    delete(spark, path, [1])
+    claim_rows(path, 2, 1 << 31)
+    (vector,) = (file for file in files_below(path) if file.endswith(".bin"))
+    content = Path(path, vector).read_bytes()
+    Path(path, vector).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(Exception, match=r"the deletion vector of .*\.parquet cannot be read: CRC checksum"):
+        DeltaTable.forPath(spark, path).toDF().collect()

@@ -1,48 +1,36 @@
 """Deletion vectors: descriptors and files into bitmaps of row positions, and back.
 
-Source: Delta protocol, "Deletion Vector Descriptor Schema" and "Deletion Vector Format"; the older of the two
-serializations ("native") is delta-spark's ``NativeRoaringBitmapArraySerializationFormat``.
+Source: Delta protocol, "Deletion Vector Descriptor Schema".
 """
 
 from __future__ import annotations
 
 import struct
 import uuid
-import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from pyroaring import BitMap, BitMap64
+from pyroaring import BitMap64
 
 from deltamerge.errors import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import physical_rows
 from deltamerge.log.paths import decode_path
 from deltamerge.log.store import Store
+from deltamerge.log.vector_format import (
+    FILE_FORMAT_VERSION,
+    ChecksumMismatchError,
+    SizeMismatchError,
+    checked_data,
+    deserialize,
+    serialize,
+    stored_size,
+)
 from deltamerge.log.z85 import UUID_LENGTH, decode_uuid, encode_uuid, z85_decode, z85_encode
 
-FILE_FORMAT_VERSION = 1
-PORTABLE_MAGIC = 1681511377
-NATIVE_MAGIC = 1681511376
-
 _READ_THREADS = 16
-_LITTLE_ENDIAN = struct.Struct("<I")
-_BIG_ENDIAN = struct.Struct(">I")
-
-
-@dataclass(frozen=True)
-class PackedVectors:
-    """The content of a deletion vector file.
-
-    Args:
-        content: The file's bytes.
-        places: For each bitmap its offset in the file and its size, in bytes.
-    """
-
-    content: bytes
-    places: tuple[tuple[int, int], ...]
 
 
 def vector_file_name(file_id: uuid.UUID) -> str:
@@ -143,7 +131,7 @@ def parse_vector(data: bytes, vector: DeletionVectorDescriptor) -> BitMap64:
         DeltaTableException: The bytes are no bitmap, or hold another number of rows than the descriptor says.
     """
     try:
-        positions = _deserialize(data)
+        positions = deserialize(data)
     except (ValueError, IndexError, struct.error) as error:
         raise _unreadable(vector, str(error)) from error
     if len(positions) != vector.cardinality:
@@ -153,29 +141,6 @@ def parse_vector(data: bytes, vector: DeletionVectorDescriptor) -> BitMap64:
             f"{vector.cardinality}.",
         )
     return positions
-
-
-def serialize(positions: BitMap64) -> bytes:
-    """Gives a vector's bytes: magic number and bitmap, in the portable serialization."""
-    positions.run_optimize()
-    return _LITTLE_ENDIAN.pack(PORTABLE_MAGIC) + positions.serialize()
-
-
-def pack_vectors(vectors: Sequence[bytes]) -> PackedVectors:
-    """Puts vectors into the content of one file.
-
-    Args:
-        vectors: Bytes as `serialize` gives them.
-
-    Returns:
-        Version, then for each vector its length, its bytes and their CRC-32. Protocol: Deletion Vector File Storage
-        Format.
-    """
-    content, places = bytearray([FILE_FORMAT_VERSION]), []
-    for data in vectors:
-        places.append((len(content), len(data)))
-        content += _BIG_ENDIAN.pack(len(data)) + data + _BIG_ENDIAN.pack(zlib.crc32(data))
-    return PackedVectors(bytes(content), tuple(places))
 
 
 def vector_changes(store: Store, before: AddFile, after: AddFile) -> list[tuple[str, AddFile]]:
@@ -216,35 +181,6 @@ def _all_but(positions: BitMap64, num_records: int) -> DeletionVectorDescriptor:
     )
 
 
-def _deserialize(data: bytes) -> BitMap64:
-    (magic,) = _LITTLE_ENDIAN.unpack_from(data)
-    if magic == PORTABLE_MAGIC:
-        return BitMap64.deserialize(data[_LITTLE_ENDIAN.size :])
-    for number in (_LITTLE_ENDIAN, _BIG_ENDIAN):
-        if number.unpack_from(data)[0] == NATIVE_MAGIC:
-            return _deserialize_native(data, number)
-    raise ValueError(f"the magic number is {magic}")
-
-
-def _deserialize_native(data: bytes, number: struct.Struct) -> BitMap64:
-    """Reads a count and for each upper half of the positions, from 0 on, a size and a 32-bit bitmap.
-
-    Its numbers are in little-endian order; those of the protocol's own example of an inline vector are not.
-    """
-    (count,) = number.unpack_from(data, number.size)
-    at = 2 * number.size
-    positions = BitMap64()
-    for upper in range(count):
-        (size,) = number.unpack_from(data, at)
-        at += number.size
-        if at + size > len(data):
-            raise ValueError("it ends within a bitmap")
-        lower = BitMap.deserialize(data[at : at + size])
-        positions |= BitMap64(lower if not upper else (value + (upper << 32) for value in lower))
-        at += size
-    return positions
-
-
 def _inline_data(vector: DeletionVectorDescriptor) -> bytes:
     try:
         data = z85_decode(vector.path_or_inline_dv)
@@ -268,7 +204,8 @@ def _read_file(store: Store, path: str, vectors: dict[str, DeletionVectorDescrip
             found = {}
             for key, vector in sorted(vectors.items(), key=lambda item: item[1].offset or 1):
                 file.seek(1 if vector.offset is None else vector.offset)
-                found[key] = parse_vector(_checked_data(file.read(_stored_size(vector)), vector), vector)
+                stored = file.read(stored_size(vector.size_in_bytes))
+                found[key] = parse_vector(_stored_data(stored, vector), vector)
             return found
     except FileNotFoundError as error:
         raise DeltaTableException(
@@ -280,21 +217,16 @@ def _read_file(store: Store, path: str, vectors: dict[str, DeletionVectorDescrip
         ) from error
 
 
-def _stored_size(vector: DeletionVectorDescriptor) -> int:
-    return _BIG_ENDIAN.size + vector.size_in_bytes + _BIG_ENDIAN.size
-
-
-def _checked_data(stored: bytes, vector: DeletionVectorDescriptor) -> bytes:
-    size = _BIG_ENDIAN.unpack_from(stored)[0] if len(stored) >= _BIG_ENDIAN.size else 0
-    if size != vector.size_in_bytes or len(stored) < _stored_size(vector):
-        raise _size_mismatch(vector, size)
-    data = stored[_BIG_ENDIAN.size : -_BIG_ENDIAN.size]
-    if zlib.crc32(data) != _BIG_ENDIAN.unpack_from(stored, len(stored) - _BIG_ENDIAN.size)[0]:
+def _stored_data(stored: bytes, vector: DeletionVectorDescriptor) -> bytes:
+    try:
+        return checked_data(stored, vector.size_in_bytes)
+    except SizeMismatchError as error:
+        raise _size_mismatch(vector, error.found) from error
+    except ChecksumMismatchError as error:
         raise _corrupt(
             "DELTA_DELETION_VECTOR_CHECKSUM_MISMATCH",
             f"Could not verify deletion vector integrity, CRC checksum verification failed: {_name(vector)}.",
-        )
-    return data
+        ) from error
 
 
 def _size_mismatch(vector: DeletionVectorDescriptor, found: int) -> DeltaTableException:

@@ -9,7 +9,7 @@ import numpy as np
 from pyroaring import BitMap64
 from pyspark.sql import functions as F
 
-from deltamerge.scan.target import file_key
+from deltamerge.scan.paths import file_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

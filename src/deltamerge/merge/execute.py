@@ -54,7 +54,7 @@ from deltamerge.merge.touched_files import (
     find_touched_rows,
 )
 from deltamerge.merge.written_rows import guarded_changes, guarded_rows, put_together, table_columns
-from deltamerge.scan.target import absolute_key
+from deltamerge.scan.paths import absolute_key
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles, write_files, write_files_with_changes

@@ -40,7 +40,7 @@ from deltamerge.merge.staging import (
 )
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
 from deltamerge.scan.key_lookup import UNFIT, distinct, read_pairs
-from deltamerge.scan.target import without_file_scheme
+from deltamerge.scan.paths import without_file_scheme
 from deltamerge.skipping import nan_columns
 from deltamerge.skipping.predicates import Predicate
 from deltamerge.write import arrow_rows, parquet_patch

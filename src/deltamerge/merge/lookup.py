@@ -28,7 +28,7 @@ from deltamerge.merge.scopes import Rows
 from deltamerge.merge.source import SourceKey, SourceSummary
 from deltamerge.names import MergeNames
 from deltamerge.scan import key_lookup, staged_rows
-from deltamerge.scan.target import without_file_scheme
+from deltamerge.scan.paths import without_file_scheme
 from deltamerge.sql.conditions import ConditionShape
 from deltamerge.table import Table
 from deltamerge.write.char_varchar import METADATA_KEY

@@ -47,7 +47,7 @@ from deltamerge.merge.touched_files import (
     find_touched_files,
 )
 from deltamerge.merge.written_rows import guarded_changes, guarded_rows, put_together, table_columns
-from deltamerge.scan.target import absolute_key, file_key, spark_spellings
+from deltamerge.scan.paths import absolute_key, file_key, spark_spellings
 from deltamerge.session import job_description
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import (

@@ -19,8 +19,8 @@ from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.near import fits, run_near
 from deltamerge.merge.staging import StagedSource
 from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, distinct, pairing, read_pairs
+from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.row_blocks import MOST_ROWS
-from deltamerge.scan.target import without_file_scheme
 
 # The driver looks at the rows of all pairs at once, 8 bytes each.
 _MOST_PAIRS = 32_000_000

@@ -27,7 +27,7 @@ from pyspark.storagelevel import StorageLevel
 from deltamerge.merge.observed import observed
 from deltamerge.merge.resolved import ResolvedMerge, TakeSource
 from deltamerge.names import MergeNames
-from deltamerge.scan.target import file_key, without_file_scheme
+from deltamerge.scan.paths import file_key, without_file_scheme
 from deltamerge.session import release_checkpoint
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
 from deltamerge.sql.conditions import EquiKey

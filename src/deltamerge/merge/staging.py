@@ -31,6 +31,7 @@ from deltamerge.merge.resolved import ResolvedClause, TakeTarget
 from deltamerge.merge.scopes import source_rows
 from deltamerge.merge.source import SourceKey, SourceSummary, read_source, summary_of
 from deltamerge.scan import staged_rows
+from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.plain_parquet import PlainParquet, plain_parquet
 from deltamerge.scan.staged_rows import (
     STAGED_SUFFIX,
@@ -44,7 +45,6 @@ from deltamerge.scan.staged_rows import (
     staged_schema,
     staging,
 )
-from deltamerge.scan.target import without_file_scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

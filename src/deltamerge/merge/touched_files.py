@@ -19,7 +19,7 @@ from deltamerge.merge.output import evaluate_matched, evaluate_not_matched_by_so
 from deltamerge.merge.resolved import ResolvedClause, ResolvedMerge
 from deltamerge.merge.scopes import Rows, joined
 from deltamerge.names import MergeNames
-from deltamerge.scan.target import file_key
+from deltamerge.scan.paths import file_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -13,7 +13,8 @@ from deltamerge.lean_columns import lean_columns
 from deltamerge.log.change_feed import ChangedFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
-from deltamerge.scan.target import ScanColumns, spark_spellings, target_frame
+from deltamerge.scan.paths import spark_spellings
+from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.session import READING_MANY_FILES, session_settings
 from deltamerge.table import Table, spark_schema
 

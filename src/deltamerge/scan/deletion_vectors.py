@@ -2,49 +2,152 @@
 
 from __future__ import annotations
 
+import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from pyroaring import BitMap64
+from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
-from deltamerge.scan.row_blocks import Blocks, block_of, blocks_of_rows, blocks_table, holds
+from deltamerge.log import vector_format
+from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
+from deltamerge.log.add_file_stats import rows_about
+from deltamerge.log.deletion_vectors import read_deletion_vectors, vector_path
+from deltamerge.scan import row_blocks, vector_blocks
+from deltamerge.scan.missing_files import naming_missing_files
+from deltamerge.scan.paths import spark_path, spark_spellings, without_file_scheme
+from deltamerge.scan.row_blocks import MOST_ROWS, Blocks, block_of, blocks_of_rows, blocks_table, holds
+from deltamerge.scan.vector_blocks import passing_on, reading_vectors
+from deltamerge.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 # Above this the blocks are left to Spark's own choice of a join.
 _MOST_BROADCAST_BYTES = 256 << 20
+_VECTOR = pa.struct(
+    {
+        "offset": pa.int64(),
+        "size": pa.int64(),
+        "cardinality": pa.int64(),
+        "name": pa.string(),
+        "files": pa.list_(pa.string()),
+    }
+)
+
+# Executors need not have this package: what they run travels with the task.
+for module in (vector_format, row_blocks, vector_blocks):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def without_deleted_rows(
-    frame: DataFrame, file_name: str, row_index: str, deleted: Iterable[tuple[Sequence[str], BitMap64]]
+    table: Table, frame: DataFrame, file_name: str, row_index: str, files: Sequence[AddFile]
 ) -> DataFrame:
     """Takes out the rows that deletion vectors name.
 
     Args:
+        table: The table.
         frame: Rows of files.
         file_name: Its column with the file's URI as Spark spells it (STRING).
         row_index: Its column with the row's position in its file (BIGINT).
-        deleted: For each file the spellings that Spark may use, and the deleted positions.
+        files: The files, each with a deletion vector.
 
     Returns:
         The other rows. Protocol: Deletion Vectors.
+
+    Raises:
+        DeltaTableException: A deletion vector is missing or damaged.
     """
-    file, number, words = columns = tuple(f"{file_name}_{part}" for part in ("file", "block", "words"))
-    table = blocks_table(_blocks(deleted), columns)
-    if not table.num_rows:
+    columns = file, number, words = [f"{file_name}_{part}" for part in ("file", "block", "words")]
+    if _are_many(files) and _tasks_read_vectors(table.spark):
+        blocks: DataFrame | None = _blocks_by_tasks(table, files, columns)
+    else:
+        blocks = _blocks_by_driver(table, files, columns)
+    if blocks is None:
         return frame
-    blocks = frame.sparkSession.createDataFrame(table)
-    if table.nbytes <= _MOST_BROADCAST_BYTES:
-        blocks = F.broadcast(blocks)
     row = F.col(row_index)
     same_block = (F.col(file_name) == F.col(file)) & (block_of(row) == F.col(number))
     return frame.join(blocks, same_block, "left").where(~holds(F.col(words), row)).drop(*columns)
 
 
-def _blocks(deleted: Iterable[tuple[Sequence[str], BitMap64]]) -> Iterator[tuple[str, Blocks]]:
-    for spellings, positions in deleted:
-        blocks = blocks_of_rows(np.frombuffer(positions.to_array(), dtype=np.uint64))
+def _are_many(files: Sequence[AddFile]) -> bool:
+    return rows_about((file.stats, file.size) for file in files) > MOST_ROWS
+
+
+def _vectors(table: Table, files: Iterable[AddFile]) -> Iterator[tuple[DeletionVectorDescriptor, list[str]]]:
+    """Gives each file's vector, and how Spark may spell the file."""
+    for file in files:
+        if file.deletion_vector is not None:
+            yield file.deletion_vector, spark_spellings(table, file)
+
+
+def _blocks_by_driver(table: Table, files: Iterable[AddFile], columns: Sequence[str]) -> DataFrame | None:
+    vectors = list(_vectors(table, files))
+    positions = read_deletion_vectors(table.store, (vector for vector, _ in vectors))
+    found = blocks_table(_blocks(positions, vectors), columns)
+    if not found.num_rows:
+        return None
+    blocks = table.spark.createDataFrame(found)
+    return F.broadcast(blocks) if found.nbytes <= _MOST_BROADCAST_BYTES else blocks
+
+
+def _blocks(
+    positions: dict[str, BitMap64], vectors: Iterable[tuple[DeletionVectorDescriptor, Sequence[str]]]
+) -> Iterator[tuple[str, Blocks]]:
+    for vector, spellings in vectors:
+        rows = positions[vector.unique_id].to_array()
+        blocks = blocks_of_rows(np.frombuffer(rows, dtype=np.uint64))
         yield from ((spelling, blocks) for spelling in spellings)
+
+
+def _tasks_read_vectors(spark: SparkSession) -> bool:
+    """Tells whether executors have what reads a vector."""
+    try:
+        spark.range(1).mapInArrow(passing_on, "id BIGINT").collect()
+    except Exception:
+        logger.warning("executors cannot read deletion vectors; the driver does", exc_info=True)
+        return False
+    return True
+
+
+def _blocks_by_tasks(table: Table, files: Sequence[AddFile], columns: Sequence[str]) -> DataFrame:
+    """Lets tasks read the vectors: those of very many rows need not fit into the driver."""
+    by_path: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    inline = []
+    for file in files:
+        for vector, spellings in _vectors(table, [file]):
+            path = vector_path(vector)
+            if path is None:
+                inline.append(file)
+                continue
+            by_path[path].append(
+                {
+                    "offset": 1 if vector.offset is None else vector.offset,
+                    "size": vector.size_in_bytes,
+                    "cardinality": vector.cardinality,
+                    "name": f"the deletion vector of {file.path}",
+                    "files": spellings,
+                }
+            )
+    wanted = pa.table(
+        {
+            "file": [without_file_scheme(table.store.absolute(path)) for path in by_path],
+            "vectors": pa.array(by_path.values(), pa.list_(_VECTOR)),
+        }
+    )
+    with naming_missing_files(table.name):
+        stored = table.spark.read.format("binaryFile").load([spark_path(table, path) for path in by_path])
+    same = F.regexp_replace("path", "^file:/+", "/") == F.col("file")
+    content = stored.join(F.broadcast(table.spark.createDataFrame(wanted)), same).select("content", "vectors")
+    schema = ", ".join(
+        f"`{name}` {kind}" for name, kind in zip(columns, ("STRING", "BIGINT", "ARRAY<BIGINT>"), strict=True)
+    )
+    blocks = content.mapInArrow(reading_vectors(columns), schema)
+    others = _blocks_by_driver(table, inline, columns) if inline else None
+    return blocks if others is None else blocks.union(others)

@@ -14,7 +14,8 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.row_tracking import ENABLED, MaterializedColumns, materialized_columns
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.names import free_prefix
-from deltamerge.scan.target import ScanColumns, spark_spellings, target_frame
+from deltamerge.scan.paths import spark_spellings
+from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.session import READING_MANY_FILES, session_settings
 from deltamerge.table import Table, spark_schema
 

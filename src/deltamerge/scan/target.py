@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
-from pyroaring import BitMap64
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
@@ -26,13 +24,13 @@ from pyspark.sql.types import (
 )
 
 from deltamerge.log.actions import AddFile
-from deltamerge.log.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.char_padding import padded
 from deltamerge.scan.column_mapping import as_logical, physical_field
 from deltamerge.scan.deletion_vectors import without_deleted_rows
 from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files
+from deltamerge.scan.paths import spark_path, spark_spellings
 from deltamerge.table import Table
 
 if TYPE_CHECKING:
@@ -141,15 +139,8 @@ def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], ext
     frames = [_stored_rows(table, columns, whole, extra)] if whole else []
     if vectors:
         stored = _stored_rows(table, columns, vectors, extra)
-        deleted = _deleted_positions(table, vectors)
-        frames.append(without_deleted_rows(stored, extra.file_name, extra.row_index, deleted))
+        frames.append(without_deleted_rows(table, stored, extra.file_name, extra.row_index, vectors))
     return reduce(lambda left, right: left.union(right), frames)
-
-
-def _deleted_positions(table: Table, files: Sequence[AddFile]) -> Iterator[tuple[list[str], BitMap64]]:
-    given = [(file, file.deletion_vector) for file in files if file.deletion_vector is not None]
-    positions = read_deletion_vectors(table.store, (vector for _, vector in given))
-    return ((spark_spellings(table, file), positions[vector.unique_id]) for file, vector in given)
 
 
 def _stored_rows(
@@ -166,33 +157,6 @@ def _stored_rows(
     return reduce(lambda left, right: left.union(right), frames)
 
 
-def file_key(uri: str) -> str:
-    """Gives one spelling to a file's name, whether Spark or the log spelled it.
-
-    Args:
-        uri: A URI as ``_metadata.file_path`` gives it.
-
-    Returns:
-        The decoded absolute path of a local file, the decoded URL of another.
-    """
-    return without_file_scheme(unquote(uri))
-
-
-def absolute_key(table: Table, file: AddFile) -> str:
-    """Gives a log file's name in the spelling of `file_key`."""
-    return without_file_scheme(table.store.absolute(decode_path(file.path)))
-
-
-def without_file_scheme(path: str) -> str:
-    """Gives a local file's plain path, however its scheme is spelled; other URLs as they are."""
-    return re.sub(r"^file:/+", "/", path)
-
-
-def _spark_path(table: Table, file: AddFile) -> str:
-    # Spark takes these for patterns; on Connect that cannot be turned off.
-    return re.sub(r"([\[\]{}*?\\])", r"\\\1", table.store.absolute(decode_path(file.path)))
-
-
 def _read(
     table: Table, fields: Sequence[StructField], files: Sequence[AddFile], base_path: str | None
 ) -> DataFrame:
@@ -200,7 +164,7 @@ def _read(
     if base_path is not None:
         reader = reader.option("basePath", base_path)
     with naming_missing_files(table.name):
-        return reader.parquet(*(_spark_path(table, file) for file in files))
+        return reader.parquet(*(spark_path(table, decode_path(file.path)) for file in files))
 
 
 def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> DataFrame:
@@ -308,28 +272,3 @@ def partition_value(text: Column, data_type: DataType) -> Column:
         The value. Protocol: Partition Value Serialization.
     """
     return F.when(text != F.lit(""), text).cast(data_type)
-
-
-def spark_spellings(table: Table, file: AddFile) -> list[str]:
-    """Gives the URIs that Spark may name a file by."""
-    path = table.store.absolute(decode_path(file.path))
-    if "://" in path and not path.startswith("file:"):
-        scheme, rest = path.split("://", 1)
-        return [f"{scheme}://{_java_uri(rest)}"]
-    encoded = _java_uri(without_file_scheme(path))
-    return [f"file:{encoded}", f"file://{encoded}"]
-
-
-_URI_PLAIN = frozenset("_-!.~'()*,;:$&+=@/")
-
-
-def _java_uri(path: str) -> str:
-    """Spells a path as java.net.URI does when it is given one in parts."""
-    return "".join(
-        char
-        if (char.isascii() and char.isalnum())
-        or char in _URI_PLAIN
-        or (ord(char) >= 160 and not char.isspace())
-        else "".join(f"%{byte:02X}" for byte in char.encode())
-        for char in path
-    )

@@ -13,15 +13,14 @@ from deltamerge.errors import DeltaRuntimeException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import physical_rows, with_wide_bounds
 from deltamerge.log.deletion_vectors import (
-    pack_vectors,
     read_deletion_vectors,
     relative_descriptor,
-    serialize,
     vector_file_name,
 )
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.log.store import Store
+from deltamerge.log.vector_format import pack_vectors, serialize
 
 # delta-spark begins another file at this size too.
 _FILE_BYTES = 2 << 20

@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.log.store import Store
-from deltamerge.scan.target import without_file_scheme
+from deltamerge.scan.paths import without_file_scheme
 from deltamerge.skipping import nan_columns
 from deltamerge.write import parquet_patch
 from deltamerge.write.data_files import WriteTarget
