@@ -62,9 +62,9 @@ def run_engines(
             stack.enter_context(Engine(name, lineitem_settings(name), folder / f"{name}.log"))
             for name in names
         ]
-        # The first merges of a process load classes and start its tasks; one of each kind is not counted.
+        # The first merges of a process load classes and start its tasks; the largest of each kind is not counted.
         for engine in engines:
-            for case in {case.clauses: case for case in reversed(cases)}.values():
+            for case in {case.clauses: case for case in cases}.values():
                 layouts[0].copy(target, deletion_vectors=deletion_vectors)
                 engine.merge_case(case, target, sources[layouts[0].name, case.name].path)
         for layout in layouts:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,17 +22,36 @@ CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 EXECUTOR = "spark.deltamerge.merge.executor"
 # Of how many bytes merges are done by the driver alone.
 DRIVER_BYTES = "spark.deltamerge.merge.driverBytes"
+_MADE: dict[str, TemporaryDirectory[str]] = {}
 VECTORS = {"delta.enableDeletionVectors": "true"}
+
+
+def made_once(path: Path, made: str, make: Callable[[str], object]) -> str:
+    """Makes a table the first time that a process wants it, and copies it from then on.
+
+    A Delta log names its files relative to the table, so a copy of the folder is a table.
+
+    Args:
+        path: Where the table is wanted.
+        made: Tells it from all other tables.
+        make: Makes it in a folder.
+    """
+    if made not in _MADE:
+        _MADE[made] = TemporaryDirectory(prefix="deltamerge-table-")
+        make(_MADE[made].name)
+    return str(shutil.copytree(_MADE[made].name, path))
 
 
 def people(spark: SparkSession, path: Path, **options: Any) -> str:
     """Makes a table of three people in two files, ids 1 to 3."""
     schema = "id INT, name STRING, age INT"
-    write_delta(
-        spark.createDataFrame([(1, "ann", 30), (2, "bob", 40)], schema).coalesce(1), str(path), **options
-    )
-    write_delta(spark.createDataFrame([(3, "cy", 50)], schema).coalesce(1), str(path), mode="append")
-    return str(path)
+
+    def make(folder: str) -> None:
+        first = spark.createDataFrame([(1, "ann", 30), (2, "bob", 40)], schema)
+        write_delta(first.coalesce(1), folder, **options)
+        write_delta(spark.createDataFrame([(3, "cy", 50)], schema).coalesce(1), folder, mode="append")
+
+    return made_once(path, f"people {options}", make)
 
 
 def rows(frame: DataFrame) -> list[tuple[Any, ...]]:

@@ -31,6 +31,7 @@ from .tables import (
     folders_below,
     frame,
     latest_version,
+    made_once,
     rows,
 )
 from .test_transactions import At
@@ -49,11 +50,13 @@ SWITCH = "spark.databricks.delta.merge.deletionVectors.persistent"
 
 def table(spark: SparkSession, path: Path, properties: dict[str, str] = VECTORS, name: str = "t") -> str:
     """Makes a table of ids 0 to 9 in one file and 10 to 14 in another, v as id."""
-    place = str(path / name)
-    first = spark.range(10).selectExpr("id", "id AS v").coalesce(1)
-    write_delta(first, place, properties=properties)
-    write_delta(spark.range(10, 15).selectExpr("id", "id AS v").coalesce(1), place, mode="append")
-    return place
+
+    def make(folder: str) -> None:
+        first = spark.range(10).selectExpr("id", "id AS v").coalesce(1)
+        write_delta(first, folder, properties=properties)
+        write_delta(spark.range(10, 15).selectExpr("id", "id AS v").coalesce(1), folder, mode="append")
+
+    return made_once(path / name, f"vectors {properties}", make)
 
 
 def merge(spark: SparkSession, path: str, ids: list[int]) -> DeltaMergeBuilder:

@@ -32,6 +32,7 @@ from .tables import (
     files_below,
     folders_below,
     frame,
+    made_once,
     people,
     rows,
 )
@@ -79,10 +80,12 @@ MERGES = {
 
 
 def table(spark: SparkSession, path: Path, properties: dict[str, str]) -> str:
-    numbers = spark.range(0, 100).selectExpr(*COLUMNS)
-    write_delta(numbers.where("id < 50").coalesce(1), str(path), properties=properties)
-    write_delta(numbers.where("id >= 50").coalesce(1), str(path), mode="append")
-    return str(path)
+    def make(folder: str) -> None:
+        numbers = spark.range(0, 100).selectExpr(*COLUMNS)
+        write_delta(numbers.where("id < 50").coalesce(1), folder, properties=properties)
+        write_delta(numbers.where("id >= 50").coalesce(1), folder, mode="append")
+
+    return made_once(path, f"key lookup {properties}", make)
 
 
 def source(spark: SparkSession, folder: Path, kind: str) -> None:

@@ -13,7 +13,18 @@ from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 
-from .tables import CONNECT, DRIVER_BYTES, EXECUTOR, VECTORS, actions, files_below, folders_below, frame, rows
+from .tables import (
+    CONNECT,
+    DRIVER_BYTES,
+    EXECUTOR,
+    VECTORS,
+    actions,
+    files_below,
+    folders_below,
+    frame,
+    made_once,
+    rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,16 +68,18 @@ AGREEING = [
 
 
 def table(spark: SparkSession, path: Path, properties: dict[str, str]) -> str:
-    numbers = spark.range(0, 100).selectExpr(*COLUMNS)
-    for condition in ("id < 50", "id >= 50"):
-        write_delta(
-            numbers.where(condition).coalesce(1),
-            str(path),
-            mode="append",
-            partition_by=["p", "n"],
-            properties=properties,
-        )
-    return str(path)
+    def make(folder: str) -> None:
+        numbers = spark.range(0, 100).selectExpr(*COLUMNS)
+        for condition in ("id < 50", "id >= 50"):
+            write_delta(
+                numbers.where(condition).coalesce(1),
+                folder,
+                mode="append",
+                partition_by=["p", "n"],
+                properties=properties,
+            )
+
+    return made_once(path, f"partitions {properties}", make)
 
 
 def source(spark: SparkSession, folder: Path, *, in_files: bool) -> None:

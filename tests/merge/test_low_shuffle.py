@@ -23,6 +23,7 @@ from .tables import (
     files_below,
     folders_below,
     frame,
+    made_once,
     people,
     rows,
 )
@@ -67,10 +68,12 @@ COLUMNS = (
 
 
 def table(spark: SparkSession, path: Path, **options: Any) -> str:
-    numbers = spark.range(0, 100).selectExpr(*COLUMNS)
-    write_delta(numbers.where("id < 50").coalesce(1), str(path), **options)
-    write_delta(numbers.where("id >= 50").coalesce(1), str(path), mode="append")
-    return str(path)
+    def make(folder: str) -> None:
+        numbers = spark.range(0, 100).selectExpr(*COLUMNS)
+        write_delta(numbers.where("id < 50").coalesce(1), folder, **options)
+        write_delta(numbers.where("id >= 50").coalesce(1), folder, mode="append")
+
+    return made_once(path, f"low shuffle {options}", make)
 
 
 def source(spark: SparkSession) -> DataFrame:

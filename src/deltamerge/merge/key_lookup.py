@@ -313,7 +313,8 @@ def _is_small(work: _Work, partition: Partition) -> bool:
     rows, most = partition.rows, work.how.records_per_file
     if most is not None and rows + sum(p.rows for p in partition.pairs) > most:
         return False
-    if len(partition.inserted) > 1 or not fits(_SMALL_BYTES, work.staged, [p.file for p in partition.pairs]):
+    size = work.staged.bytes + sum(pairs.file.size for pairs in partition.pairs)
+    if len(partition.inserted) > 1 or not fits(_SMALL_BYTES, size, len(partition.pairs)):
         return False
     return bool(rows) or len(partition.pairs) > 1
 
@@ -358,7 +359,7 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
         },
     )
     rows = pa.table({"work": pa.array(items, pa.string())})
-    here = fits(work.execution.conf.driver_bytes, work.staged, [pairs.file for pairs in work.found])
+    here = fits(work.execution.conf.driver_bytes, _bytes_read(work, new), len(work.found))
     done = run_near(spark, writing(new), rows, DONE_SCHEMA, here=here)
     unfit = [row["told"] for row in done if row["rows"] == UNFIT]
     if unfit:
@@ -369,6 +370,16 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
         for number, count in json.loads(row["told"]).items():
             counts[int(number)] = counts.get(int(number), 0) + count
     return counts
+
+
+def _bytes_read(work: _Work, new: NewRows) -> float:
+    """Says how many bytes of source and files are read to write new files."""
+    share = 1.0
+    if work.execution.writes_deletion_vectors:
+        # Of a changed row only what its UPDATE leaves as it was is read in its file.
+        kept = [name for name in new.types if any(name not in setting for setting in new.updates.values())]
+        share = len(kept) / len(new.types)
+    return work.staged.bytes + share * sum(pairs.file.size for pairs in work.found)
 
 
 def _delete_rows(work: _Work) -> VectorChanges:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-
-from deltamerge.log.actions import AddFile
-from deltamerge.merge.staging import StagedSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,14 +45,12 @@ def run_near(
     return [row for batches in done for batch in batches for row in batch.to_pylist()]
 
 
-def fits(most: int, staged: StagedSource, files: Sequence[AddFile], share: float = 1) -> bool:
-    """Tells whether what is used of source and files takes but so many bytes.
+def fits(most: int, size: float, files: int) -> bool:
+    """Tells whether there is so little to do that a job costs more.
 
     Args:
-        most: So many.
-        staged: The source.
+        most: So many bytes.
+        size: The bytes that are read of source and files.
         files: The files, of which there may be only so many, too.
-        share: The share of their columns that is used.
     """
-    size = staged.bytes + sum(file.size for file in files)
-    return len(files) <= _SMALL_FILES and share * size <= most
+    return files <= _SMALL_FILES and size <= most

@@ -80,7 +80,8 @@ def find_pairs(
     pair = pairing(staged.kept, kept.keys, kept.matched, how.lookup.target, folder)
     # Of files and source the key columns alone are read.
     share = len(how.lookup.target) / len(how.types)
-    here = fits(execution.conf.driver_bytes, staged, files, share)
+    size = share * (staged.bytes + sum(file.size for file in files))
+    here = fits(execution.conf.driver_bytes, size, len(files))
     told = run_near(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)
     if any(row["pairs"] == UNFIT for row in told) or sum(row["found"] for row in told) > _MOST_PAIRS:
         return None
