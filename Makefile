@@ -5,6 +5,9 @@ PYTEST = $(PYTHON) -m pytest
 # Two processes share out the tests, each with a Spark of its own.
 SHARED = -n 2 --dist worksteal
 
+# A run of a minute ends before the JVM's second compiler pays.
+SHORT = DELTAMERGE_TEST_JAVA=-XX:TieredStopAtLevel=1
+
 # Random merges beside delta-spark: how many, and the seed of the first.
 MERGES = 100
 SEED = 1
@@ -39,7 +42,7 @@ demo: setup
 	@$(PYTHON) demo/flights.py
 
 test: setup
-	$(PYTEST) -q $(SHARED) -m "quick and not slow and not oracle and not connect"
+	$(SHORT) $(PYTEST) -q $(SHARED) -m "quick and not slow and not oracle and not connect"
 
 test-all: test test-slow test-connect
 

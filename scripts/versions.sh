@@ -30,7 +30,7 @@ for version in "$@"; do
     fi
     for mode in classic connect; do
         echo "PySpark $version, $mode"
-        DELTAMERGE_TEST_MODE=$mode "$environment/bin/python" -m pytest -q -n 2 --dist worksteal \
+        DELTAMERGE_TEST_JAVA=-XX:TieredStopAtLevel=1 DELTAMERGE_TEST_MODE=$mode "$environment/bin/python" -m pytest -q -n 2 --dist worksteal \
             -m "quick and not slow and not oracle and not connect" || failed="$failed $version-$mode"
     done
 done

@@ -1,7 +1,8 @@
 """One Spark session for all tests: classic, or over Connect with ``DELTAMERGE_TEST_MODE=connect``.
 
 The two kinds of session cannot live in one process, so each mode is a run of pytest by itself. The variable
-``DELTAMERGE_TEST_EXECUTOR`` forces one executor on all merges (``classic`` or ``low_shuffle``).
+``DELTAMERGE_TEST_EXECUTOR`` forces one executor on all merges (``classic`` or ``low_shuffle``), and
+``DELTAMERGE_TEST_JAVA`` gives the JVM more options: a short run is shorter without the second compiler.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ START_SECONDS = 120
 
 SETTINGS = {
     "spark.driver.memory": "2g",
-    # Most of what Spark runs here it runs a few times only: to compile it well takes longer than to run it.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {os.environ.get('DELTAMERGE_TEST_JAVA', '')}",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",

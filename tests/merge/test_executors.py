@@ -140,23 +140,6 @@ def test_an_update_that_writes_the_same_values(spark: SparkSession, tmp_path: Pa
     ]
 
 
-def test_three_of_two_thousand_columns(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "t")
-    write_delta(
-        spark.range(4).coalesce(1).select("id", *(F.lit(i).alias(f"c{i}") for i in range(1999))), path
-    )
-    merge_sql(
-        spark,
-        f"MERGE INTO delta.`{path}` t USING range(3, 5) s ON t.id = s.id "
-        "WHEN MATCHED THEN UPDATE SET c0 = -1, c999 = -2, c1998 = -3 WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
-    )
-    found = {row.id: row for row in DeltaTable.forPath(spark, path).toDF().collect()}
-    old = tuple(range(1999))
-    assert tuple(found[0]) == (0, *old)
-    assert tuple(found[3]) == (3, -1, *old[1:999], -2, *old[1000:1998], -3)
-    assert tuple(found[4]) == (4, *[None] * 1999)
-
-
 def test_files_out_of_the_sources_range_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     for start in range(0, 100, 20):
