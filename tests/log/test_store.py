@@ -227,6 +227,8 @@ def test_relative_root(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert open_store("a/b").root == str(tmp_path / "a/b")
     assert open_store(".").root == str(tmp_path)
+    assert open_store("./a/../b//c/").root == str(tmp_path / "b/c")
+    assert open_store(f"file:/{tmp_path}/../x").root == str(tmp_path.parent / "x")
 
 
 @pytest.mark.parametrize(
@@ -238,6 +240,11 @@ def test_object_stores_open_without_a_request(root):
     assert not store.is_local
     assert store.root == root
     assert store.absolute("x y") == f"{root}/x y"
+
+
+@pytest.mark.parametrize("root", ["s3://b//t", "s3://b/./x/../t/", "s3:////b/t"])
+def test_urls_are_spelled_as_spark_spells_them(root):
+    assert open_store(root, {"allow_http": "true"}).absolute("x y") == "s3://b/t/x y"
 
 
 @pytest.mark.parametrize("root", ["hdfs://host/t", "dbfs:/t", "wat://x/y"])

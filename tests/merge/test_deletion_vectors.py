@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as DeltaRs
 from deltalake import QueryBuilder
+from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, write_delta
-from deltamerge.exceptions import DeltaConcurrentModificationException
+from deltamerge.exceptions import DeltaConcurrentModificationException, DeltaRuntimeException
 from deltamerge.log.actions import DeletionVectorDescriptor
 from deltamerge.log.deletion_vectors import read_deletion_vectors, vector_path
 from deltamerge.log.local_store import LocalStore
@@ -263,6 +265,8 @@ def test_inline_and_absolute_vectors(kind: str, spark: SparkSession, tmp_path: P
 
 def respelled(path: str, vector: dict[str, Any], kind: str) -> dict[str, Any]:
     """Gives the same vector inline or with an absolute path."""
+    if kind == "u":
+        return vector
     file = Path(path, vector_file(vector))
     if kind == "p":
         return {**vector, "storageType": "p", "pathOrInlineDv": file.as_uri()}
@@ -348,13 +352,13 @@ def test_more_rows_than_the_driver_takes_positions_of(
 
 @pytest.mark.parametrize("kind", ["u", "p", "i"])
 def test_vectors_of_more_rows_than_the_driver_takes_a_bit_of(
-    spark: SparkSession, tmp_path: Path, kind: str
+    spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("deltamerge.scan.deletion_vectors.MOST_BLOCKS", 0)
     path = table(spark, tmp_path, name="a b[1]%41")
     delete(spark, path, [3, 4, 12])
     if kind != "u":
         edited(path, 2, lambda add: add.update(deletionVector=respelled(path, add["deletionVector"], kind)))
-    claim_rows(path, 2, 1 << 31)
     left = {i: i for i in range(15) if i not in (3, 4, 12)}
     read = DeltaTable.forPath(spark, path).toDF()
     assert rows(read) == sorted(left.items(), key=repr)
@@ -367,12 +371,58 @@ def test_vectors_of_more_rows_than_the_driver_takes_a_bit_of(
     assert rows(DeltaTable.forPath(spark, path).toDF()) == sorted(left.items(), key=repr)
 
 
-def test_damaged_vectors_of_very_many_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_vector_file_spelled_in_two_ways(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltamerge.scan.deletion_vectors.MOST_BLOCKS", 1)
+    path = table(spark, tmp_path)
+    delete(spark, path, [3, 12])
+    adds = iter(range(2))
+    edited(
+        path,
+        2,
+        lambda add: add.update(deletionVector=respelled(path, add["deletionVector"], "up"[next(adds)])),
+    )
+    assert rows(DeltaTable.forPath(spark, path).toDF().select("id")) == sorted(
+        ((i,) for i in range(15) if i not in (3, 12)), key=repr
+    )
+
+
+def test_paths_with_dots(spark: SparkSession, tmp_path: Path) -> None:
+    table(spark, tmp_path)
+    (tmp_path / "x").mkdir()
+    path = f"{tmp_path}/x/../x/.././t"
+    delete(spark, path, [3])
+    spark.conf.set(EXECUTOR, "classic")
+    upsert(spark, path, [4, 12])
+    left = {**{i: i for i in range(15) if i != 3}, 4: -4, 12: -12}
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == sorted(left.items(), key=repr)
+
+
+def test_damaged_vectors_of_very_many_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltamerge.scan.deletion_vectors.MOST_BLOCKS", 0)
     path = table(spark, tmp_path)
     delete(spark, path, [1])
-    claim_rows(path, 2, 1 << 31)
     (vector,) = (file for file in files_below(path) if file.endswith(".bin"))
     content = Path(path, vector).read_bytes()
     Path(path, vector).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(Exception, match=r"the deletion vector of .*\.parquet cannot be read: CRC checksum"):
         DeltaTable.forPath(spark, path).toDF().collect()
+
+
+def test_other_rows_when_positions_are_looked_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltamerge.merge.deletion_vectors.MOST_ROWS", 0)
+    path = table(spark, tmp_path)
+    before, changed = (files_below(path), rows(DeltaTable.forPath(spark, path).toDF())), tmp_path / "changed"
+    place = str(changed)
+    chosen = F.udf(lambda i: i in ((3, 4) if os.path.exists(place) else (3, 12)), "boolean")
+    spark.conf.set(EXECUTOR, "classic")
+    deleting = merge(spark, path, [3, 4, 12]).whenMatchedDelete(chosen("t.id"))
+    with pytest.raises(DeltaRuntimeException) as raised:
+        deleting.run(progress=At("write_deletion_vectors", changed.touch))
+    assert raised.value.getCondition() == "DELTA_MERGE_SOURCE_CHANGED"
+    assert (files_below(path), rows(DeltaTable.forPath(spark, path).toDF())) == before

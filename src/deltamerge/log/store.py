@@ -5,6 +5,7 @@ Paths are relative to the table's root, decoded (real names), with ``/`` between
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -138,7 +139,8 @@ def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
     scheme = _SCHEME.match(root)
     if scheme is None or scheme.group(1).lower() == "file":
         local = root if scheme is None else "/" + root[scheme.end() :].lstrip("/")
-        return LocalStore(str(Path(local).absolute()) if local else str(Path.cwd()))
+        # Spark's names of files have no `..` and no empty parts, so the log's must not either.
+        return LocalStore(posixpath.normpath(Path(re.sub("^/+", "/", local)).absolute()))
     if scheme.group(1).lower() not in _OBJECT_SCHEMES:
         raise DeltaTableException(
             "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
@@ -149,6 +151,8 @@ def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
         )
     head = scheme.group(1) + "://"
     authority, _, prefix = root[len(head) :].lstrip("/").partition("/")
+    # As for a local path.
+    prefix = posixpath.normpath("/" + prefix).strip("/")
     named = obstore_options(authority, options or {})
     client = {key: value for key, value in named.items() if key in _CLIENT_OPTIONS}
     config = {key: value for key, value in named.items() if key not in _CLIENT_OPTIONS}
@@ -166,4 +170,4 @@ def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
             sqlstate="KD001",
             parameters={"path": root},
         ) from error
-    return ObjectStore(root.rstrip("/"), inner, prefix)
+    return ObjectStore(f"{head}{authority}/{prefix}".rstrip("/"), inner, prefix)

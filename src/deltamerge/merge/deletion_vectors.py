@@ -14,6 +14,7 @@ from deltamerge.merge.execution import Execution
 from deltamerge.merge.scopes import Rows
 from deltamerge.merge.target_scan import target_side
 from deltamerge.merge.touched_files import TouchedFiles, find_touched_rows
+from deltamerge.scan.paths import absolute_key
 from deltamerge.scan.row_blocks import MOST_ROWS
 from deltamerge.write.deletion_vectors import VectorChanges, all_of, write_deletion_vectors
 
@@ -46,17 +47,20 @@ def delete_rows(
     store, folder = execution.table.store, execution.folder
     if found is not None:
         return write_deletion_vectors(store, folder, found, files)
-    written, rows = [], 0
+    written, rows, all_there = [], 0, True
     for group in _groups(store, touched.rewrite):
         target = target_side(execution, group)
         _, positions = find_touched_rows(execution.merge, source, target, files, execution.names)
+        all_there &= set(positions) == {absolute_key(execution.table, file) for file in group}
         rows += sum(map(len, positions.values()))
         written.append(write_deletion_vectors(store, folder, positions, files))
     counted = sum(touched.rows_by_clause.values())
-    if rows != counted:
+    # A touched file without a position would be removed with all its rows.
+    if rows != counted or not all_there:
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
-            f"The merge found {counted} rows to update or delete, and {rows} when it looked for their positions. A "
+            f"The merge found {counted} rows to update or delete, and others ({rows}) when it looked for their "
+            "positions. A "
             "condition had another value when it was evaluated again, or the source gave other rows; the table is as "
             "it was. Conditions must not ask for anything that changes: compute it in the source.",
             sqlstate="XXKDS",

@@ -20,7 +20,15 @@ from deltamerge.log.deletion_vectors import read_deletion_vectors, vector_path
 from deltamerge.scan import row_blocks, vector_blocks
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings, without_file_scheme
-from deltamerge.scan.row_blocks import MOST_ROWS, Blocks, block_of, blocks_of_rows, blocks_table, holds
+from deltamerge.scan.row_blocks import (
+    BLOCK_ROWS,
+    MOST_BLOCKS,
+    Blocks,
+    block_of,
+    blocks_of_rows,
+    blocks_table,
+    holds,
+)
 from deltamerge.scan.vector_blocks import passing_on, reading_vectors
 from deltamerge.table import Table
 
@@ -65,9 +73,8 @@ def without_deleted_rows(
         DeltaTableException: A deletion vector is missing or damaged.
     """
     columns = file, number, words = [f"{file_name}_{part}" for part in ("file", "block", "words")]
-    if _are_many(files) and _tasks_read_vectors(table.spark):
-        blocks: DataFrame | None = _blocks_by_tasks(table, files, columns)
-    else:
+    blocks = _blocks_by_tasks(table, files, columns) if _are_many(files) else None
+    if blocks is None:
         blocks = _blocks_by_driver(table, files, columns)
     if blocks is None:
         return frame
@@ -77,7 +84,14 @@ def without_deleted_rows(
 
 
 def _are_many(files: Sequence[AddFile]) -> bool:
-    return rows_about((file.stats, file.size) for file in files) > MOST_ROWS
+    """Tells whether there may be more blocks than the driver takes."""
+    blocks = 0
+    for file in files:
+        assert file.deletion_vector is not None
+        if vector_path(file.deletion_vector) is not None:
+            rows = rows_about([(file.stats, file.size)])
+            blocks += min(file.deletion_vector.cardinality, rows // BLOCK_ROWS + 1)
+    return blocks > MOST_BLOCKS
 
 
 def _vectors(table: Table, files: Iterable[AddFile]) -> Iterator[tuple[DeletionVectorDescriptor, list[str]]]:
@@ -116,8 +130,8 @@ def _tasks_read_vectors(spark: SparkSession) -> bool:
     return True
 
 
-def _blocks_by_tasks(table: Table, files: Sequence[AddFile], columns: Sequence[str]) -> DataFrame:
-    """Lets tasks read the vectors: those of very many rows need not fit into the driver."""
+def _blocks_by_tasks(table: Table, files: Sequence[AddFile], columns: Sequence[str]) -> DataFrame | None:
+    """Lets tasks read the vectors; None where they cannot, or do not see all of them."""
     by_path: dict[str, list[dict[str, Any]]] = defaultdict(list)
     inline = []
     for file in files:
@@ -126,7 +140,7 @@ def _blocks_by_tasks(table: Table, files: Sequence[AddFile], columns: Sequence[s
             if path is None:
                 inline.append(file)
                 continue
-            by_path[path].append(
+            by_path[table.store.absolute(path)].append(
                 {
                     "offset": 1 if vector.offset is None else vector.offset,
                     "size": vector.size_in_bytes,
@@ -137,17 +151,22 @@ def _blocks_by_tasks(table: Table, files: Sequence[AddFile], columns: Sequence[s
             )
     wanted = pa.table(
         {
-            "file": [without_file_scheme(table.store.absolute(path)) for path in by_path],
+            "file": [without_file_scheme(path) for path in by_path],
             "vectors": pa.array(by_path.values(), pa.list_(_VECTOR)),
         }
     )
+    paths = [spark_path(table, path) for path in by_path]
+    # A vector that is not read would bring rows back, so none may be passed over.
+    reader = table.spark.read.format("binaryFile").options(ignoreCorruptFiles=False, ignoreMissingFiles=False)
     with naming_missing_files(table.name):
-        stored = table.spark.read.format("binaryFile").load([spark_path(table, path) for path in by_path])
+        stored = reader.load(paths)
     same = F.regexp_replace("path", "^file:/+", "/") == F.col("file")
-    content = stored.join(F.broadcast(table.spark.createDataFrame(wanted)), same).select("content", "vectors")
+    found = stored.join(F.broadcast(table.spark.createDataFrame(wanted)), same)
+    if not _tasks_read_vectors(table.spark) or found.select("file").count() != len(by_path):
+        return None
     schema = ", ".join(
         f"`{name}` {kind}" for name, kind in zip(columns, ("STRING", "BIGINT", "ARRAY<BIGINT>"), strict=True)
     )
-    blocks = content.mapInArrow(reading_vectors(columns), schema)
+    blocks = found.select("content", "vectors").mapInArrow(reading_vectors(columns), schema)
     others = _blocks_by_driver(table, inline, columns) if inline else None
     return blocks if others is None else blocks.union(others)

@@ -22,6 +22,10 @@ _WORDS = 1 << (_BLOCK_BITS - _WORD_BITS)
 BLOCK_BYTES = _WORDS * 8
 # Of so many rows the driver takes a bit each: 128 MiB.
 MOST_ROWS = 1 << 30
+MOST_BLOCKS = MOST_ROWS >> _BLOCK_BITS
+BLOCK_ROWS = 1 << _BLOCK_BITS
+# What is computed on the way takes several times the memory of the rows' numbers.
+_ROWS_AT_ONCE = 1 << 20
 
 Blocks = tuple["np.ndarray[Any, np.dtype[np.int64]]", "np.ndarray[Any, np.dtype[np.int64]]"]
 
@@ -67,14 +71,28 @@ def blocks_of_rows(rows: np.ndarray[Any, np.dtype[np.uint64]]) -> Blocks:
     Returns:
         The numbers of the blocks that have some, and their words one after another.
     """
+    numbers, words = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    begin = 0
+    while begin < len(rows):
+        end = begin + _ROWS_AT_ONCE
+        if end < len(rows):
+            # A block's rows stay together.
+            end = int(np.searchsorted(rows, rows[end] >> np.uint64(_BLOCK_BITS) << np.uint64(_BLOCK_BITS)))
+        found = _blocks_of_rows(rows[begin:end])
+        numbers.append(found[0])
+        words.append(found[1])
+        begin = end
+    return np.concatenate(numbers), np.concatenate(words)
+
+
+def _blocks_of_rows(rows: np.ndarray[Any, np.dtype[np.uint64]]) -> Blocks:
     numbers, block = np.unique(rows >> np.uint64(_BLOCK_BITS), return_inverse=True)
     place = block * _WORDS + ((rows >> np.uint64(_WORD_BITS)) % np.uint64(_WORDS)).astype(np.int64)
     words = np.zeros(len(numbers) * _WORDS, dtype=np.uint64)
-    if len(rows):
-        # Rows come in order, so those of one word stand together.
-        places, first = np.unique(place, return_index=True)
-        bits = np.left_shift(np.uint64(1), rows % np.uint64(1 << _WORD_BITS))
-        words[places] = np.bitwise_or.reduceat(bits, first)
+    # Rows come in order, so those of one word stand together.
+    places, first = np.unique(place, return_index=True)
+    bits = np.left_shift(np.uint64(1), rows % np.uint64(1 << _WORD_BITS))
+    words[places] = np.bitwise_or.reduceat(bits, first)
     return numbers.astype(np.int64), words.view(np.int64)
 
 
@@ -98,4 +116,5 @@ def blocks_table(sets: Iterable[tuple[str, Blocks]], names: Sequence[str]) -> pa
             pa.ListArray.from_arrays(offsets, pa.array(words, pa.int64())),
         ]
         batches.append(pa.record_batch(columns, schema=schema))
-    return pa.Table.from_batches(batches, schema)
+    # Spark would make a task of each batch.
+    return pa.Table.from_batches(batches, schema).combine_chunks()

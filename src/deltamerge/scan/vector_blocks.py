@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from deltamerge.log.vector_format import FILE_FORMAT_VERSION, checked_data, deserialize, stored_size
 from deltamerge.scan.row_blocks import Blocks, blocks_of_rows, blocks_table
@@ -43,7 +44,7 @@ def reading_vectors(
 
 def passing_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Gives rows as they are, where all is there that reads a vector; a function for ``mapInArrow``."""
-    assert deserialize is not None
+    blocks_of_rows(np.frombuffer(BitMap64().to_array(), dtype=np.uint64))
     return iter(batches)
 
 
