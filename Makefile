@@ -5,7 +5,7 @@ PYTEST = $(PYTHON) -m pytest
 # Two processes share out the tests, each with a Spark of its own.
 SHARED = -n 2 --dist worksteal
 
-# A run of a minute ends before the JVM's second compiler pays.
+# A run of a few minutes ends before the JVM's second compiler pays.
 SHORT = DELTAMERGE_TEST_JAVA=-XX:TieredStopAtLevel=1
 
 # Random merges beside delta-spark: how many, and the seed of the first.
@@ -50,7 +50,7 @@ test-slow: setup
 	$(PYTEST) -q $(SHARED) -m "(not quick or slow) and not connect and not oracle"
 
 test-connect: setup
-	DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"
+	$(SHORT) DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"
 
 test-oracle: setup
 	$(PYTEST) -q $(SHARED) -m "oracle and not matrix"

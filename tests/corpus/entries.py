@@ -14,7 +14,7 @@ from .builder_entry import TELL_THEIR_OWN_TIME, only_in_sql
 from .cases import Case
 
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
-BY_BOTH_EVERY = 1 if os.environ.get("DELTAMERGE_TEST_CASES") == "all" else 12
+BY_BOTH_EVERY = 1 if os.environ.get("DELTAMERGE_TEST_CASES") == "all" else 24
 
 
 def said_by_builder(case: Case) -> bool:
