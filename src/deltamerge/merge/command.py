@@ -34,7 +34,7 @@ from deltamerge.merge.lookup import few_keys, lookup_of
 from deltamerge.merge.low_shuffle import execute_low_shuffle
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
-from deltamerge.merge.plan import choose_executor, condition_shape, source_keys, why_classic
+from deltamerge.merge.plan import choose_executor, condition_shape, key_slices, source_keys, why_classic
 from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.source import (
@@ -310,7 +310,8 @@ def _source(execution: Execution, executor: str, level: str) -> Iterator[Source]
         return
     with execution.steps.step("materialize_source", "materializing the source"):
         keys = source_keys(merge, condition_shape(merge))
-        source = materialize_source(merge, execution.names, level, keys)
+        slices = key_slices(execution.snapshot, keys, conf.session_time_zone)
+        source = materialize_source(merge, execution.names, level, keys, slices)
     try:
         yield source
     finally:

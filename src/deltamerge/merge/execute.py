@@ -29,6 +29,7 @@ from deltamerge.merge.observed import observed
 from deltamerge.merge.plan import (
     bytes_that_may_match,
     condition_shape,
+    key_slices,
     plan_files,
     read_predicate,
     source_keys,
@@ -46,7 +47,7 @@ from deltamerge.merge.row_counts import (
 from deltamerge.merge.scopes import Rows, source_rows, target_rows
 from deltamerge.merge.second_scan import check_source_unchanged, counted_again
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast, summarize_source
-from deltamerge.merge.target_scan import scan_to_rewrite, target_side
+from deltamerge.merge.target_scan import first_side, matching_side, scan_to_rewrite, target_side
 from deltamerge.merge.touched_files import (
     NOTHING_TOUCHED,
     TouchedFiles,
@@ -150,7 +151,9 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     summary = source.summary
     if summary is None:
         with steps.step("summarize_source", "counting the source's rows and its keys' ranges"):
-            summary = summarize_source(source, merge.source_alias, source_keys(merge, shape), names)
+            keys = source_keys(merge, shape)
+            slices = key_slices(execution.snapshot, keys, execution.conf.session_time_zone)
+            summary = summarize_source(source, merge.source_alias, keys, names, slices)
     with steps.step("plan", "choosing the files to read"):
         predicate = read_predicate(merge, shape, summary.predicate)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
@@ -161,7 +164,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     by_name = {absolute_key(execution.table, file): file for file in files}
     if files:
         with steps.step("find_touched_files", "scanning files for matches"):
-            target, rows_once = gathered(target_side(execution, files)), gathered(rows)
+            target, rows_once = gathered(first_side(execution, files, summary)), gathered(rows)
             if execution.writes_deletion_vectors and fit_the_driver(files):
                 touched, deleted = find_touched_rows(merge, rows_once, target, by_name, names)
             else:
@@ -216,7 +219,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
 
 def _unmatched(execution: Execution, rows: Rows, summary: SourceSummary, files: tuple[AddFile, ...]) -> Rows:
     """Keeps the source rows that match no row of some files."""
-    target = target_side(execution, files)
+    target = matching_side(execution, files, summary)
     broadcast = can_broadcast(summary, execution.conf.auto_broadcast_join_threshold)
     return unmatched_by_number(execution.merge, rows, target, execution.names, broadcast=broadcast)
 

@@ -37,6 +37,7 @@ from deltamerge.merge.staging import (
     staged_columns,
     with_chosen,
     with_computed,
+    with_gaps,
 )
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
 from deltamerge.scan.key_lookup import UNFIT, distinct, read_pairs
@@ -75,15 +76,17 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
         the source is large, rows compete for a row of the target, or a file holds other types than the table says. What
         was written until then lies in the execution's folder.
     """
-    steps, snapshot = execution.steps, execution.snapshot
+    steps = execution.steps
     # Tasks make none, so that one that still runs when this has failed leaves nothing.
     execution.table.store.make_folder(execution.folder)
     staged = _staged(execution, how)
     if staged is None or not _are_there(execution, staged):
         return None
     with steps.step("plan", "choosing the files to read"):
-        predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
-        files, sizes = plan_files(snapshot, predicate, execution.conf.session_time_zone)
+        predicate, files, sizes = _planned(execution, how, staged)
+        if len(files) > 1:
+            # Only where keys lie apart can some of several files be left out.
+            predicate, files, sizes = _planned(execution, how, with_gaps(staged))
     found: tuple[Pairs, ...] | None = ()
     if files and staged.rows:
         with steps.step("find_touched_files", "scanning files for matches"):
@@ -96,6 +99,13 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     if competing and how.matched and not execution.merge.is_only_one_unconditional_delete:
         return None
     return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
+
+
+def _planned(
+    execution: Execution, how: KeyLookup, staged: StagedSource
+) -> tuple[Predicate, tuple[AddFile, ...], ScanSizes]:
+    predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
+    return predicate, *plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
 
 
 def _staged(execution: Execution, how: KeyLookup) -> StagedSource | None:

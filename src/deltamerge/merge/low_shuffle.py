@@ -39,7 +39,7 @@ from deltamerge.merge.row_counts import (
 )
 from deltamerge.merge.scopes import Rows, source_rows
 from deltamerge.merge.source import Source, SourceSummary, can_broadcast
-from deltamerge.merge.target_scan import target_side
+from deltamerge.merge.target_scan import first_side, target_side
 from deltamerge.merge.touched_files import (
     NOTHING_TOUCHED,
     TRACE,
@@ -172,7 +172,7 @@ def _find(
         matches = look_up_matches(execution.table, merge, lookup, source, names, files, of_source=of_source)
     by_name = {absolute_key(execution.table, file): file for file in files}
     if matches is None:
-        target = target_side(execution, files)
+        target = first_side(execution, files, summary)
         found = find_matches(merge, sent, target, names, of_source=of_source)
         by_path = {by_name[file_key(uri)].path: rows for uri, rows in found.changed.items()}
         matches = replace(found, changed=by_path)

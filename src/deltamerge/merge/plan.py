@@ -32,8 +32,9 @@ from deltamerge.merge.resolved import (
 )
 from deltamerge.merge.source import SourceKey, SourceSummary
 from deltamerge.scan.row_blocks import MOST_ROWS
+from deltamerge.skipping.clusters import Slices, slices_of
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
-from deltamerge.skipping.pruning import files_that_may_match
+from deltamerge.skipping.pruning import extents, files_that_may_match
 from deltamerge.sql.column_proto import read_proto
 from deltamerge.sql.column_text import read_classic_column
 from deltamerge.sql.condition_reader import read_condition
@@ -348,6 +349,28 @@ def source_keys(merge: ResolvedMerge, shape: ConditionShape) -> tuple[SourceKey,
         SourceKey(key, data_type, _type_at(merge.target_schema, key.target.path))
         for key, data_type in zip(keys, given, strict=True)
     )
+
+
+def key_slices(
+    snapshot: Snapshot, keys: Sequence[SourceKey], session_time_zone: str
+) -> dict[tuple[str, ...], Slices]:
+    """Cuts the spans of the target's key columns into slices, by which gaps between the source's keys are found.
+
+    Args:
+        snapshot: The table.
+        keys: The keys.
+        session_time_zone: ``spark.sql.session.timeZone``.
+
+    Returns:
+        The slices by the column's path; none where there is one file, of which nothing can be left out.
+    """
+    if snapshot.files.num_files < 2:
+        return {}
+    paths = {key.key.target.path for key in keys}
+    partition_columns = snapshot.metadata.partition_columns
+    found = extents(paths, snapshot.files, snapshot.schema, partition_columns, session_time_zone)
+    cut = {path: slices_of(low, high) for path, (low, high) in found.items()}
+    return {path: slices for path, slices in cut.items() if slices is not None}
 
 
 def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:

@@ -29,6 +29,7 @@ from deltamerge.merge.resolved import ResolvedMerge, TakeSource
 from deltamerge.names import MergeNames
 from deltamerge.scan.paths import file_key, without_file_scheme
 from deltamerge.session import release_checkpoint
+from deltamerge.skipping.clusters import MOST_RANGES, Slices
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
 from deltamerge.sql.conditions import EquiKey
 from deltamerge.sql.names import quote
@@ -45,6 +46,10 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # A source whose keys take more than this is not sent to every executor.
 _MOST_BROADCAST_BYTES = 64 << 20
 _ROW_NUMBER_BYTES = 16
+_MOST_LONG = (1 << 63) - 1
+_PARTITION_BITS = 33
+# Of partitions of no more rows each key's values come to the driver.
+_FEW_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,11 @@ def read_source(merge: ResolvedMerge, names: MergeNames) -> Source:
 
 
 def materialize_source(
-    merge: ResolvedMerge, names: MergeNames, level: str, keys: Sequence[SourceKey]
+    merge: ResolvedMerge,
+    names: MergeNames,
+    level: str,
+    keys: Sequence[SourceKey],
+    slices: Mapping[tuple[str, ...], Slices],
 ) -> Source:
     """Computes the source once, keeps its rows for all later reads and finds the ranges of its keys on the way.
 
@@ -199,6 +208,7 @@ def materialize_source(
         names: The merge's own names.
         level: Where Spark keeps the rows, such as ``DISK_ONLY``.
         keys: Its keys.
+        slices: The slices of the target's columns by which gaps between keys are found.
 
     Returns:
         The kept source and its summary. Delta: MergeIntoMaterializeSource.
@@ -206,15 +216,14 @@ def materialize_source(
     frame = _numbered(merge.statement.source, names)
     if merge.source_alias is not None:
         frame = frame.alias(merge.source_alias)
-    ranged = _ranged(keys)
     found = Observation()
-    counted = frame.observe(found, *_aggregates(ranged, names))
+    counted = frame.observe(found, *_aggregates(_ranged(keys), names, slices))
     kept = counted.localCheckpoint(eager=True, storageLevel=getattr(StorageLevel, level))
     seen = observed(found)
     if not seen:
         # Spark Connect does not hand out what a checkpoint observes.
-        return Source(kept, summarize_source(Source(kept), None, keys, names))
-    return Source(kept, summary_of(seen, keys))
+        return Source(kept, summarize_source(Source(kept), None, keys, names, slices))
+    return Source(kept, summary_of(seen, keys, slices))
 
 
 def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
@@ -222,7 +231,11 @@ def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
 
 
 def summarize_source(
-    source: Source, alias: str | None, keys: Sequence[SourceKey], names: MergeNames
+    source: Source,
+    alias: str | None,
+    keys: Sequence[SourceKey],
+    names: MergeNames,
+    slices: Mapping[tuple[str, ...], Slices],
 ) -> SourceSummary:
     """Counts the source's rows and finds the range of each of its keys, in one job.
 
@@ -231,13 +244,14 @@ def summarize_source(
         alias: The name that qualifies its columns.
         keys: Its keys.
         names: The merge's own names.
+        slices: As for `materialize_source`.
 
     Returns:
         The count, and the predicate that every target row fulfils which the source can match.
     """
     frame = source.frame if alias is None else source.frame.alias(alias)
-    ranged = _ranged(keys)
-    return summary_of(frame.agg(*_aggregates(ranged, names)).collect()[0].asDict(), keys)
+    found = frame.agg(*_aggregates(_ranged(keys), names, slices)).collect()[0]
+    return summary_of(found.asDict(), keys, slices)
 
 
 def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str) -> bool:
@@ -255,8 +269,17 @@ def _ranged(keys: Sequence[SourceKey]) -> list[SourceKey]:
     return [key for key in keys if _keep_order(key.given, key.wanted)]
 
 
-def _aggregates(ranged: Sequence[SourceKey], names: MergeNames) -> list[Column]:
-    aggregates = [F.count(F.lit(1)).alias("n"), F.max(names.source_row_index).alias("last")]
+def _aggregates(
+    ranged: Sequence[SourceKey], names: MergeNames, slices: Mapping[tuple[str, ...], Slices]
+) -> list[Column]:
+    row = F.col(names.source_row_index)
+    # Spark's row numbers have the partition above their lower 33 bits.
+    in_partition = row.bitwiseAND(F.lit((1 << _PARTITION_BITS) - 1))
+    aggregates = [
+        F.count(F.lit(1)).alias("n"),
+        F.max(row).alias("last"),
+        F.max(in_partition).alias("longest"),
+    ]
     for i, key in enumerate(ranged):
         expression = F.expr(key.key.source_text)
         value = _comparable(expression, key.given)
@@ -267,27 +290,57 @@ def _aggregates(ranged: Sequence[SourceKey], names: MergeNames) -> list[Column]:
         ]
         if isinstance(key.given, StringType):
             aggregates.append(F.sum(F.octet_length(expression)).alias(f"bytes{i}"))
+        of_target = _slices(key, slices)
+        if of_target is not None:
+            aggregates.append(_filled(value.cast("bigint"), of_target).alias(f"slices{i}"))
+        else:
+            few = F.collect_set(F.when(in_partition < F.lit(_FEW_ROWS), value))
+            aggregates.append(few.alias(f"few{i}"))
     return aggregates
 
 
-def summary_of(row: Mapping[str, Any], keys: Sequence[SourceKey]) -> SourceSummary:
+def _slices(key: SourceKey, slices: Mapping[tuple[str, ...], Slices]) -> Slices | None:
+    whole = not isinstance(key.given, (DecimalType, StringType))
+    return slices.get(key.key.target.path) if whole else None
+
+
+def _filled(value: Column, slices: Slices) -> Column:
+    """Tells by a bitmap (BINARY) which slices have a value."""
+    begin, last = F.lit(slices.begin).cast("bigint"), F.lit(min(slices.end - 1, _MOST_LONG)).cast("bigint")
+    place = F.call_function("div", value - begin, F.lit(slices.width).cast("bigint"))
+    return F.bitmap_construct_agg(F.when((value >= begin) & (value <= last), place))
+
+
+def summary_of(
+    row: Mapping[str, Any], keys: Sequence[SourceKey], slices: Mapping[tuple[str, ...], Slices]
+) -> SourceSummary:
     """Puts into words what aggregates tell of the source.
 
     Args:
-        row: ``n``, the rows; ``last``, the greatest row number; and of the i-th key whose order is kept ``lo<i>`` and
-            ``hi<i>``, its range, ``n<i>``, how many are not NULL, and ``bytes<i>``, the bytes of its texts.
+        row: ``n``, the rows; ``last``, the greatest row number; ``longest``, the greatest within a partition; and of
+            the i-th key whose order is kept ``lo<i>`` and
+            ``hi<i>``, its range, ``n<i>``, how many are not NULL, ``bytes<i>``, the bytes of its texts, and
+            ``slices<i>``, which of the target's slices have a value, or ``few<i>``, its values where partitions have
+            few rows.
         keys: The keys.
+        slices: As for `materialize_source`.
     """
     count = int(row["n"])
     ranged, width = _ranged(keys), len(keys)
-    parts = [
-        _key_predicate(key.key, key.given, row[f"lo{i}"], row[f"hi{i}"], count - row[f"n{i}"])
-        for i, key in enumerate(ranged)
-    ]
+    parts = []
+    for i, key in enumerate(ranged):
+        low, high, bits = row[f"lo{i}"], row[f"hi{i}"], row.get(f"slices{i}")
+        of_target = _slices(key, slices)
+        ranges: Sequence[tuple[Any, Any]] = () if low is None else ((low, high),)
+        if ranges and of_target is not None and bits is not None:
+            ranges = of_target.ranges(bytes(bits), int(low), int(high))
+        elif ranges and f"few{i}" in row and row["longest"] < _FEW_ROWS:
+            few = sorted(row[f"few{i}"])
+            ranges = [(value, value) for value in few] if len(few) <= MOST_RANGES else ranges
+        parts.append(_key_predicate(key.key, key.given, ranges, count - row[f"n{i}"]))
     predicate = And(tuple(parts)) if parts else (ALWAYS if count else NEVER)
     texts = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
-    # Spark's row numbers have the partition above their lower 33 bits.
-    partitions = 0 if row["last"] is None else (int(row["last"]) >> 33) + 1
+    partitions = 0 if row["last"] is None else (int(row["last"]) >> _PARTITION_BITS) + 1
     return SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts, partitions)
 
 
@@ -307,15 +360,15 @@ def _comparable(value: Column, data_type: DataType) -> Column:
     return F.unix_date(value) if isinstance(data_type, DateType) else value
 
 
-def _key_predicate(key: EquiKey, data_type: DataType, low: object, high: object, nulls: int) -> Predicate:
+def _key_predicate(
+    key: EquiKey, data_type: DataType, ranges: Sequence[tuple[object, object]], nulls: int
+) -> Predicate:
     matches_null = key.null_safe and nulls > 0
-    if low is None:
-        return InRanges(key.target, (), matches_null, data_type.simpleString())
     try:
-        ends = (_as_literal(low, data_type), _as_literal(high, data_type))
+        ends = tuple((_as_literal(low, data_type), _as_literal(high, data_type)) for low, high in ranges)
     except OverflowError:
         return ALWAYS
-    return InRanges(key.target, (ends,), matches_null, data_type.simpleString())
+    return InRanges(key.target, ends, matches_null, data_type.simpleString())
 
 
 def _as_literal(value: object, data_type: DataType) -> object:

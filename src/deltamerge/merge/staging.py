@@ -45,6 +45,8 @@ from deltamerge.scan.staged_rows import (
     staged_schema,
     staging,
 )
+from deltamerge.skipping.clusters import clusters
+from deltamerge.skipping.predicates import And, InRanges, Predicate
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -135,6 +137,28 @@ class LyingSource:
         return self.source.rows > _MOST_ROWS or self.source.bytes > _MOST_BYTES
 
 
+def with_gaps(source: StagedSource) -> StagedSource:
+    """Looks at the keys of a source's rows, and leaves the gaps between them out of what a target row may be.
+
+    Args:
+        source: The source.
+
+    Returns:
+        The same, with a narrower predicate where there are gaps.
+    """
+    predicate = source.summary.predicate
+    if not isinstance(predicate, And) or len(predicate.parts) != len(source.columns.keys):
+        return source
+    rows = open_staged(source.kept, list(dict.fromkeys(source.columns.keys)))
+    parts: list[Predicate] = []
+    for part, name in zip(predicate.parts, source.columns.keys, strict=True):
+        found = clusters(rows.column(name))
+        if isinstance(part, InRanges) and found is not None:
+            part = replace(part, ranges=found)
+        parts.append(part)
+    return replace(source, summary=replace(source.summary, predicate=And(tuple(parts))))
+
+
 def staged_columns(execution: Execution, how: KeyLookup) -> StagedColumns:
     """Chooses what is kept of each source row.
 
@@ -190,7 +214,7 @@ def source_as_it_lies(execution: Execution, how: KeyLookup, columns: StagedColum
     told: dict[str, Any] = {"n": sum(found.rows), "last": None}
     for index, (low, high) in enumerate(found.ranges):
         told |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": told["n"], f"bytes{index}": 0}
-    summary = summary_of(told, lookup.keys)
+    summary = summary_of(told, lookup.keys, {})
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
     source = StagedSource(columns, KeptRows(found.files, in_files), told["n"], found.bytes, summary)
     return LyingSource(source, found)
@@ -353,7 +377,7 @@ def _summary(told: list[dict[str, Any]], keys: tuple[SourceKey, ...]) -> SourceS
             whole[name] = best(found, key=in_order) if found else None
         for name in (f"n{index}", f"bytes{index}"):
             whole[name] = sum(row[name] for row in told)
-    return replace(summary_of(whole, keys), partitions=len(told))
+    return replace(summary_of(whole, keys, {}), partitions=len(told))
 
 
 def _evaluated(execution: Execution, how: KeyLookup, source: DataFrame) -> DataFrame:

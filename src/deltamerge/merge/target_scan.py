@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortType, StructType
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.scopes import Rows, target_rows
+from deltamerge.merge.source import SourceSummary
 from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.skipping.predicates import And, InRanges
+from deltamerge.sql.names import quote
 from deltamerge.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+_COMPARED = (ByteType, ShortType, IntegerType, LongType, DateType)
+_COMPARED_NAMES = frozenset({"tinyint", "smallint", "int", "bigint", "date"})
+# More ranges than these are one.
+_MOST_FILTERS = 16
 
 
 def target_side(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
     """Makes the target's side of a join from some files."""
-    merge, names = execution.merge, execution.names
-    return target_rows(scan_files(execution, files), merge.target_schema, merge.target_alias, names)
+    return _side_of(execution, scan_files(execution, files))
+
+
+def _side_of(execution: Execution, frame: DataFrame) -> Rows:
+    merge = execution.merge
+    return target_rows(frame, merge.target_schema, merge.target_alias, execution.names)
+
+
+def first_side(execution: Execution, files: tuple[AddFile, ...], source: SourceSummary) -> Rows:
+    """Makes the target's side of the first scan: all rows where BY SOURCE clauses look at those without a match."""
+    by_source = any(clause.action != "do_nothing" for clause in execution.merge.not_matched_by_source)
+    return target_side(execution, files) if by_source else matching_side(execution, files, source)
+
+
+def matching_side(execution: Execution, files: tuple[AddFile, ...], source: SourceSummary) -> Rows:
+    """Makes the target's side of a join that only matching rows come out of.
+
+    Args:
+        execution: What the executor works on.
+        files: The files that may match.
+        source: What is known of the source; rows that its keys' ranges leave out need not be there, and Spark passes
+            over row groups and pages that have no others.
+    """
+    frame, schema = scan_files(execution, files), execution.merge.target_schema
+    parts = source.predicate.parts if isinstance(source.predicate, And) else ()
+    for part in parts:
+        condition = _may_match(part, schema) if isinstance(part, InRanges) else None
+        if condition is not None:
+            frame = frame.where(condition)
+    return _side_of(execution, frame)
+
+
+def _may_match(ranges: InRanges, schema: StructType) -> Column | None:
+    """Says what column values lie in ranges; None where that is not sure to be what Spark compares."""
+    if ranges.or_null or not ranges.ranges or len(ranges.column.path) > 1:
+        return None
+    index = schema.names.index(ranges.column.path[0])
+    if not isinstance(schema.fields[index].dataType, _COMPARED) or ranges.type_name not in _COMPARED_NAMES:
+        return None
+    column = F.col(quote(schema.names[index]))
+    ends = (
+        ranges.ranges
+        if len(ranges.ranges) <= _MOST_FILTERS
+        else ((ranges.ranges[0][0], ranges.ranges[-1][1]),)
+    )
+    return reduce(or_, ((column >= F.lit(low)) & (column <= F.lit(high)) for low, high in ends))
 
 
 def scan_files(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:

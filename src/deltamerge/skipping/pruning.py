@@ -34,6 +34,8 @@ from deltamerge.skipping.predicates import (
 )
 from deltamerge.skipping.statistics import FileStatistics, read_statistics
 
+_WHOLE = ("integral", "date", "timestamp")
+
 
 def files_that_may_match(
     predicate: Predicate,
@@ -69,6 +71,40 @@ def files_that_may_match(
     bounds |= _data_bounds(columns, left)
     mask[mask] = _evaluate(pushed, _Scope(columns, bounds, left.num_files, session_time_zone))
     return mask
+
+
+def extents(
+    paths: Iterable[tuple[str, ...]],
+    files: FileTable,
+    schema: StructType,
+    partition_columns: Iterable[str],
+    session_time_zone: str,
+) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Finds between which values the columns of a table lie, as far as its log tells.
+
+    Args:
+        paths: The columns.
+        files: The table's files.
+        schema: The table's schema.
+        partition_columns: The names of the partition columns.
+        session_time_zone: ``spark.sql.session.timeZone``.
+
+    Returns:
+        The least and the greatest value of integers, of dates as days and of timestamps as microseconds since 1970;
+        other columns, and those of which nothing is known, are left out.
+    """
+    partitions = frozenset(partition_columns)
+    found = (find_column(schema, path, partitions) for path in paths)
+    columns = {c.path: c for c in found if c is not None and c.type is not None and c.type.kind in _WHOLE}
+    bounds = _partition_bounds(columns, files, session_time_zone)
+    if len(bounds) < len(columns):
+        bounds |= _data_bounds(columns, files)
+    ends = {}
+    for path, of_column in bounds.items():
+        known = of_column.lower_known & of_column.upper_known & of_column.may_be_value
+        if known.any():
+            ends[path] = int(of_column.lower[known].min()), int(of_column.upper[known].max())
+    return ends
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,166 @@
+"""Files in the gaps between the source's keys are not read, whoever runs the merge, and no match is missed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import WriterProperties, write_deltalake
+
+from deltamerge import DeltaTable, MergeReport, write_delta
+from deltamerge.exceptions import DeltaConcurrentModificationException
+
+from .tables import DRIVER_BYTES, EXECUTOR, VECTORS, made_once, rows
+from .test_transactions import At
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.sessions
+
+FILES, ROWS = 10, 20
+KEYS = {
+    "BIGINT": "id * 7 - 300",
+    "INT": "cast(id * 7 - 300 AS int)",
+    "DATE": "date_add(date'1960-01-01', cast(id * 40 AS int))",
+    "TIMESTAMP": "timestamp_micros(id * 86400000000 - 5000000000001)",
+    "STRING": "format_string('k%05d', id)",
+    "DECIMAL(12,2)": "cast(id * 1.25 AS decimal(12,2))",
+}
+EXECUTORS = ("key_lookup", "low_shuffle", "classic")
+
+
+def table(spark: SparkSession, path: Path, kind: str, **options: object) -> str:
+    """Makes a table of ten files of twenty rows each, by their keys."""
+
+    def make(folder: str) -> None:
+        frame = spark.range(0, FILES * ROWS, 1, FILES).selectExpr(f"{KEYS[kind]} AS k", "id AS v")
+        write_delta(frame, folder, **options)  # type: ignore[arg-type]
+
+    return made_once(path, f"gaps {kind} {options}", make)
+
+
+def source(spark: SparkSession, kind: str, ids: list[int]) -> DataFrame:
+    """Makes rows of the table's keys for some ids, and one without a key."""
+    frame = spark.createDataFrame([(i,) for i in ids], "id BIGINT")
+    some = frame.selectExpr(f"{KEYS[kind]} AS k", "-1 - id AS v")
+    return some.union(some.selectExpr("nullif(k, k) AS k", "0 AS v").limit(1))
+
+
+def upsert(spark: SparkSession, path: str, new: DataFrame, on: str = "t.k = s.k") -> MergeReport:
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), on)
+    return merge.whenMatchedUpdateAll().whenNotMatchedInsertAll("s.k IS NOT NULL").run()
+
+
+def values(spark: SparkSession, path: str) -> list[int]:
+    return sorted(row.v for row in DeltaTable.forPath(spark, path).toDF().select("v").collect())
+
+
+def merged(ids: list[int]) -> list[int]:
+    """What the values are after an upsert of ids into the whole table."""
+    return sorted([*(i for i in range(FILES * ROWS) if i not in ids), *(-1 - i for i in ids)])
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("kind", KEYS)
+def test_files_in_gaps_are_not_read(spark: SparkSession, tmp_path: Path, kind: str, executor: str) -> None:
+    path = table(spark, tmp_path / "t", kind)
+    spark.conf.set(EXECUTOR, executor)
+    ids = [5, 6, 66, 195]
+    report = upsert(spark, path, source(spark, kind, ids))
+    if kind in ("BIGINT", "INT", "STRING") or executor != "key_lookup":
+        assert report.outcome.executor == executor
+    assert report.metrics["numTargetFilesAfterSkipping"] == 3
+    assert values(spark, path) == merged(ids)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_no_match_is_missed(spark: SparkSession, tmp_path: Path, executor: str) -> None:
+    chance = random.Random(executor)
+    for number, kind in enumerate(("BIGINT", "DATE", "TIMESTAMP")):
+        path = table(spark, tmp_path / str(number), kind, properties=VECTORS if number else {})
+        spark.conf.set(EXECUTOR, executor)
+        spark.conf.set(DRIVER_BYTES, "0")
+        # Some lie before or behind all that the table has.
+        ids = chance.sample(range(-40, FILES * ROWS + 40), chance.choice([1, 3, 30]))
+        upsert(spark, path, source(spark, kind, ids))
+        assert values(spark, path) == merged(ids)
+
+
+@pytest.mark.parametrize("executor", ["auto", "insert_only", "classic"])
+def test_inserts_alone(spark: SparkSession, tmp_path: Path, executor: str) -> None:
+    path = table(spark, tmp_path / "t", "BIGINT")
+    spark.conf.set(EXECUTOR, executor)
+    ids = [5, 150, 1000, -1000]
+    merge = DeltaTable.forPath(spark, path).alias("t")
+    merge.merge(source(spark, "BIGINT", ids).alias("s"), "t.k = s.k").whenNotMatchedInsertAll(
+        "s.k IS NOT NULL"
+    ).run()
+    assert values(spark, path) == sorted([*range(FILES * ROWS), -1001, 999])
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_null_keys_that_match(spark: SparkSession, tmp_path: Path, executor: str) -> None:
+    path = table(spark, tmp_path / "t", "BIGINT")
+    write_delta(spark.sql("SELECT CAST(NULL AS BIGINT) AS k, 777L AS v"), path, mode="append")
+    spark.conf.set(EXECUTOR, executor)
+    report = upsert(spark, path, source(spark, "BIGINT", [5, 195]), "t.k <=> s.k")
+    assert report.metrics["numTargetFilesAfterSkipping"] == 3
+    assert values(spark, path) == sorted([*(i for i in range(200) if i not in (5, 195)), -6, -196, 0])
+
+
+@pytest.mark.parametrize("executor", ["low_shuffle", "classic"])
+def test_by_source_sees_rows_in_gaps(spark: SparkSession, tmp_path: Path, executor: str) -> None:
+    path = table(spark, tmp_path / "t", "BIGINT")
+    spark.conf.set(EXECUTOR, executor)
+    merge = DeltaTable.forPath(spark, path).alias("t")
+    report = (
+        merge.merge(source(spark, "BIGINT", [5, 195]).alias("s"), "t.k = s.k")
+        .whenMatchedUpdateAll()
+        .whenNotMatchedBySourceDelete("t.k BETWEEN 400 AND 420")
+        .run()
+    )
+    assert report.metrics["numTargetRowsDeleted"] == 3
+    gone = {i for i in range(200) if 400 <= i * 7 - 300 <= 420}
+    assert values(spark, path) == sorted([*({*range(200)} - gone - {5, 195}), -6, -196])
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(("appended", "conflicts"), [(100, False), (66, True), (5_000, True)])
+def test_what_another_writer_appends(
+    spark: SparkSession, tmp_path: Path, executor: str, appended: int, conflicts: bool
+) -> None:
+    path = table(spark, tmp_path / "t", "BIGINT", properties={"delta.isolationLevel": "Serializable"})
+    spark.conf.set(EXECUTOR, executor)
+    spark.conf.set("spark.deltamerge.merge.conflictRetries", "0")
+    new = source(spark, "BIGINT", [5, 66, 195, 5_000])
+    other = At(
+        "commit", lambda: write_delta(source(spark, "BIGINT", [appended]).limit(1), path, mode="append")
+    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.k = s.k")
+    merge = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll("s.k IS NOT NULL")
+    if conflicts:
+        with pytest.raises(DeltaConcurrentModificationException):
+            merge.run(progress=other)
+    else:
+        merge.run(progress=other)
+        assert values(spark, path) == sorted([*merged([5, 66, 195, 5_000]), -1 - appended])
+
+
+@pytest.mark.parametrize("executor", ["low_shuffle", "classic"])
+def test_row_groups_in_gaps(spark: SparkSession, tmp_path: Path, executor: str) -> None:
+    path = str(tmp_path / "t")
+    numbers = np.arange(60_000)
+    small = WriterProperties(max_row_group_size=5_000)
+    for half in (numbers[:30_000], numbers[30_000:]):
+        table = pa.table({"k": half, "v": half * 2})
+        write_deltalake(path, table, mode="append", writer_properties=small)
+    spark.conf.set(EXECUTOR, executor)
+    new = spark.createDataFrame([(3, -1), (29_990, -2), (45_001, -3)], "k BIGINT, v BIGINT")
+    upsert(spark, path, new)
+    found = dict(rows(DeltaTable.forPath(spark, path).toDF()))
+    assert found == {**{i: i * 2 for i in range(60_000)}, 3: -1, 29_990: -2, 45_001: -3}
