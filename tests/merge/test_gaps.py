@@ -164,3 +164,11 @@ def test_row_groups_in_gaps(spark: SparkSession, tmp_path: Path, executor: str) 
     upsert(spark, path, new)
     found = dict(rows(DeltaTable.forPath(spark, path).toDF()))
     assert found == {**{i: i * 2 for i in range(60_000)}, 3: -1, 29_990: -2, 45_001: -3}
+
+
+def test_no_source_row_that_an_insert_takes(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path / "t", "BIGINT")
+    merge = DeltaTable.forPath(spark, path).alias("t")
+    merge = merge.merge(source(spark, "BIGINT", [5, 195]).alias("s"), "t.k = s.k")
+    report = merge.whenNotMatchedInsertAll("s.v > 0").run()
+    assert (report.outcome.executor, report.version) == ("key_lookup", None)

@@ -293,10 +293,10 @@ def test_tables_that_are_left_to_classic(spark: SparkSession, tmp_path: Path) ->
 def test_more_rows_than_the_driver_takes_positions_of(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     claim_rows(path, 1, 1 << 30)
-    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 2)])
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (3, "z", 3), (9, "y", 2)])
     spark.conf.set(EXECUTOR, "low_shuffle")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
-    outcome = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run().outcome
+    outcome = merge.whenMatchedUpdateAll("s.id = 1").whenNotMatchedInsertAll().run().outcome
     assert outcome.executor == "classic"
     assert "more rows than the driver takes positions of" in outcome.executor_reason
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [

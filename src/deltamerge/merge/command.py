@@ -309,8 +309,9 @@ def _source(execution: Execution, executor: str, level: str) -> Iterator[Source]
         yield read_source(merge, execution.names)
         return
     with execution.steps.step("materialize_source", "materializing the source"):
-        keys = source_keys(merge, condition_shape(merge))
-        slices = key_slices(execution.snapshot, keys, conf.session_time_zone)
+        shape = condition_shape(merge)
+        keys = source_keys(merge, shape)
+        slices = key_slices(execution.snapshot, shape, keys, conf.session_time_zone)
         source = materialize_source(merge, execution.names, level, keys, slices)
     try:
         yield source

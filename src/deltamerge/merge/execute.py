@@ -10,7 +10,6 @@ from pyroaring import BitMap64
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from deltamerge.log.actions import AddFile
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
 from deltamerge.merge.classic import keep_one_match, write_all_changes_rows
 from deltamerge.merge.deletion_vectors import delete_rows, fit_the_driver
@@ -29,7 +28,6 @@ from deltamerge.merge.observed import observed
 from deltamerge.merge.plan import (
     bytes_that_may_match,
     condition_shape,
-    key_slices,
     plan_files,
     read_predicate,
     source_keys,
@@ -108,7 +106,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         if files and summary is None:
             unmatched = unmatched_source(merge, unmatched, target_side(execution, files))
         elif files and summary is not None:
-            unmatched = _unmatched(execution, unmatched, summary, files)
+            unmatched = _unmatched(execution, unmatched, summary, matching_side(execution, files, summary))
         if summary is not None:
             together = put_together(unmatched.frame, summary.partitions, summary.row_count)
             unmatched = Rows(together, unmatched.names)
@@ -151,9 +149,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     summary = source.summary
     if summary is None:
         with steps.step("summarize_source", "counting the source's rows and its keys' ranges"):
-            keys = source_keys(merge, shape)
-            slices = key_slices(execution.snapshot, keys, execution.conf.session_time_zone)
-            summary = summarize_source(source, merge.source_alias, keys, names, slices)
+            summary = summarize_source(source, merge.source_alias, source_keys(merge, shape), names, None)
     with steps.step("plan", "choosing the files to read"):
         predicate = read_predicate(merge, shape, summary.predicate)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
@@ -164,7 +160,8 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     by_name = {absolute_key(execution.table, file): file for file in files}
     if files:
         with steps.step("find_touched_files", "scanning files for matches"):
-            target, rows_once = gathered(first_side(execution, files, summary)), gathered(rows)
+            target = gathered(first_side(execution, files, source.summary))
+            rows_once = gathered(rows)
             if execution.writes_deletion_vectors and fit_the_driver(files):
                 touched, deleted = find_touched_rows(merge, rows_once, target, by_name, names)
             else:
@@ -192,7 +189,8 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             assigning_values(merge),
         ):
             if touched.only_matched:
-                rows = _unmatched(execution, rows, summary, touched.only_matched)
+                matching = matching_side(execution, touched.only_matched, source.summary)
+                rows = _unmatched(execution, rows, summary, matching)
             written, counts = write_inserts(execution, rows, WHEN_NO_MATCHES)
     check_source_unchanged(second, summary.row_count)
     copied, inserted = count_rows(execution, touched, written)
@@ -217,9 +215,8 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     )
 
 
-def _unmatched(execution: Execution, rows: Rows, summary: SourceSummary, files: tuple[AddFile, ...]) -> Rows:
-    """Keeps the source rows that match no row of some files."""
-    target = matching_side(execution, files, summary)
+def _unmatched(execution: Execution, rows: Rows, summary: SourceSummary, target: Rows) -> Rows:
+    """Keeps the source rows that match no row of the target's."""
     broadcast = can_broadcast(summary, execution.conf.auto_broadcast_join_threshold)
     return unmatched_by_number(execution.merge, rows, target, execution.names, broadcast=broadcast)
 

@@ -84,7 +84,7 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
         return None
     with steps.step("plan", "choosing the files to read"):
         predicate, files, sizes = _planned(execution, how, staged)
-        if len(files) > 1:
+        if len(files) > 1 and staged.rows:
             # Only where keys lie apart can some of several files be left out.
             predicate, files, sizes = _planned(execution, how, with_gaps(staged))
     found: tuple[Pairs, ...] | None = ()

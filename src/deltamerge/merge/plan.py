@@ -30,7 +30,7 @@ from deltamerge.merge.resolved import (
     TakeTarget,
     TakeValue,
 )
-from deltamerge.merge.source import SourceKey, SourceSummary
+from deltamerge.merge.source import SourceKey, SourceSummary, has_slices
 from deltamerge.scan.row_blocks import MOST_ROWS
 from deltamerge.skipping.clusters import Slices, slices_of
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
@@ -352,23 +352,25 @@ def source_keys(merge: ResolvedMerge, shape: ConditionShape) -> tuple[SourceKey,
 
 
 def key_slices(
-    snapshot: Snapshot, keys: Sequence[SourceKey], session_time_zone: str
+    snapshot: Snapshot, shape: ConditionShape, keys: Sequence[SourceKey], session_time_zone: str
 ) -> dict[tuple[str, ...], Slices]:
     """Cuts the spans of the target's key columns into slices, by which gaps between the source's keys are found.
 
     Args:
         snapshot: The table.
-        keys: The keys.
+        shape: What ON says.
+        keys: Its keys.
         session_time_zone: ``spark.sql.session.timeZone``.
 
     Returns:
         The slices by the column's path; none where there is one file, of which nothing can be left out.
     """
-    if snapshot.files.num_files < 2:
+    paths = {key.key.target.path for key in keys if has_slices(key)}
+    files = _files_that_may_match(snapshot, shape.target_predicate, session_time_zone)
+    if not paths or files.num_files < 2:
         return {}
-    paths = {key.key.target.path for key in keys}
     partition_columns = snapshot.metadata.partition_columns
-    found = extents(paths, snapshot.files, snapshot.schema, partition_columns, session_time_zone)
+    found = extents(paths, files, snapshot.schema, partition_columns, session_time_zone)
     cut = {path: slices_of(low, high) for path, (low, high) in found.items()}
     return {path: slices for path, slices in cut.items() if slices is not None}
 

@@ -48,8 +48,11 @@ _MOST_BROADCAST_BYTES = 64 << 20
 _ROW_NUMBER_BYTES = 16
 _MOST_LONG = (1 << 63) - 1
 _PARTITION_BITS = 33
-# Of partitions of no more rows each key's values come to the driver.
+# Of so few partitions of so few rows each key's values come to the driver.
+_FEW_PARTITIONS = 16
 _FEW_ROWS = 64
+# What Python has in the place of bytes that are no text.
+_NO_TEXT = "\ufffd"
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,7 @@ def summarize_source(
     alias: str | None,
     keys: Sequence[SourceKey],
     names: MergeNames,
-    slices: Mapping[tuple[str, ...], Slices],
+    slices: Mapping[tuple[str, ...], Slices] | None,
 ) -> SourceSummary:
     """Counts the source's rows and finds the range of each of its keys, in one job.
 
@@ -244,7 +247,8 @@ def summarize_source(
         alias: The name that qualifies its columns.
         keys: Its keys.
         names: The merge's own names.
-        slices: As for `materialize_source`.
+        slices: As for `materialize_source`; None where the source may give other rows at the next read, so that its
+            keys' gaps say nothing.
 
     Returns:
         The count, and the predicate that every target row fulfils which the source can match.
@@ -270,7 +274,7 @@ def _ranged(keys: Sequence[SourceKey]) -> list[SourceKey]:
 
 
 def _aggregates(
-    ranged: Sequence[SourceKey], names: MergeNames, slices: Mapping[tuple[str, ...], Slices]
+    ranged: Sequence[SourceKey], names: MergeNames, slices: Mapping[tuple[str, ...], Slices] | None
 ) -> list[Column]:
     row = F.col(names.source_row_index)
     # Spark's row numbers have the partition above their lower 33 bits.
@@ -290,18 +294,24 @@ def _aggregates(
         ]
         if isinstance(key.given, StringType):
             aggregates.append(F.sum(F.octet_length(expression)).alias(f"bytes{i}"))
-        of_target = _slices(key, slices)
+        if slices is None:
+            continue
+        of_target = _slices_of(key, slices)
         if of_target is not None:
             aggregates.append(_filled(value.cast("bigint"), of_target).alias(f"slices{i}"))
         else:
-            few = F.collect_set(F.when(in_partition < F.lit(_FEW_ROWS), value))
-            aggregates.append(few.alias(f"few{i}"))
+            is_first = (in_partition < F.lit(_FEW_ROWS)) & (row < F.lit(_FEW_PARTITIONS << _PARTITION_BITS))
+            aggregates.append(F.collect_set(F.when(is_first, value)).alias(f"few{i}"))
     return aggregates
 
 
-def _slices(key: SourceKey, slices: Mapping[tuple[str, ...], Slices]) -> Slices | None:
-    whole = not isinstance(key.given, (DecimalType, StringType))
-    return slices.get(key.key.target.path) if whole else None
+def _slices_of(key: SourceKey, slices: Mapping[tuple[str, ...], Slices]) -> Slices | None:
+    return slices.get(key.key.target.path) if has_slices(key) else None
+
+
+def has_slices(key: SourceKey) -> bool:
+    """Tells whether gaps between a key's values can be found by slices: whole numbers, dates and timestamps."""
+    return _keep_order(key.given, key.wanted) and not isinstance(key.given, (DecimalType, StringType))
 
 
 def _filled(value: Column, slices: Slices) -> Column:
@@ -312,7 +322,7 @@ def _filled(value: Column, slices: Slices) -> Column:
 
 
 def summary_of(
-    row: Mapping[str, Any], keys: Sequence[SourceKey], slices: Mapping[tuple[str, ...], Slices]
+    row: Mapping[str, Any], keys: Sequence[SourceKey], slices: Mapping[tuple[str, ...], Slices] | None
 ) -> SourceSummary:
     """Puts into words what aggregates tell of the source.
 
@@ -327,20 +337,21 @@ def summary_of(
     """
     count = int(row["n"])
     ranged, width = _ranged(keys), len(keys)
+    partitions = 0 if row["last"] is None else (int(row["last"]) >> _PARTITION_BITS) + 1
     parts = []
     for i, key in enumerate(ranged):
         low, high, bits = row[f"lo{i}"], row[f"hi{i}"], row.get(f"slices{i}")
-        of_target = _slices(key, slices)
+        of_target = None if slices is None else _slices_of(key, slices)
         ranges: Sequence[tuple[Any, Any]] = () if low is None else ((low, high),)
         if ranges and of_target is not None and bits is not None:
             ranges = of_target.ranges(bytes(bits), int(low), int(high))
-        elif ranges and f"few{i}" in row and row["longest"] < _FEW_ROWS:
+        elif ranges and f"few{i}" in row and row["longest"] < _FEW_ROWS and partitions <= _FEW_PARTITIONS:
             few = sorted(row[f"few{i}"])
-            ranges = [(value, value) for value in few] if len(few) <= MOST_RANGES else ranges
+            whole = not any(isinstance(value, str) and _NO_TEXT in value for value in few)
+            ranges = [(value, value) for value in few] if whole and len(few) <= MOST_RANGES else ranges
         parts.append(_key_predicate(key.key, key.given, ranges, count - row[f"n{i}"]))
     predicate = And(tuple(parts)) if parts else (ALWAYS if count else NEVER)
     texts = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
-    partitions = 0 if row["last"] is None else (int(row["last"]) >> _PARTITION_BITS) + 1
     return SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts, partitions)
 
 

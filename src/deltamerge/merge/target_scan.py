@@ -7,7 +7,7 @@ from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortType, StructType
+from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StructType
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.column_mapping import mapping_mode
@@ -23,8 +23,9 @@ from deltamerge.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_COMPARED = (ByteType, ShortType, IntegerType, LongType, DateType)
-_COMPARED_NAMES = frozenset({"tinyint", "smallint", "int", "bigint", "date"})
+# Dates as literals go through java.sql.Date, which knows neither all of them nor their right places.
+_COMPARED = (ByteType, ShortType, IntegerType, LongType)
+_COMPARED_NAMES = frozenset({"tinyint", "smallint", "int", "bigint"})
 # More ranges than these are one.
 _MOST_FILTERS = 16
 
@@ -39,24 +40,24 @@ def _side_of(execution: Execution, frame: DataFrame) -> Rows:
     return target_rows(frame, merge.target_schema, merge.target_alias, execution.names)
 
 
-def first_side(execution: Execution, files: tuple[AddFile, ...], source: SourceSummary) -> Rows:
+def first_side(execution: Execution, files: tuple[AddFile, ...], source: SourceSummary | None) -> Rows:
     """Makes the target's side of the first scan: all rows where BY SOURCE clauses look at those without a match."""
     by_source = any(clause.action != "do_nothing" for clause in execution.merge.not_matched_by_source)
     return target_side(execution, files) if by_source else matching_side(execution, files, source)
 
 
-def matching_side(execution: Execution, files: tuple[AddFile, ...], source: SourceSummary) -> Rows:
+def matching_side(execution: Execution, files: tuple[AddFile, ...], source: SourceSummary | None) -> Rows:
     """Makes the target's side of a join that only matching rows come out of.
 
     Args:
         execution: What the executor works on.
         files: The files that may match.
         source: What is known of the source; rows that its keys' ranges leave out need not be there, and Spark passes
-            over row groups and pages that have no others.
+            over row groups and pages that have no others. None where it may give other rows at the next read.
     """
     frame, schema = scan_files(execution, files), execution.merge.target_schema
-    parts = source.predicate.parts if isinstance(source.predicate, And) else ()
-    for part in parts:
+    predicate = None if source is None else source.predicate
+    for part in predicate.parts if isinstance(predicate, And) else ():
         condition = _may_match(part, schema) if isinstance(part, InRanges) else None
         if condition is not None:
             frame = frame.where(condition)

@@ -126,12 +126,8 @@ def slices_of(low: int, high: int) -> Slices | None:
 def _without_narrow_gaps(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     if len(ranges) <= MOST_RANGES:
         return tuple(ranges)
-    gaps = sorted((later[0] - sooner[1] for sooner, later in pairwise(ranges)), reverse=True)
-    least = gaps[MOST_RANGES - 1]
-    joined = [ranges[0]]
-    for sooner, later in pairwise(ranges):
-        if later[0] - sooner[1] > least:
-            joined.append(later)
-        else:
-            joined[-1] = (joined[-1][0], later[1])
-    return tuple(joined)
+    gaps = [later[0] - sooner[1] for sooner, later in pairwise(ranges)]
+    widest = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[: MOST_RANGES - 1]
+    ends = [*sorted(widest), len(gaps)]
+    begins = [0, *(end + 1 for end in ends[:-1])]
+    return tuple((ranges[begin][0], ranges[end][1]) for begin, end in zip(begins, ends, strict=True))
