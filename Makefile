@@ -44,7 +44,9 @@ demo: setup
 test: setup
 	$(SHORT) $(PYTEST) -q $(SHARED) -m "quick and not slow and not oracle and not connect"
 
-test-all: test test-slow test-connect
+test-all: setup
+	$(PYTEST) -q $(SHARED) -m "not connect and not oracle"
+	@$(MAKE) test-connect
 
 test-slow: setup
 	$(PYTEST) -q $(SHARED) -m "(not quick or slow) and not connect and not oracle"
