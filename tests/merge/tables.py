@@ -85,13 +85,23 @@ def actions(path: str | Path, version: int, kind: str) -> list[dict[str, Any]]:
     return [action[kind] for action in commit(path, version) if kind in action]
 
 
+def edited(path: str | Path, version: int, change: Callable[[dict[str, Any]], None]) -> None:
+    """Rewrites the adds of a commit, as another writer might have written them."""
+    file = Path(path, "_delta_log", f"{version:020d}.json")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            change(line["add"])
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def claim_rows(path: str | Path, version: int, rows: int) -> None:
     """Makes the log say of the files that a commit added that they have so many rows."""
-    file = Path(path, "_delta_log", f"{version:020d}.json")
-    found = commit(path, version)
-    for add in (action["add"] for action in found if "add" in action):
-        add["stats"] = json.dumps({**json.loads(add["stats"]), "numRecords": rows})
-    file.write_text("".join(json.dumps(action) + "\n" for action in found))
+    edited(
+        path,
+        version,
+        lambda add: add.update(stats=json.dumps({**json.loads(add["stats"]), "numRecords": rows})),
+    )
 
 
 def latest_version(path: str | Path) -> int:

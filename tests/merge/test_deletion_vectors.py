@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from .tables import (
     changes,
     claim_rows,
     commit_info,
+    edited,
     files_below,
     folders_below,
     frame,
@@ -107,16 +107,6 @@ def vector_file(vector: dict[str, Any]) -> str:
     path = vector_path(DeletionVectorDescriptor("u", vector["pathOrInlineDv"], 1, 1, 1))
     assert path is not None
     return path
-
-
-def edited(path: str, version: int, change: Callable[[dict[str, Any]], None]) -> None:
-    """Rewrites the adds of a commit, as another writer might have written them."""
-    file = Path(path, "_delta_log", f"{version:020d}.json")
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    for line in lines:
-        if "add" in line:
-            change(line["add"])
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_vectors_grow_until_the_file_goes(spark: SparkSession, tmp_path: Path) -> None:
@@ -276,6 +266,13 @@ def respelled(path: str, vector: dict[str, Any], kind: str) -> dict[str, Any]:
     return {k: v for k, v in vector.items() if k != "offset"} | {"storageType": "i", "pathOrInlineDv": text}
 
 
+def damage_vector(path: str) -> None:
+    """Changes a bit in the table's only file of vectors."""
+    (vector,) = (file for file in files_below(path) if file.endswith(".bin"))
+    content = Path(path, vector).read_bytes()
+    Path(path, vector).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
 @pytest.mark.quick
 def test_two_merges_of_one_file(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
@@ -303,9 +300,7 @@ def test_a_failed_merge_leaves_nothing(spark: SparkSession, tmp_path: Path) -> N
     path = table(spark, tmp_path)
     delete(spark, path, [1])
     before = files_below(path), folders_below(path)
-    (vector,) = (file for file in files_below(path) if file.endswith(".bin"))
-    content = Path(path, vector).read_bytes()
-    Path(path, vector).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    damage_vector(path)
     with pytest.raises(Exception, match="DELTA_DELETION_VECTOR_CHECKSUM_MISMATCH"):
         upsert(spark, path, [2, 50])
     assert (files_below(path), folders_below(path)) == before
@@ -405,9 +400,7 @@ def test_damaged_vectors_of_very_many_rows(
     monkeypatch.setattr("deltamerge.scan.deletion_vectors.MOST_BLOCKS", 0)
     path = table(spark, tmp_path)
     delete(spark, path, [1])
-    (vector,) = (file for file in files_below(path) if file.endswith(".bin"))
-    content = Path(path, vector).read_bytes()
-    Path(path, vector).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    damage_vector(path)
     with pytest.raises(Exception, match=r"the deletion vector of .*\.parquet cannot be read: CRC checksum"):
         DeltaTable.forPath(spark, path).toDF().collect()
 

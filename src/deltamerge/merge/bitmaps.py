@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark.sql import functions as F
@@ -77,3 +77,9 @@ def piece_of(row: Column) -> Column:
 def bit_of(row: Column) -> Column:
     """Gives the place of a row in its piece."""
     return row.bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
+
+
+def rows_in(piece: int, bits: bytes) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Gives the numbers of the rows in a piece."""
+    places = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
+    return (places + (piece << _ROW_BITS)).astype(np.uint64)

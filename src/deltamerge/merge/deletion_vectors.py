@@ -60,9 +60,8 @@ def delete_rows(
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
             f"The merge found {counted} rows to update or delete, and others ({rows}) when it looked for their "
-            "positions. A "
-            "condition had another value when it was evaluated again, or the source gave other rows; the table is as "
-            "it was. Conditions must not ask for anything that changes: compute it in the source.",
+            "positions. A condition had another value when it was evaluated again, or the source gave other rows; the "
+            "table is as it was. Conditions must not ask for anything that changes: compute it in the source.",
             sqlstate="XXKDS",
         )
     return all_of(written)

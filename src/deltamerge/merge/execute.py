@@ -26,8 +26,8 @@ from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.metrics import ScanSizes
 from deltamerge.merge.observed import observed
 from deltamerge.merge.plan import (
-    bytes_that_may_match,
     condition_shape,
+    may_match,
     plan_files,
     read_predicate,
     source_keys,
@@ -77,7 +77,7 @@ def reads_source_once(execution: Execution) -> bool:
     """
     predicate = read_predicate(execution.merge, condition_shape(execution.merge), ALWAYS)
     zone = execution.conf.session_time_zone
-    return bytes_that_may_match(execution.snapshot, predicate, zone) <= _SMALL_TARGET_BYTES
+    return may_match(execution.snapshot, predicate, zone).size_in_bytes <= _SMALL_TARGET_BYTES
 
 
 def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:

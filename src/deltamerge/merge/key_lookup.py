@@ -28,7 +28,7 @@ from deltamerge.merge.metrics import ScanSizes
 from deltamerge.merge.near import fits, run_near
 from deltamerge.merge.pairs import Pairs, find_pairs, fires_twice
 from deltamerge.merge.partitions import Partition, partitions_of
-from deltamerge.merge.plan import plan_files, read_predicate
+from deltamerge.merge.plan import may_match, plan_files, read_predicate
 from deltamerge.merge.row_counts import count_rows, inserting_clauses
 from deltamerge.merge.staging import (
     StagedSource,
@@ -83,10 +83,8 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     if staged is None or not _are_there(execution, staged):
         return None
     with steps.step("plan", "choosing the files to read"):
-        predicate, files, sizes = _planned(execution, how, staged)
-        if len(files) > 1 and staged.rows:
-            # Only where keys lie apart can some of several files be left out.
-            predicate, files, sizes = _planned(execution, how, with_gaps(staged))
+        predicate = _predicate(execution, how, staged)
+        files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
     found: tuple[Pairs, ...] | None = ()
     if files and staged.rows:
         with steps.step("find_touched_files", "scanning files for matches"):
@@ -101,11 +99,13 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
 
 
-def _planned(
-    execution: Execution, how: KeyLookup, staged: StagedSource
-) -> tuple[Predicate, tuple[AddFile, ...], ScanSizes]:
-    predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
-    return predicate, *plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
+def _predicate(execution: Execution, how: KeyLookup, staged: StagedSource) -> Predicate:
+    """Says what rows may match; looks at the keys one by one where their ranges leave several files."""
+    merge, shape, zone = execution.merge, how.lookup.shape, execution.conf.session_time_zone
+    predicate = read_predicate(merge, shape, staged.summary.predicate)
+    if staged.rows and may_match(execution.snapshot, predicate, zone).num_files > 1:
+        return read_predicate(merge, shape, with_gaps(staged))
+    return predicate
 
 
 def _staged(execution: Execution, how: KeyLookup) -> StagedSource | None:

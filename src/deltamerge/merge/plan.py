@@ -252,7 +252,7 @@ def why_classic(
     if against is not None:
         return against
     predicate = read_predicate(merge, condition_shape(merge), source.predicate)
-    files = _files_that_may_match(snapshot, predicate, conf.session_time_zone)
+    files = may_match(snapshot, predicate, conf.session_time_zone)
     if files.rows_about() + source.row_count > MOST_ROWS:
         return "source and files that may match have more rows than the driver takes positions of"
     if conf.executor == "auto" and files.size_in_bytes <= _SMALL_BYTES:
@@ -324,7 +324,7 @@ def plan_files(
     Returns:
         The files, and what skipping left of the table.
     """
-    kept = _files_that_may_match(snapshot, predicate, session_time_zone)
+    kept = may_match(snapshot, predicate, session_time_zone)
     files = tuple(kept.add_files())
     sizes = ScanSizes(
         files_before=snapshot.files.num_files,
@@ -366,7 +366,7 @@ def key_slices(
         The slices by the column's path; none where there is one file, of which nothing can be left out.
     """
     paths = {key.key.target.path for key in keys if has_slices(key)}
-    files = _files_that_may_match(snapshot, shape.target_predicate, session_time_zone)
+    files = may_match(snapshot, shape.target_predicate, session_time_zone)
     if not paths or files.num_files < 2:
         return {}
     partition_columns = snapshot.metadata.partition_columns
@@ -383,12 +383,8 @@ def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
     return _type_at(field.dataType, path[1:])
 
 
-def bytes_that_may_match(snapshot: Snapshot, predicate: Predicate, session_time_zone: str) -> int:
-    """Sums the sizes of the files that `plan_files` would give."""
-    return _files_that_may_match(snapshot, predicate, session_time_zone).size_in_bytes
-
-
-def _files_that_may_match(snapshot: Snapshot, predicate: Predicate, session_time_zone: str) -> FileTable:
+def may_match(snapshot: Snapshot, predicate: Predicate, session_time_zone: str) -> FileTable:
+    """Finds the files that `plan_files` would give, without an object for each."""
     mask = files_that_may_match(
         predicate, snapshot.files, snapshot.schema, snapshot.metadata.partition_columns, session_time_zone
     )

@@ -328,10 +328,9 @@ def summary_of(
 
     Args:
         row: ``n``, the rows; ``last``, the greatest row number; ``longest``, the greatest within a partition; and of
-            the i-th key whose order is kept ``lo<i>`` and
-            ``hi<i>``, its range, ``n<i>``, how many are not NULL, ``bytes<i>``, the bytes of its texts, and
-            ``slices<i>``, which of the target's slices have a value, or ``few<i>``, its values where partitions have
-            few rows.
+            the i-th key whose order is kept ``lo<i>`` and ``hi<i>``, its range, ``n<i>``, how many are not NULL,
+            ``bytes<i>``, the bytes of its texts, and ``slices<i>``, which of the target's slices have a value, or
+            ``few<i>``, its values where partitions have few rows.
         keys: The keys.
         slices: As for `materialize_source`.
     """

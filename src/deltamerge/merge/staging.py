@@ -45,7 +45,7 @@ from deltamerge.scan.staged_rows import (
     staged_schema,
     staging,
 )
-from deltamerge.skipping.clusters import clusters
+from deltamerge.skipping.clusters import clusters, may_have_clusters
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 
 if TYPE_CHECKING:
@@ -137,26 +137,25 @@ class LyingSource:
         return self.source.rows > _MOST_ROWS or self.source.bytes > _MOST_BYTES
 
 
-def with_gaps(source: StagedSource) -> StagedSource:
+def with_gaps(source: StagedSource) -> Predicate:
     """Looks at the keys of a source's rows, and leaves the gaps between them out of what a target row may be.
 
     Args:
         source: The source.
 
     Returns:
-        The same, with a narrower predicate where there are gaps.
+        Its summary's predicate, narrower where there are gaps.
     """
-    predicate = source.summary.predicate
-    if not isinstance(predicate, And) or len(predicate.parts) != len(source.columns.keys):
-        return source
-    rows = open_staged(source.kept, list(dict.fromkeys(source.columns.keys)))
+    predicate, keys = source.summary.predicate, source.columns.keys
+    if not isinstance(predicate, And) or len(predicate.parts) != len(keys):
+        return predicate
     parts: list[Predicate] = []
-    for part, name in zip(predicate.parts, source.columns.keys, strict=True):
-        found = clusters(rows.column(name))
-        if isinstance(part, InRanges) and found is not None:
-            part = replace(part, ranges=found)
+    for part, name in zip(predicate.parts, keys, strict=True):
+        if isinstance(part, InRanges) and may_have_clusters(part.type_name, source.rows):
+            found = clusters(open_staged(source.kept, [name]).column(name))
+            part = part if found is None else replace(part, ranges=found)
         parts.append(part)
-    return replace(source, summary=replace(source.summary, predicate=And(tuple(parts))))
+    return And(tuple(parts))
 
 
 def staged_columns(execution: Execution, how: KeyLookup) -> StagedColumns:

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from deltamerge.errors import MultipleSourceRowsException
 from deltamerge.log.actions import AddFile
-from deltamerge.merge.deleted_rows import bitmap_of, bucket_of, positions_of
+from deltamerge.merge.bitmaps import piece_of
+from deltamerge.merge.deleted_rows import bitmap_of, positions_of
 from deltamerge.merge.output import evaluate_matched, evaluate_not_matched_by_source
 from deltamerge.merge.resolved import ResolvedClause, ResolvedMerge
 from deltamerge.merge.scopes import Rows, joined
@@ -109,12 +110,12 @@ def find_touched_rows(
         return NOTHING_TOUCHED, {}
     rows = _clauses_of_rows(merge, source, target, names)
     changed = reduce(lambda a, b: a | b, (F.col(_count_name(c)) for c in _changing(merge)), F.lit(False))
-    buckets = (
+    pieces = (
         _matches_of_rows(merge, rows, names)
-        .groupBy("file", bucket_of(F.col("row")).alias("bucket"))
+        .groupBy("file", piece_of(F.col("row")).alias("piece"))
         .agg(bitmap_of(F.col("row"), changed).alias("bitmap"), *_sums(merge))
     )
-    found = [row.asDict() for row in buckets.collect()]
+    found = [row.asDict() for row in pieces.collect()]
     return _touched(merge, rows, found, files, names), positions_of(found)
 
 

@@ -85,13 +85,15 @@ def without_deleted_rows(
 
 def _are_many(files: Sequence[AddFile]) -> bool:
     """Tells whether there may be more blocks than the driver takes."""
-    blocks = 0
-    for file in files:
-        assert file.deletion_vector is not None
-        if vector_path(file.deletion_vector) is not None:
-            rows = rows_about([(file.stats, file.size)])
-            blocks += min(file.deletion_vector.cardinality, rows // BLOCK_ROWS + 1)
-    return blocks > MOST_BLOCKS
+    stored = [
+        (file, file.deletion_vector.cardinality)
+        for file in files
+        if file.deletion_vector is not None and vector_path(file.deletion_vector) is not None
+    ]
+    if sum(deleted for _, deleted in stored) <= MOST_BLOCKS:
+        return False
+    blocks = (rows_about([(file.stats, file.size)]) // BLOCK_ROWS + 1 for file, _ in stored)
+    return sum(min(deleted, most) for (_, deleted), most in zip(stored, blocks, strict=True)) > MOST_BLOCKS
 
 
 def _vectors(table: Table, files: Iterable[AddFile]) -> Iterator[tuple[DeletionVectorDescriptor, list[str]]]:

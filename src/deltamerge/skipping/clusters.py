@@ -22,6 +22,11 @@ MOST_RANGES = 1_000
 _MOST_TEXTS = 200_000
 
 
+def may_have_clusters(type_name: str, values: int) -> bool:
+    """Tells whether it is worth reading so many values of a type, by Spark's name of it, for `clusters`."""
+    return type_name != "string" or values <= _MOST_TEXTS
+
+
 def clusters(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | None:
     """Finds ranges that hold all values and as little else as may be.
 
@@ -30,13 +35,12 @@ def clusters(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | None:
         most: Of how many ranges at most.
 
     Returns:
-        The lowest and the highest value of each range, in order and without overlap; None where to find them would
-        take too long, or values are of another type.
+        The lowest and the highest value of each range, in order and without overlap; None for values of other types.
     """
     if pa.types.is_integer(values.type):
         return _of_integers(values.drop_null().to_numpy(), most)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return _of_texts(values.drop_null(), most) if len(values) <= _MOST_TEXTS else None
+        return _of_texts(values.drop_null(), most)
     return None
 
 
