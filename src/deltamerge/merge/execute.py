@@ -125,7 +125,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         inserted=written.row_count,
         inserted_by_clause=inserts_by_clause(merge, counts, written.row_count),
         copied=0,
-        notes=skipping_notes(sizes, by),
+        notes=(*skipping_notes(sizes, by), *(() if summary is None else summary.key_notes)),
     )
 
 
@@ -210,7 +210,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         inserted=inserted,
         inserted_by_clause=inserts_by_clause(merge, counts, inserted),
         copied=copied,
-        notes=skipping_notes(sizes, BY_KEYS_AND_CONDITIONS),
+        notes=(*skipping_notes(sizes, BY_KEYS_AND_CONDITIONS), *summary.key_notes),
         vectors=vectors,
     )
 
@@ -353,5 +353,8 @@ def _write_with_changes(execution: Execution, frame: DataFrame, hidden: tuple[st
 
 def skipping_notes(sizes: ScanSizes, by: str) -> tuple[str, ...]:
     """Says how many files were not read."""
-    skipped = sizes.files_before - sizes.files_after
-    return (f"{skipped} of {sizes.files_before} files were never read, thanks to {by}.",) if skipped else ()
+    before, skipped = sizes.files_before, sizes.files_before - sizes.files_after
+    if not skipped:
+        return ()
+    files = "The table's only file was" if before == 1 else f"{skipped:,} of {before:,} files were"
+    return (f"{files} never read, thanks to {by}.",)

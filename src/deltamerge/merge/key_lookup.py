@@ -38,10 +38,12 @@ from deltamerge.merge.staging import (
     with_chosen,
     with_computed,
     with_gaps,
+    with_keys_counted,
 )
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
 from deltamerge.scan.key_lookup import UNFIT, distinct, read_pairs
 from deltamerge.scan.paths import without_file_scheme
+from deltamerge.scan.staged_rows import open_staged
 from deltamerge.skipping import nan_columns
 from deltamerge.skipping.predicates import Predicate
 from deltamerge.write import arrow_rows, parquet_patch
@@ -83,7 +85,8 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     if staged is None or not _are_there(execution, staged):
         return None
     with steps.step("plan", "choosing the files to read"):
-        predicate = _predicate(execution, how, staged)
+        staged = _looked_at(execution, how, staged)
+        predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
         files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
     found: tuple[Pairs, ...] | None = ()
     if files and staged.rows:
@@ -99,13 +102,15 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
 
 
-def _predicate(execution: Execution, how: KeyLookup, staged: StagedSource) -> Predicate:
-    """Says what rows may match; looks at the keys one by one where their ranges leave several files."""
-    merge, shape, zone = execution.merge, how.lookup.shape, execution.conf.session_time_zone
-    predicate = read_predicate(merge, shape, staged.summary.predicate)
-    if staged.rows and may_match(execution.snapshot, predicate, zone).num_files > 1:
-        return read_predicate(merge, shape, with_gaps(staged))
-    return predicate
+def _looked_at(execution: Execution, how: KeyLookup, staged: StagedSource) -> StagedSource:
+    """Looks at the source's keys for NULLs and repetitions, and for gaps where several files may match."""
+    if not staged.rows:
+        return staged
+    keys = open_staged(staged.kept, staged.columns.keys)
+    staged = with_keys_counted(staged, keys)
+    predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
+    files = may_match(execution.snapshot, predicate, execution.conf.session_time_zone)
+    return with_gaps(staged, keys) if files.num_files > 1 else staged
 
 
 def _staged(execution: Execution, how: KeyLookup) -> StagedSource | None:
@@ -228,7 +233,10 @@ def _write_changes(work: _Work) -> MergeChanges | None:
             for clause in inserting_clauses(merge)
         },
         copied=copied,
-        notes=skipping_notes(work.sizes, BY_KEYS_AND_CONDITIONS),
+        notes=(
+            *skipping_notes(work.sizes, BY_KEYS_AND_CONDITIONS),
+            *work.staged.summary.key_notes,
+        ),
         vectors=vectors,
     )
 

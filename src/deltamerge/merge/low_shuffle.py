@@ -153,7 +153,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
         inserted=inserted,
         inserted_by_clause=inserts_by_clause(merge, counts, inserted),
         copied=copied,
-        notes=skipping_notes(sizes, BY_KEYS_AND_CONDITIONS),
+        notes=(*skipping_notes(sizes, BY_KEYS_AND_CONDITIONS), *summary.key_notes),
     )
 
 

@@ -77,7 +77,8 @@ def find_pairs(
         "gone": pa.array(gone, pa.binary()),
     }
     kept = staged.columns
-    pair = pairing(staged.kept, kept.keys, kept.matched, how.lookup.target, folder)
+    unique = staged.summary.repeated_keys == 0
+    pair = pairing(staged.kept, kept.keys, kept.matched, how.lookup.target, folder, unique=unique)
     # Of files and source the key columns alone are read.
     share = len(how.lookup.target) / len(how.types)
     size = share * (staged.bytes + sum(file.size for file in files))

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
+    AtomicType,
     ByteType,
     DataType,
     DateType,
@@ -51,6 +52,9 @@ _PARTITION_BITS = 33
 # Of so few partitions of so few rows each key's values come to the driver.
 _FEW_PARTITIONS = 16
 _FEW_ROWS = 64
+# Of so many partitions of so many rows the keys' hashes come to the driver.
+_COUNTED_PARTITIONS = 64
+_COUNTED_ROWS = 1_024
 # What Python has in the place of bytes that are no text.
 _NO_TEXT = "\ufffd"
 
@@ -79,12 +83,30 @@ class SourceSummary:
         predicate: What a target row that it can match looks like.
         key_bytes: About how many bytes its keys and row numbers take.
         partitions: In how many partitions its rows lie.
+        null_keys: How many rows have NULL in a key, and match nothing for it; None where they were not counted.
+        repeated_keys: How many rows have all keys of a row before them; None where they were not counted.
     """
 
     row_count: int
     predicate: Predicate
     key_bytes: int
     partitions: int
+    null_keys: int | None = None
+    repeated_keys: int | None = None
+
+    @property
+    def key_notes(self) -> tuple[str, ...]:
+        """Sentences on rows whose keys are seldom meant to be as they are."""
+        found = []
+        if self.null_keys:
+            one = self.null_keys == 1
+            rows = "1 source row has" if one else f"{self.null_keys:,} source rows have"
+            found.append(f"{rows} NULL in a key, so {'it matches' if one else 'they match'} nothing.")
+        if self.repeated_keys:
+            one = self.repeated_keys == 1
+            rows = "1 source row repeats" if one else f"{self.repeated_keys:,} source rows repeat"
+            found.append(f"{rows} the key of another source row.")
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -220,7 +242,7 @@ def materialize_source(
     if merge.source_alias is not None:
         frame = frame.alias(merge.source_alias)
     found = Observation()
-    counted = frame.observe(found, *_aggregates(_ranged(keys), names, slices))
+    counted = frame.observe(found, *_aggregates(keys, names, slices))
     kept = counted.localCheckpoint(eager=True, storageLevel=getattr(StorageLevel, level))
     seen = observed(found)
     if not seen:
@@ -254,7 +276,7 @@ def summarize_source(
         The count, and the predicate that every target row fulfils which the source can match.
     """
     frame = source.frame if alias is None else source.frame.alias(alias)
-    found = frame.agg(*_aggregates(_ranged(keys), names, slices)).collect()[0]
+    found = frame.agg(*_aggregates(keys, names, slices)).collect()[0]
     return summary_of(found.asDict(), keys, slices)
 
 
@@ -274,17 +296,30 @@ def _ranged(keys: Sequence[SourceKey]) -> list[SourceKey]:
 
 
 def _aggregates(
-    ranged: Sequence[SourceKey], names: MergeNames, slices: Mapping[tuple[str, ...], Slices] | None
+    keys: Sequence[SourceKey], names: MergeNames, slices: Mapping[tuple[str, ...], Slices] | None
 ) -> list[Column]:
     row = F.col(names.source_row_index)
     # Spark's row numbers have the partition above their lower 33 bits.
     in_partition = row.bitwiseAND(F.lit((1 << _PARTITION_BITS) - 1))
+
+    def is_among_first(rows: int, partitions: int) -> Column:
+        return (in_partition < F.lit(rows)) & (row < F.lit(partitions << _PARTITION_BITS))
+
     aggregates = [
         F.count(F.lit(1)).alias("n"),
         F.max(row).alias("last"),
         F.max(in_partition).alias("longest"),
     ]
-    for i, key in enumerate(ranged):
+    if keys:
+        is_whole = F.lit(True)
+        for key in keys:
+            is_whole = is_whole if key.key.null_safe else is_whole & F.expr(key.key.source_text).isNotNull()
+        aggregates.append(F.count(F.when(is_whole, F.lit(1))).alias("whole"))
+        if all(isinstance(key.given, AtomicType) for key in keys):
+            hashed = F.xxhash64(*(F.expr(key.key.source_text) for key in keys))
+            is_counted = is_whole & is_among_first(_COUNTED_ROWS, _COUNTED_PARTITIONS)
+            aggregates.append(F.collect_set(F.when(is_counted, hashed)).alias("hashes"))
+    for i, key in enumerate(_ranged(keys)):
         expression = F.expr(key.key.source_text)
         value = _comparable(expression, key.given)
         aggregates += [
@@ -300,7 +335,7 @@ def _aggregates(
         if of_target is not None:
             aggregates.append(_filled(value.cast("bigint"), of_target).alias(f"slices{i}"))
         else:
-            is_first = (in_partition < F.lit(_FEW_ROWS)) & (row < F.lit(_FEW_PARTITIONS << _PARTITION_BITS))
+            is_first = is_among_first(_FEW_ROWS, _FEW_PARTITIONS)
             aggregates.append(F.collect_set(F.when(is_first, value)).alias(f"few{i}"))
     return aggregates
 
@@ -327,10 +362,11 @@ def summary_of(
     """Puts into words what aggregates tell of the source.
 
     Args:
-        row: ``n``, the rows; ``last``, the greatest row number; ``longest``, the greatest within a partition; and of
-            the i-th key whose order is kept ``lo<i>`` and ``hi<i>``, its range, ``n<i>``, how many are not NULL,
-            ``bytes<i>``, the bytes of its texts, and ``slices<i>``, which of the target's slices have a value, or
-            ``few<i>``, its values where partitions have few rows.
+        row: ``n``, the rows; ``last``, the greatest row number; ``longest``, the greatest within a partition;
+            ``whole``, how many rows may match by their NULLs, and ``hashes`` of their keys, where partitions have no
+            more rows than that; and of the i-th key whose order is kept ``lo<i>`` and ``hi<i>``, its range, ``n<i>``,
+            how many are not NULL, ``bytes<i>``, the bytes of its texts, and ``slices<i>``, which of the target's slices
+            have a value, or ``few<i>``, its values where partitions have few rows.
         keys: The keys.
         slices: As for `materialize_source`.
     """
@@ -351,7 +387,13 @@ def summary_of(
         parts.append(_key_predicate(key.key, key.given, ranges, count - row[f"n{i}"]))
     predicate = And(tuple(parts)) if parts else (ALWAYS if count else NEVER)
     texts = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
-    return SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts, partitions)
+    summary = SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts, partitions)
+    if not keys or "whole" not in row:
+        return summary
+    nulls, hashes, repeated = count - int(row["whole"]), row.get("hashes"), None
+    if hashes is not None and (row["longest"] or 0) < _COUNTED_ROWS and partitions <= _COUNTED_PARTITIONS:
+        repeated = count - nulls - len(hashes)
+    return replace(summary, null_keys=nulls, repeated_keys=repeated)
 
 
 def _keep_order(given: DataType, wanted: DataType) -> bool:

@@ -137,25 +137,39 @@ class LyingSource:
         return self.source.rows > _MOST_ROWS or self.source.bytes > _MOST_BYTES
 
 
-def with_gaps(source: StagedSource) -> Predicate:
-    """Looks at the keys of a source's rows, and leaves the gaps between them out of what a target row may be.
+def with_keys_counted(source: StagedSource, keys: pa.Table) -> StagedSource:
+    """Counts the rows that have NULL in a key, and those whose keys a row before them has.
 
     Args:
         source: The source.
+        keys: The keys of its rows.
+    """
+    whole = keys.drop_null() if any(column.null_count for column in keys.columns) else keys
+    different = whole.group_by(keys.column_names).aggregate([])
+    nulls, repeated = len(keys) - len(whole), len(whole) - len(different)
+    return replace(source, summary=replace(source.summary, null_keys=nulls, repeated_keys=repeated))
+
+
+def with_gaps(source: StagedSource, keys: pa.Table) -> StagedSource:
+    """Leaves the gaps between a source's keys out of what a target row may be.
+
+    Args:
+        source: The source.
+        keys: The keys of its rows.
 
     Returns:
-        Its summary's predicate, narrower where there are gaps.
+        The source with a predicate that is narrower where there are gaps.
     """
-    predicate, keys = source.summary.predicate, source.columns.keys
-    if not isinstance(predicate, And) or len(predicate.parts) != len(keys):
-        return predicate
+    predicate = source.summary.predicate
+    if not isinstance(predicate, And) or len(predicate.parts) != keys.num_columns:
+        return source
     parts: list[Predicate] = []
-    for part, name in zip(predicate.parts, keys, strict=True):
+    for part, column in zip(predicate.parts, keys.columns, strict=True):
         if isinstance(part, InRanges) and may_have_clusters(part.type_name, source.rows):
-            found = clusters(open_staged(source.kept, [name]).column(name))
+            found = clusters(column)
             part = part if found is None else replace(part, ranges=found)
         parts.append(part)
-    return And(tuple(parts))
+    return replace(source, summary=replace(source.summary, predicate=And(tuple(parts))))
 
 
 def staged_columns(execution: Execution, how: KeyLookup) -> StagedColumns:

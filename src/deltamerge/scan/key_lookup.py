@@ -112,7 +112,7 @@ def _found(
     of_source: int | None,
 ) -> pa.RecordBatch:
     *names, number = wanted.column_names
-    pairs = _joined(pa.concat_tables(read), wanted, names)
+    pairs = _joined(pa.concat_tables(read), wanted, names, unique=False)
     if pairs is None:
         return _batch([(UNFIT, None, 0, 0, b"")])
     found: list[tuple[int, str | None, int, int, bytes]] = []
@@ -179,7 +179,13 @@ def _batch(found: list[tuple[int, str | None, int, int, bytes]]) -> pa.RecordBat
 
 
 def pairing(
-    staged: KeptRows, keys: Sequence[str], clause: str | None, columns: Sequence[str], folder: str
+    staged: KeptRows,
+    keys: Sequence[str],
+    clause: str | None,
+    columns: Sequence[str],
+    folder: str,
+    *,
+    unique: bool,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Makes the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
@@ -190,6 +196,7 @@ def pairing(
             where the first takes all.
         columns: The target's columns that equal them.
         folder: Where the pairs are written.
+        unique: Whether no two source rows have the same keys, so that a row of the target is in one pair at most.
 
     Returns:
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON) and ``gone`` (a bitmap of
@@ -217,10 +224,10 @@ def pairing(
                 read.append(rows.append_column("file", pa.array(np.full(len(rows), len(files), np.int32))))
                 files.append(file)
                 if sum(map(len, read)) >= _ROWS_AT_ONCE:
-                    yield _paired(_pairs(read, files, wanted, folder))
+                    yield _paired(_pairs(read, files, wanted, folder, unique=unique))
                     read = []
         if read and wanted is not None:
-            yield _paired(_pairs(read, files, wanted, folder))
+            yield _paired(_pairs(read, files, wanted, folder, unique=unique))
 
     return pair
 
@@ -244,10 +251,10 @@ def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _pairs(
-    read: list[pa.Table], files: list[str], wanted: pa.Table, folder: str
+    read: list[pa.Table], files: list[str], wanted: pa.Table, folder: str, *, unique: bool
 ) -> list[tuple[str, str, int, int, int, str]]:
     names = wanted.column_names[:-2]
-    pairs = _joined(pa.concat_tables(read), wanted, names)
+    pairs = _joined(pa.concat_tables(read), wanted, names, unique=unique)
     if pairs is None:
         return [("", "", 0, UNFIT, 0, "{}")]
     places, *columns = (pairs[name].to_numpy() for name in ("file", "row", "source", "clause"))
@@ -259,28 +266,35 @@ def _pairs(
         of_file = ordered.among(slice(begin, end))
         changing = of_file.changing
         taken = {
-            int(number): len(distinct(changing.of_clause(number).rows))
+            int(number): _count(changing.of_clause(number), unique=unique)
             for number in distinct(changing.clauses)
         }
         path = write_pairs(folder, of_file)
-        rows = len(distinct(changing.rows))
-        numbers = len(of_file.rows), len(changing.rows), rows
+        numbers = len(of_file.rows), len(changing.rows), _count(changing, unique=unique)
         found.append((files[place], path, *numbers, json.dumps(taken)))
     return found
 
 
-def _joined(target: pa.Table, source: pa.Table, keys: Sequence[str]) -> pa.Table | None:
+def _count(pairs: RowPairs, *, unique: bool) -> int:
+    """Counts the rows of the target in pairs."""
+    return len(pairs.rows) if unique else len(distinct(pairs.rows))
+
+
+def _joined(target: pa.Table, source: pa.Table, keys: Sequence[str], *, unique: bool) -> pa.Table | None:
     """Joins rows by their keys; None where few keys of many rows would make very many pairs."""
+    if not unique and _makes_many_pairs(target, source, keys):
+        return None
+    return target.join(source, keys, join_type="inner", use_threads=False)
+
+
+def _makes_many_pairs(target: pa.Table, source: pa.Table, keys: Sequence[str]) -> bool:
     times = source.group_by(keys).aggregate([([], "count_all")])
     most = pc.max(times["count_all"]).as_py() or 0
-    if most > 1 and most * len(target) > _MOST_PAIRS:
-        both = (
-            target.group_by(keys).aggregate([([], "count_all")]).join(times, keys, right_suffix="_of_source")
-        )
-        pairs = [both[name].to_numpy().astype(np.float64) for name in ("count_all", "count_all_of_source")]
-        if np.nansum(pairs[0] * pairs[1]) > _MOST_PAIRS:
-            return None
-    return target.join(source, keys, join_type="inner", use_threads=False)
+    if most <= 1 or most * len(target) <= _MOST_PAIRS:
+        return False
+    both = target.group_by(keys).aggregate([([], "count_all")]).join(times, keys, right_suffix="_of_source")
+    pairs = [both[name].to_numpy().astype(np.float64) for name in ("count_all", "count_all_of_source")]
+    return bool(np.nansum(pairs[0] * pairs[1]) > _MOST_PAIRS)
 
 
 def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
