@@ -37,14 +37,8 @@ from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
 from deltamerge.merge.plan import choose_executor, condition_shape, key_slices, source_keys, why_classic
 from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
-from deltamerge.merge.source import (
-    Source,
-    SourceSummary,
-    materialize_source,
-    narrowed,
-    read_source,
-    reads_table,
-)
+from deltamerge.merge.source import Source, materialize_source, narrowed, read_source, reads_table
+from deltamerge.merge.source_keys import SourceSummary
 from deltamerge.merge.steps import Steps
 from deltamerge.merge.table_after import table_after
 from deltamerge.names import MergeNames, free_prefix

@@ -44,7 +44,8 @@ from deltamerge.merge.row_counts import (
 )
 from deltamerge.merge.scopes import Rows, source_rows, target_rows
 from deltamerge.merge.second_scan import check_source_unchanged, counted_again
-from deltamerge.merge.source import Source, SourceSummary, can_broadcast, summarize_source
+from deltamerge.merge.source import Source, summarize_source
+from deltamerge.merge.source_keys import SourceSummary, can_broadcast
 from deltamerge.merge.target_scan import first_side, matching_side, scan_to_rewrite, target_side
 from deltamerge.merge.touched_files import (
     NOTHING_TOUCHED,

@@ -25,7 +25,7 @@ from deltamerge.merge.matches import OF_SOURCE, Matches, changing_clauses, match
 from deltamerge.merge.plan import condition_shape
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows
-from deltamerge.merge.source import SourceKey, SourceSummary
+from deltamerge.merge.source_keys import SourceKey, SourceSummary
 from deltamerge.names import MergeNames
 from deltamerge.scan import key_lookup, staged_rows
 from deltamerge.scan.paths import without_file_scheme

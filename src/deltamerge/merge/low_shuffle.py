@@ -38,7 +38,8 @@ from deltamerge.merge.row_counts import (
     observing_clauses,
 )
 from deltamerge.merge.scopes import Rows, source_rows
-from deltamerge.merge.source import Source, SourceSummary, can_broadcast
+from deltamerge.merge.source import Source
+from deltamerge.merge.source_keys import SourceSummary, can_broadcast
 from deltamerge.merge.target_scan import first_side, target_side
 from deltamerge.merge.touched_files import (
     NOTHING_TOUCHED,

@@ -30,7 +30,7 @@ from deltamerge.merge.resolved import (
     TakeTarget,
     TakeValue,
 )
-from deltamerge.merge.source import SourceKey, SourceSummary, has_slices
+from deltamerge.merge.source_keys import SourceKey, SourceSummary, has_slices
 from deltamerge.scan.row_blocks import MOST_ROWS
 from deltamerge.skipping.clusters import Slices, slices_of
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate

@@ -29,7 +29,8 @@ from deltamerge.merge.output import (
 from deltamerge.merge.plan import clause_choice, taken_column
 from deltamerge.merge.resolved import ResolvedClause, TakeTarget
 from deltamerge.merge.scopes import source_rows
-from deltamerge.merge.source import SourceKey, SourceSummary, read_source, summary_of
+from deltamerge.merge.source import read_source
+from deltamerge.merge.source_keys import SourceKey, SourceSummary, summary_of
 from deltamerge.scan import staged_rows
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.plain_parquet import PlainParquet, plain_parquet

@@ -13,7 +13,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.scopes import Rows, target_rows
-from deltamerge.merge.source import SourceSummary
+from deltamerge.merge.source_keys import SourceSummary
 from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.skipping.predicates import And, InRanges
