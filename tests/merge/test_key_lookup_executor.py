@@ -392,7 +392,7 @@ def test_texts_are_compared_byte_by_byte(spark: SparkSession, tmp_path: Path) ->
     "function",
     [
         writing(
-            NewRows(KeptRows((KeptFile("a", 1, 2),)), {0: {"a": "b"}}, {}, None, {}, frozenset(), (), {})
+            NewRows(KeptRows((KeptFile("a", 1, 2),)), {0: {"a": "b"}}, {}, None, {}, frozenset(), {}, (), {})
         ),
         pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), "c", ("b",), "/x", unique=True),
         staging(StagedRows("/x", ("k",), 1, 1)),

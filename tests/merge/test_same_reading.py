@@ -123,10 +123,11 @@ def test_columns_with_names_of_functions(spark: SparkSession, tmp_path: Path, re
     assert found == ([] if reserved == "true" else [1, 2])
 
 
-def test_folder_says_otherwise_than_the_file(spark: SparkSession, tmp_path: Path) -> None:
-    write(tmp_path / "s" / "k=7" / "a.parquet", k=[1, 1])
+@pytest.mark.parametrize("condition", ["s.k = 7", "abs(s.k) = 7"])
+def test_folder_says_otherwise_than_the_file(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    write(tmp_path / "s" / "k=7" / "a.parquet", k=pa.array([1, 1], pa.int32()))
     source = spark.read.parquet(str(tmp_path / "s"))
-    assert merged(spark, tmp_path, source, "s.k = 7") == [1, 2]
+    assert merged(spark, tmp_path, source, condition) == [1, 2]
 
 
 @pytest.mark.parametrize("option", [None, "LEGACY"])
@@ -137,8 +138,66 @@ def test_days_before_1582(
     write(tmp_path / "s", metadata, day=pa.array([date(1000, 1, 1), date(2000, 1, 1)]))
     reader = spark.read if option is None else spark.read.option("datetimeRebaseMode", option)
     moved = metadata is not None or option is not None
-    found = merged(spark, tmp_path, reader.parquet(str(tmp_path / "s")), "s.day = DATE'1000-01-01'")
-    assert found == ([] if moved else [1])
+    source = reader.parquet(str(tmp_path / "s"))
+    assert merged(spark, tmp_path, source, "s.day = DATE'1000-01-01'") == ([] if moved else [1])
+    # What Spark computes, it computes of the same days.
+    computed = merged(spark, tmp_path / "computed", source, "substr(cast(s.day AS string), 1, 7) = '1000-01'")
+    assert computed == ([] if moved else [1])
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_target_files_without_a_calendar(spark: SparkSession, tmp_path: Path, vectors: str) -> None:
+    """A session may take their days for those of the old calendar; new rows stand in files that tell."""
+    spark.conf.set("spark.databricks.delta.properties.defaults.enableDeletionVectors", vectors)
+    for mode in ("CORRECTED", "LEGACY"):
+        spark.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", mode)
+        found = []
+        for executor in ("classic", "auto"):
+            path = tmp_path / mode / executor
+            write(path / "a.parquet", None, day=pa.array([date(1000, 1, 1), date(1000, 1, 1)]))
+            convert_to_deltalake(path)
+            spark.conf.set(EXECUTOR, executor)
+            source = spark.sql(
+                "SELECT 1 AS id, 'new' AS v, DATE'0900-01-01' AS day UNION ALL SELECT 3, 'z', NULL"
+            )
+            merge = DeltaTable.forPath(spark, str(path)).alias("t").merge(source.alias("s"), "t.id = s.id")
+            merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+            days = DeltaTable.forPath(spark, str(path)).toDF().selectExpr("id", "v", "cast(day AS string)")
+            found.append(rows(days))
+        assert found[0] == found[1]
+        assert found[0][0] == (1, "new", "0900-01-01")
+
+
+@pytest.mark.parametrize("mode", ["CORRECTED", "LEGACY"])
+def test_new_files_tell_their_calendar(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, day DATE", [(1, date(2020, 1, 1))]), path)
+    source = spark.sql("SELECT 2 AS id, DATE'0900-01-01' AS day")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    assert merge.whenNotMatchedInsertAll().run().outcome.executor == "key_lookup"
+    spark.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", mode)
+    days = DeltaTable.forPath(spark, path).toDF().selectExpr("id", "cast(day AS string)")
+    assert rows(days) == [(1, "2020-01-01"), (2, "0900-01-01")]
+
+
+@pytest.mark.parametrize("executor", ["classic", "auto"])
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_keys_that_fail_in_rows_that_on_leaves_out(
+    spark: SparkSession, tmp_path: Path, executor: str, as_columns: bool
+) -> None:
+    """A join asks what ON says of the source alone before it computes the keys."""
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, n INT, x DOUBLE", [(1, 10, 2.0), (2, 20, 5.0)]), path)
+    spark.conf.set(EXECUTOR, executor)
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    source = frame(spark, "kind STRING, txt STRING, z INT", [("num", "10", 5), ("x", "abc", 0)])
+    for key in ("t.n = CAST(s.txt AS INT)", "t.x = 10 / s.z"):
+        on: Any = f"s.kind = 'num' AND {key}"
+        if as_columns:
+            on = (F.col("s.kind") == "num") & F.expr(key)
+        merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), on)
+        report = merge.whenMatchedUpdate(set={"n": "t.n"}).run()
+        assert report.metrics["numTargetRowsUpdated"] == 1
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])

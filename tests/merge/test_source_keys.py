@@ -77,6 +77,41 @@ def test_null_is_a_key_where_it_is_compared_as_one(spark: SparkSession, tmp_path
     ]
 
 
+@pytest.mark.parametrize("lies_in_files", [False, True])
+def test_inserts_of_some_rows(spark: SparkSession, tmp_path: Path, lies_in_files: bool) -> None:
+    """Where not all rows are looked at, nothing is said of them."""
+    source = _frame(spark, [MATCHED, *NULLS, *REPEATED])
+    if lies_in_files:
+        source.write.parquet(str(tmp_path / "source"))
+        source = spark.read.parquet(str(tmp_path / "source"))
+    merge = DeltaTable.forPath(spark, table(spark, tmp_path / "t")).alias("t")
+    merge = merge.merge(source.alias("s"), "t.a = s.a AND t.b = s.b").whenNotMatchedInsertAll("s.v = 0")
+    told = keys_told(merge.run())
+    assert told in (
+        [],
+        [
+            "4 source rows have NULL in a key, so they match nothing.",
+            "2 source rows repeat the key of another source row.",
+        ],
+    )
+    assert bool(told) == lies_in_files
+
+
+def test_nulls_in_different_places_are_different_keys(spark: SparkSession, tmp_path: Path) -> None:
+    source = spark.createDataFrame([(1, None, 0), (None, 1, 0), (None, 1, 1)], "a INT, c INT, v INT")
+    path = str(tmp_path / "t")
+    write_delta(spark.createDataFrame([(5, 5, 5)], "a INT, c INT, v INT"), path)
+    report = upsert(spark, path, source, "t.a <=> s.a AND t.c <=> s.c")
+    assert keys_told(report) == ["1 source row repeats the key of another source row."]
+
+
+@pytest.mark.parametrize("more", ["t.v < s.v", "s.v > 0", "(t.v = 1 OR s.v = 1)"])
+def test_what_is_not_all_of_the_key(spark: SparkSession, tmp_path: Path, more: str) -> None:
+    source = _frame(spark, [MATCHED, *REPEATED])
+    report = upsert(spark, table(spark, tmp_path / "t"), source, f"t.a = s.a AND {more}")
+    assert keys_told(report) == []
+
+
 @pytest.mark.parametrize("executor", ["key_lookup", "insert_only"])
 def test_inserts_alone(spark: SparkSession, tmp_path: Path, executor: str) -> None:
     spark.conf.set(EXECUTOR, executor)

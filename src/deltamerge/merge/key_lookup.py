@@ -20,6 +20,7 @@ from pyroaring import BitMap64
 from pyspark import cloudpickle
 
 from deltamerge.log.actions import AddFile
+from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, skipping_notes
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
@@ -43,7 +44,7 @@ from deltamerge.merge.staging import (
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
 from deltamerge.scan.key_lookup import UNFIT, distinct, read_pairs
 from deltamerge.scan.paths import without_file_scheme
-from deltamerge.scan.staged_rows import open_staged
+from deltamerge.scan.staged_rows import SPARK_VERSION, open_staged
 from deltamerge.skipping import nan_columns
 from deltamerge.skipping.predicates import Predicate
 from deltamerge.write import arrow_rows, parquet_patch
@@ -64,6 +65,8 @@ for module in (arrow_rows, parquet_patch, nan_columns):
 
 _PAIRS_OF_A_FILE = 500_000
 _SMALL_BYTES = 8 << 20
+# Each thread of the driver reads the source.
+_MOST_IN_DRIVER = 128 << 20
 
 
 def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | None:
@@ -329,12 +332,19 @@ def _new_items(work: _Work, partition: Partition, number: int) -> list[str]:
 def _is_small(work: _Work, partition: Partition) -> bool:
     """Tells whether a partition gets one file alone: small merges shall not leave ever more small files."""
     rows, most = partition.rows, work.how.records_per_file
-    if most is not None and rows + sum(p.rows for p in partition.pairs) > most:
+    if most is not None and rows + _rows_written_again(work, partition.pairs) > most:
         return False
     size = work.staged.bytes + sum(pairs.file.size for pairs in partition.pairs)
     if len(partition.inserted) > 1 or not fits(_SMALL_BYTES, size, len(partition.pairs)):
         return False
     return bool(rows) or len(partition.pairs) > 1
+
+
+def _rows_written_again(work: _Work, changed: Sequence[Pairs]) -> int:
+    """Counts about how many rows of files go into new ones."""
+    if work.execution.writes_deletion_vectors:
+        return sum(map(work.updated, changed))
+    return rows_about((pairs.file.stats, pairs.file.size) for pairs in changed)
 
 
 def _groups(work: _Work, changed: Sequence[Pairs], most: int) -> Iterator[list[Pairs]]:
@@ -368,6 +378,7 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
         clause=columns.clause,
         types=stored,
         not_null=how.not_null,
+        metadata={SPARK_VERSION: spark.version.encode()},
         pairs=tuple(pairs.path for pairs in work.found),
         options={
             "compression": how.codec,
@@ -377,7 +388,9 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
         },
     )
     rows = pa.table({"work": pa.array(items, pa.string())})
-    here = fits(work.execution.conf.driver_bytes, _bytes_read(work, new), len(work.found))
+    here = work.staged.bytes_in_memory <= _MOST_IN_DRIVER and fits(
+        work.execution.conf.driver_bytes, _bytes_read(work, new), len(work.found)
+    )
     done = run_near(spark, writing(new), rows, DONE_SCHEMA, here=here)
     unfit = [row["told"] for row in done if row["rows"] == UNFIT]
     if unfit:

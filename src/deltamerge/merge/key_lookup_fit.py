@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.types import DecimalType, StructField, StructType
@@ -27,6 +28,9 @@ from deltamerge.merge.resolved import (
 from deltamerge.session import conf_value, runs_arrow
 from deltamerge.write.char_varchar import METADATA_KEY
 from deltamerge.write.constraints import NotNull, constraints_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _CODECS = {
     "snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none",
@@ -119,7 +123,7 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
     codec = _CODECS.get(
         (conf_value(execution.table.spark, "spark.sql.parquet.compression.codec") or "snappy").lower()
     )
-    if types is None or codec is None:
+    if types is None or codec is None or _moves_days(execution.table.spark, types):
         return None
     not_null = frozenset(c.path[0] for c in constraints if isinstance(c, NotNull))
     return KeyLookup(
@@ -132,6 +136,12 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
         codec=codec,
         records_per_file=_records_per_file(execution),
     )
+
+
+def _moves_days(spark: SparkSession, types: Mapping[str, pa.DataType]) -> bool:
+    """Tells whether the session has Spark take old dates of files that do not say their calendar for other days."""
+    mode = conf_value(spark, "spark.sql.parquet.datetimeRebaseModeInRead") or "CORRECTED"
+    return mode.upper() != "CORRECTED" and any(map(pa.types.is_temporal, types.values()))
 
 
 def _knows_partitions(

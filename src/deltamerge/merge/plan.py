@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,7 @@ from deltamerge.merge.resolved import (
     TakeTarget,
     TakeValue,
 )
-from deltamerge.merge.source_keys import SourceKey, SourceSummary, has_slices
+from deltamerge.merge.source_keys import SourceKey, SourceKeys, SourceSummary, has_slices
 from deltamerge.scan.row_blocks import MOST_ROWS
 from deltamerge.skipping.clusters import Slices, slices_of
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
@@ -38,7 +39,7 @@ from deltamerge.skipping.pruning import extents, files_that_may_match
 from deltamerge.sql.column_proto import read_proto
 from deltamerge.sql.column_text import read_classic_column
 from deltamerge.sql.condition_reader import read_condition
-from deltamerge.sql.conditions import ConditionShape, shape_of_tree
+from deltamerge.sql.conditions import ConditionShape, EquiKey, shape_of_tree
 from deltamerge.sql.expression import Name, Node, names_in, unreadable
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.statement import Expression
@@ -336,23 +337,43 @@ def plan_files(
     return files, sizes
 
 
-def source_keys(merge: ResolvedMerge, shape: ConditionShape) -> tuple[SourceKey, ...]:
+def source_keys(merge: ResolvedMerge, shape: ConditionShape) -> SourceKeys:
     """Gives the keys that ON equates, with the types of both sides, in one analysis."""
-    keys = shape.equi_keys
+    keys = _guarded_keys(merge, shape)
+    others = sum(conjunct.side != "target_only" for conjunct in shape.conjuncts) - len(shape.equi_keys)
     if not keys:
-        return ()
+        return SourceKeys((), say_all=False)
     columns = [F.expr(key.source_text).alias(f"k{i}") for i, key in enumerate(keys)]
     source = merge.statement.source
     frame = source if merge.source_alias is None else source.alias(merge.source_alias)
     given = [field.dataType for field in frame.select(*columns).schema.fields]
-    return tuple(
+    found = tuple(
         SourceKey(key, data_type, _type_at(merge.target_schema, key.target.path))
         for key, data_type in zip(keys, given, strict=True)
     )
+    return SourceKeys(found, say_all=not others)
+
+
+def _guarded_keys(merge: ResolvedMerge, shape: ConditionShape) -> list[EquiKey]:
+    """Lets keys that are computed be computed only of rows that may match: of others that may fail."""
+    guards = [c.text for c in shape.conjuncts if c.side in ("source_only", "neither")]
+    if not guards:
+        return list(shape.equi_keys)
+    plain = [key for key in shape.equi_keys if key.source_path is not None]
+    if merge.statement.condition.column is not None:
+        # What a Column prints is not what it was made from.
+        return plain
+    admitted = " AND ".join(f"({guard})" for guard in guards)
+    return [
+        key
+        if key.source_path is not None
+        else replace(key, source_text=f"CASE WHEN {admitted} THEN {key.source_text} END")
+        for key in shape.equi_keys
+    ]
 
 
 def key_slices(
-    snapshot: Snapshot, shape: ConditionShape, keys: Sequence[SourceKey], session_time_zone: str
+    snapshot: Snapshot, shape: ConditionShape, keys: SourceKeys, session_time_zone: str
 ) -> dict[tuple[str, ...], Slices]:
     """Cuts the spans of the target's key columns into slices, by which gaps between the source's keys are found.
 
@@ -365,7 +386,7 @@ def key_slices(
     Returns:
         The slices by the column's path; none where there is one file, of which nothing can be left out.
     """
-    paths = {key.key.target.path for key in keys if has_slices(key)}
+    paths = {key.key.target.path for key in keys.keys if has_slices(key)}
     files = may_match(snapshot, shape.target_predicate, session_time_zone)
     if not paths or files.num_files < 2:
         return {}

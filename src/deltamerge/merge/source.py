@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from pyspark.storagelevel import StorageLevel
 
 from deltamerge.merge.observed import observed
 from deltamerge.merge.resolved import ResolvedMerge, TakeSource
-from deltamerge.merge.source_keys import SourceKey, SourceSummary, key_aggregates, summary_of
+from deltamerge.merge.source_keys import SourceKeys, SourceSummary, key_aggregates, summary_of
 from deltamerge.names import MergeNames
 from deltamerge.scan.paths import file_key, without_file_scheme
 from deltamerge.session import release_checkpoint
@@ -142,7 +142,7 @@ def materialize_source(
     merge: ResolvedMerge,
     names: MergeNames,
     level: str,
-    keys: Sequence[SourceKey],
+    keys: SourceKeys,
     slices: Mapping[tuple[str, ...], Slices],
 ) -> Source:
     """Computes the source once, keeps its rows for all later reads and finds the ranges of its keys on the way.
@@ -167,7 +167,7 @@ def materialize_source(
     if not seen:
         # Spark Connect does not hand out what a checkpoint observes.
         return Source(kept, summarize_source(Source(kept), None, keys, names, slices))
-    return Source(kept, summary_of(seen, keys, slices))
+    return Source(kept, summary_of(seen, keys.keys, slices))
 
 
 def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
@@ -177,7 +177,7 @@ def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
 def summarize_source(
     source: Source,
     alias: str | None,
-    keys: Sequence[SourceKey],
+    keys: SourceKeys,
     names: MergeNames,
     slices: Mapping[tuple[str, ...], Slices] | None,
 ) -> SourceSummary:
@@ -195,4 +195,4 @@ def summarize_source(
     """
     frame = source.frame if alias is None else source.frame.alias(alias)
     found = frame.agg(*key_aggregates(keys, names, slices)).collect()[0]
-    return summary_of(found.asDict(), keys, slices)
+    return summary_of(found.asDict(), keys.keys, slices)

@@ -65,6 +65,19 @@ class SourceKey:
 
 
 @dataclass(frozen=True)
+class SourceKeys:
+    """What ON says of a source row.
+
+    Args:
+        keys: The keys.
+        say_all: Whether ON says nothing else of it, so that rows with the same keys match the same.
+    """
+
+    keys: tuple[SourceKey, ...]
+    say_all: bool
+
+
+@dataclass(frozen=True)
 class SourceSummary:
     """What one pass over the source tells.
 
@@ -115,7 +128,7 @@ def _ranged(keys: Sequence[SourceKey]) -> list[SourceKey]:
 
 
 def key_aggregates(
-    keys: Sequence[SourceKey], names: MergeNames, slices: Mapping[tuple[str, ...], Slices] | None
+    keys: SourceKeys, names: MergeNames, slices: Mapping[tuple[str, ...], Slices] | None
 ) -> list[Column]:
     """Gives the aggregates over the source's rows that `summary_of` reads.
 
@@ -137,16 +150,19 @@ def key_aggregates(
         F.max(row).alias("last"),
         F.max(in_partition).alias("longest"),
     ]
-    if keys:
-        is_whole = F.lit(True)
-        for key in keys:
-            is_whole = is_whole if key.key.null_safe else is_whole & F.expr(key.key.source_text).isNotNull()
+    if keys.keys and keys.say_all:
+        is_whole, values = F.lit(True), []
+        for key in keys.keys:
+            value = F.expr(key.key.source_text)
+            # A hash passes over NULLs: that there is one is part of a key that equals others in it.
+            values += [value, value.isNull()] if key.key.null_safe else [value]
+            is_whole = is_whole if key.key.null_safe else is_whole & value.isNotNull()
         aggregates.append(F.count(F.when(is_whole, F.lit(1))).alias("whole"))
-        if all(isinstance(key.given, AtomicType) for key in keys):
-            hashed = F.xxhash64(*(F.expr(key.key.source_text) for key in keys))
+        if all(isinstance(key.given, AtomicType) for key in keys.keys):
+            hashed = F.xxhash64(*values)
             is_counted = is_whole & is_among_first(_COUNTED_ROWS, _COUNTED_PARTITIONS)
             aggregates.append(F.size(F.collect_set(F.when(is_counted, hashed))).alias("different"))
-    for i, key in enumerate(_ranged(keys)):
+    for i, key in enumerate(_ranged(keys.keys)):
         expression = F.expr(key.key.source_text)
         value = _comparable(expression, key.given)
         aggregates += [
@@ -216,7 +232,7 @@ def summary_of(
     predicate = And(tuple(parts)) if parts else (ALWAYS if count else NEVER)
     texts = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
     summary = SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts, partitions)
-    if not keys or "whole" not in row:
+    if "whole" not in row:
         return summary
     nulls, different, repeated = count - int(row["whole"]), row.get("different"), None
     if different is not None and (row["longest"] or 0) < _COUNTED_ROWS and partitions <= _COUNTED_PARTITIONS:

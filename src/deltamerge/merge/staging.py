@@ -110,6 +110,7 @@ class StagedSource:
         kept: Where they lie.
         rows: How many there are.
         bytes: About how many bytes they take together.
+        bytes_in_memory: The same once they are read.
         summary: What is known of the source.
     """
 
@@ -117,6 +118,7 @@ class StagedSource:
     kept: KeptRows
     rows: int
     bytes: int
+    bytes_in_memory: int
     summary: SourceSummary
 
 
@@ -135,7 +137,7 @@ class LyingSource:
     @property
     def is_too_large(self) -> bool:
         """Whether these are more rows than tasks may put into hash tables."""
-        return self.source.rows > _MOST_ROWS or self.source.bytes > _MOST_BYTES
+        return self.source.rows > _MOST_ROWS or self.source.bytes_in_memory > _MOST_BYTES
 
 
 def with_keys_counted(source: StagedSource, keys: pa.Table) -> StagedSource:
@@ -144,7 +146,12 @@ def with_keys_counted(source: StagedSource, keys: pa.Table) -> StagedSource:
     Args:
         source: The source.
         keys: The keys of its rows.
+
+    Returns:
+        The source; it knows nothing of that where some of its rows are not kept.
     """
+    if source.rows < source.summary.row_count:
+        return source
     whole = keys.drop_null() if any(column.null_count for column in keys.columns) else keys
     different = whole.group_by(keys.column_names).aggregate([])
     nulls, repeated = len(keys) - len(whole), len(whole) - len(different)
@@ -230,7 +237,8 @@ def source_as_it_lies(execution: Execution, how: KeyLookup, columns: StagedColum
         told |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": told["n"], f"bytes{index}": 0}
     summary = summary_of(told, lookup.keys, {})
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
-    source = StagedSource(columns, KeptRows(found.files, in_files), told["n"], found.bytes, summary)
+    kept = KeptRows(found.files, in_files)
+    source = StagedSource(columns, kept, told["n"], found.bytes, found.bytes_in_memory, summary)
     return LyingSource(source, found)
 
 
@@ -273,7 +281,9 @@ def _with_files(
     execution: Execution, source: StagedSource, computed: tuple[KeptFile, ...], size: int
 ) -> StagedSource:
     kept = replace(source.kept, computed=computed, position=_place(execution))
-    return replace(source, kept=kept, bytes=source.bytes + size)
+    return replace(
+        source, kept=kept, bytes=source.bytes + size, bytes_in_memory=source.bytes_in_memory + size
+    )
 
 
 def with_computed(execution: Execution, how: KeyLookup, lying: LyingSource) -> StagedSource | None:
@@ -292,10 +302,9 @@ def with_computed(execution: Execution, how: KeyLookup, lying: LyingSource) -> S
     if any(field.name.lower() == "_metadata" for field in merge.source_schema):
         return None
     frame = merge.statement.source
-    is_whole = lying.files.columns.issuperset(merge.source_schema.names)
     if (
         merge.source_alias is not None
-        and is_whole
+        and lying.files.is_whole
         and all(_GLOB.isdisjoint(f.path) for f in lying.files.files)
     ):
         # A view does not say which file a row is of.
@@ -352,6 +361,7 @@ def stage_source(execution: Execution, how: KeyLookup, columns: StagedColumns) -
         kept=KeptRows(_files(told)),
         rows=sum(row["kept"] for row in told),
         bytes=sum(row["size"] for row in told),
+        bytes_in_memory=sum(row["size"] for row in told),
         summary=_summary(told, lookup.keys),
     )
 

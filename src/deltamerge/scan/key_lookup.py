@@ -30,6 +30,8 @@ NO_CLAUSE = -1
 _INTEGER = re.compile("-?[0-9]+")
 _PIECE_ROWS = 1 << 15
 _ROWS_AT_ONCE = 4_000_000
+# What the offsets of an array of texts can tell.
+_MOST_TEXT_BYTES = (1 << 31) - 1
 # Where source rows have a key in common; else each row of the target is in one pair at most.
 _MOST_PAIRS = 10_000_000
 _VIEWS = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
@@ -155,6 +157,8 @@ def _constant(text: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: A
     if text is None:
         return pa.nulls(rows, kind)
     if text in ("", "__HIVE_DEFAULT_PARTITION__"):
+        return None
+    if len(text.encode()) * rows > _MOST_TEXT_BYTES:
         return None
     if pa.types.is_string(kind):
         return pa.repeat(pa.scalar(text, kind), rows)

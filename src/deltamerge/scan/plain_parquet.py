@@ -34,6 +34,7 @@ _SCAN = re.compile(
 _MOST_FILES = 64
 _PARTITION = re.compile(r"/([^/=]+)=")
 _FIELD_ID = "parquet.field.id"
+_OFFSET_BYTES = 4
 # From here on all calendars agree, and all zones' offsets are whole minutes.
 _FIRST_DAY, _FIRST_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=timezone.utc)
 
@@ -45,18 +46,21 @@ class PlainParquet:
     Args:
         files: The files.
         uris: How Spark names each of them.
-        columns: The columns that all of them have; a frame may have more, by their folders.
+        is_whole: Whether Spark reads the frame's rows from the files alone: their folders tell of no column, and no
+            setting or option changes what a value is.
         rows: The rows of each.
         bytes: What their columns take without compression.
+        bytes_in_memory: About what they take once they are read.
         ranges: Of each key the least and the greatest value, None where there is none.
         key_bytes: What the keys take without compression.
     """
 
     files: tuple[KeptFile, ...]
     uris: tuple[str, ...]
-    columns: frozenset[str]
+    is_whole: bool
     rows: tuple[int, ...]
     bytes: int
+    bytes_in_memory: int
     ranges: tuple[tuple[Any, Any], ...]
     key_bytes: int
 
@@ -83,8 +87,8 @@ def plain_parquet(
     paths = [local_path(uri) for uri in uris]
     if not paths or len(paths) > _MOST_FILES or None in paths:
         return None
-    lowered = {name.lower() for name in types}
-    if any(name.lower() in lowered for uri in uris for name in _PARTITION.findall(unquote(uri))):
+    folders = {name.lower() for uri in uris for name in _PARTITION.findall(unquote(uri))}
+    if any(name.lower() in folders for name in types):
         # The folder's name says what the column is, whatever the file holds.
         return None
     found = [_file(path, types, keys) for path in paths if path is not None]
@@ -94,9 +98,13 @@ def plain_parquet(
     return PlainParquet(
         files=tuple(file.files[0] for file in files),
         uris=tuple(uris),
-        columns=frozenset.intersection(*(file.columns for file in files)),
+        is_whole=all(file.is_whole for file in files)
+        and not any(
+            field.name.lower() in folders or _FIELD_ID in (field.metadata or {}) for field in frame.schema
+        ),
         rows=tuple(file.rows[0] for file in files),
         bytes=sum(file.bytes for file in files),
+        bytes_in_memory=sum(file.bytes_in_memory for file in files),
         ranges=tuple(_united([file.ranges[index] for file in files]) for index in range(len(keys))),
         key_bytes=sum(file.key_bytes for file in files),
     )
@@ -126,10 +134,12 @@ def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> P
     if any(name not in leaves for name in types):
         return None
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    old = set[int]()
     if SPARK_VERSION not in (metadata.metadata or {}):
-        dated = [name for name, kind in types.items() if pa.types.is_temporal(kind)]
-        if not all(_is_modern(group.column(leaves[name])) for name in dated for group in groups):
-            return None
+        dated = [index for index in leaves.values() if _is_temporal(metadata.schema.column(index))]
+        old = {index for index in dated if not all(_is_modern(group.column(index)) for group in groups)}
+    if any(leaves[name] in old for name in types):
+        return None
     ranges = []
     for name in keys:
         bounds = [_bounds(group.column(leaves[name])) for group in groups]
@@ -140,12 +150,30 @@ def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> P
     return PlainParquet(
         files=(kept,),
         uris=(),
-        columns=frozenset(schema.names),
+        is_whole=not old,
         rows=(metadata.num_rows,),
         bytes=sum(sizes.values()),
+        bytes_in_memory=sum(
+            _in_memory(g.column(leaves[name]), types[name]) for g in groups for name in types
+        ),
         ranges=tuple(ranges),
         key_bytes=sum(sizes[name] for name in keys),
     )
+
+
+def _is_temporal(column: Any) -> bool:  # noqa: ANN401
+    return bool(column.physical_type == "INT96" or column.logical_type.type in ("DATE", "TIMESTAMP"))
+
+
+def _in_memory(column: Any, kind: pa.DataType) -> int:  # noqa: ANN401
+    """Says about how many bytes a column chunk's values take, however few its dictionary takes."""
+    try:
+        width = -(-kind.bit_width // 8)
+    except ValueError:
+        low, high = _bounds(column) or ("", "")
+        width = _OFFSET_BYTES + max(len(low or ""), len(high or ""))
+    decoded: int = column.num_values * width
+    return max(decoded, int(column.total_uncompressed_size))
 
 
 def _is_modern(column: Any) -> bool:  # noqa: ANN401

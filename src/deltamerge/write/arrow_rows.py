@@ -49,6 +49,7 @@ class NewRows:
         clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
         types: The types of the table's columns.
         not_null: The table's columns that are never NULL.
+        metadata: The key-value metadata of new files.
         pairs: The files of all pairs of target and source rows: what is named there is not inserted.
         options: Arguments of ``ParquetWriter`` for new files.
     """
@@ -59,6 +60,7 @@ class NewRows:
     clause: str | None
     types: Mapping[str, pa.DataType]
     not_null: frozenset[str]
+    metadata: Mapping[bytes, bytes]
     pairs: tuple[str, ...]
     options: Mapping[str, Any]
 
@@ -296,7 +298,7 @@ def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[i
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
     counts = dict.fromkeys(map(str, new.inserts), 0)
-    with TableWriter(work["target"], new.schema, new.options, {}) as writer:
+    with TableWriter(work["target"], new.schema, new.options, new.metadata) as writer:
         for table in _row_groups(_rows_of_new_file(work, source, new, counts)):
             writer.write(table)
     return writer.rows, json.dumps(counts)
