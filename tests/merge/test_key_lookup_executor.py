@@ -414,3 +414,16 @@ def test_executors_need_not_have_the_package(function: Any) -> None:
     )
     pickled = cloudpickle.dumps(function)
     subprocess.run([sys.executable, "-c", without], input=pickled, check=True)
+
+
+def test_files_put_together_have_no_more_rows_than_one_may(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path / "t", {})
+    spark.conf.set("spark.sql.files.maxRecordsPerFile", "60")
+    new = spark.sql("SELECT explode(array(1L, 60L, 200L)) AS id, 'new' AS name")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    merge = merge.whenMatchedUpdate(set={"name": "s.name"})
+    report = merge.whenNotMatchedInsert(values={"id": "s.id", "name": "s.name"}).run()
+    assert report.outcome.executor == "key_lookup"
+    written = [pq.read_metadata(Path(path, add["path"])).num_rows for add in actions(path, 2, "add")]
+    assert sum(written) == 101
+    assert max(written) <= 60
