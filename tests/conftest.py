@@ -14,10 +14,12 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE", "classic") == "connect"
 EXECUTOR = os.environ.get("DELTAMERGE_TEST_EXECUTOR")
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+SERVER = "DELTAMERGE_TEST_SERVER"
 START_SECONDS = 120
 
 SETTINGS = {
@@ -75,28 +78,39 @@ def _meets_the_session(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in ("quick", "sessions", "connect", "matrix"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Starts the server that all processes of this run share over Connect: one JVM is sooner warm than two."""
+    if not CONNECT or hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    running = ExitStack()
+    folder = Path(running.enter_context(TemporaryDirectory(prefix="deltamerge-connect-")))
+    os.environ[SERVER] = running.enter_context(connect_server(_settings(folder), folder / "server.log"))
+    config.add_cleanup(running.close)
+
+
+def _settings(folder: Path) -> dict[str, str]:
+    forced = {"spark.deltamerge.merge.executor": EXECUTOR} if EXECUTOR else {}
+    folders = {
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+    }
+    return {**SETTINGS, **folders, **forced}
+
+
 @pytest.fixture(scope="session")
 def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
-    folder = tmp_path_factory.mktemp("spark")
-    forced = {"spark.deltamerge.merge.executor": EXECUTOR} if EXECUTOR else {}
-    settings = {
-        **SETTINGS,
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.local.dir": str(folder / "local"),
-        **forced,
-    }
     if CONNECT:
-        with connect_server(settings, folder / "server.log") as url:
-            session = SparkSession.builder.remote(url).getOrCreate()
-            yield session
-            session.stop()
+        _wait_for(os.environ[SERVER])
+        session = SparkSession.builder.remote(os.environ[SERVER]).getOrCreate()
+        yield session
+        session.stop()
         return
     builder = SparkSession.builder.appName("deltamerge tests").master("local[2]")
-    for name, value in settings.items():
+    for name, value in _settings(tmp_path_factory.mktemp("spark")).items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -107,41 +121,39 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
 
 @contextmanager
 def connect_server(settings: Mapping[str, str], log: Path) -> Iterator[str]:
-    """Runs a Spark Connect server in a process of its own, as in a cluster, and gives its address.
-
-    Each run of pytest, and each of its workers, has a server of its own at a free port.
-    """
+    """Starts a Spark Connect server in a process of its own, as in a cluster, and gives its address, a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     settings = {**settings, "spark.connect.grpc.binding.port": str(port)}
     confs = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     pyspark = Path(find_spec("pyspark").origin).parent  # type: ignore[union-attr, arg-type]
-    environment = {**os.environ, "SPARK_HOME": str(pyspark), "SPARK_CONNECT_MODE": "0"}
+    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1", **os.environ, **python}
     submit = [pyspark / "bin" / "spark-submit", "--master", "local[2]", *confs]
     with log.open("wb") as output:
         server = subprocess.Popen(
             [*submit, "--class", CONNECT_SERVER, "spark-internal"],
-            env=environment,
+            env={**environment, "SPARK_HOME": str(pyspark), "SPARK_CONNECT_MODE": "0"},
             stdout=output,
             stderr=subprocess.STDOUT,
         )
     try:
-        _wait_for(port, server, log)
         yield f"sc://127.0.0.1:{port}"
     finally:
         server.terminate()
         server.wait()
 
 
-def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for(url: str) -> None:
+    address = urlsplit(url)
     end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end and server.poll() is None:
+    while time.monotonic() < end:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
+            if probe.connect_ex((address.hostname, address.port)) == 0:
                 return
         time.sleep(0.1)
-    raise RuntimeError(f"The Spark Connect server did not start:\n{log.read_text()}")
+    raise RuntimeError("The Spark Connect server did not start.")
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from deltamerge.errors import DeltaAnalysisException
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.sessions
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 
@@ -47,6 +46,7 @@ def changed(spark: SparkSession, tmp_path: Path) -> DeltaTable:
     return DeltaTable.forPath(spark, path)
 
 
+@pytest.mark.sessions
 def test_changes_of_every_kind_of_commit(changed: DeltaTable) -> None:
     feed = changed.changes(startingVersion=0)
     assert feed.columns == ["id", "p", "v", "_change_type", "_commit_version", "_commit_timestamp"]
@@ -100,6 +100,7 @@ def test_changes_that_were_not_recorded(spark: SparkSession, tmp_path: Path) -> 
     assert raised.value.getErrorClass() == "DELTA_INVALID_CDC_RANGE"
 
 
+@pytest.mark.sessions
 def test_older_versions_as_frames_and_as_sources_in_sql(changed: DeltaTable, spark: SparkSession) -> None:
     path = changed.table.name
     at = {row.version: row.timestamp for row in changed.history().collect()}

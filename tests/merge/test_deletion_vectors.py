@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from deltamerge import DeltaMergeBuilder
 
-pytestmark = pytest.mark.sessions
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 FEED = {**VECTORS, "delta.enableChangeDataFeed": "true"}
@@ -154,6 +153,7 @@ def test_vectors_grow_until_the_file_goes(spark: SparkSession, tmp_path: Path) -
     assert DeltaTable.forPath(spark, path).at(version=2).count() == 16
 
 
+@pytest.mark.sessions
 def test_all_clauses_with_a_feed(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path, FEED)
     builder = (
@@ -187,6 +187,7 @@ def test_all_clauses_with_a_feed(spark: SparkSession, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.sessions
 def test_several_matches_of_a_deleted_row(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
     assert delete(spark, path, [3, 3, 3, 12])["dv_added"] == 2
@@ -296,6 +297,7 @@ def test_two_merges_of_one_file_where_the_later_runs_again(spark: SparkSession, 
     assert sum(file.endswith(".bin") for file in files_below(path)) == 2
 
 
+@pytest.mark.sessions
 def test_a_failed_merge_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
     delete(spark, path, [1])
@@ -319,6 +321,7 @@ def test_a_table_may_have_vectors_and_not_want_more(spark: SparkSession, tmp_pat
     assert rows(DeltaTable.forPath(spark, path).toDF().where("id < 3").selectExpr("id")) == [(0,), (2,)]
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("change", ["by source"] if CONNECT else ["upsert", "delete", "by source"])
 def test_more_rows_than_the_driver_takes_positions_of(
     spark: SparkSession, tmp_path: Path, change: str
@@ -345,6 +348,7 @@ def test_more_rows_than_the_driver_takes_positions_of(
     read_by_delta_rs(path)
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("kind", ["u"] if CONNECT else ["u", "p", "i"])
 def test_vectors_of_more_rows_than_the_driver_takes_a_bit_of(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -405,6 +409,7 @@ def test_damaged_vectors_of_very_many_rows(
         DeltaTable.forPath(spark, path).toDF().collect()
 
 
+@pytest.mark.sessions
 def test_other_rows_when_positions_are_looked_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

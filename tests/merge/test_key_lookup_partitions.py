@@ -29,8 +29,6 @@ from .tables import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.sessions
-
 
 COLUMNS = (
     "id",
@@ -109,6 +107,7 @@ def outcome(spark: SparkSession, path: str, executor: str, on: str, clauses: str
     }
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize(("merge", "vectors"), AGREEING)
 def test_it_agrees_with_the_classic_route(
     spark: SparkSession, tmp_path: Path, merge: str, vectors: bool
@@ -141,6 +140,7 @@ def test_low_shuffle_looks_keys_of_partitions_up(spark: SparkSession, tmp_path: 
     assert found[0] == found[1]
 
 
+@pytest.mark.sessions
 def test_rows_that_would_change_their_partition_are_for_others(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(frame(spark, "id INT, p STRING", [(1, "a"), (2, "b")]), path, partition_by=["p"])
@@ -204,6 +204,7 @@ def test_records_per_file(spark: SparkSession, tmp_path: Path) -> None:
     assert DeltaTable.forPath(spark, path).toDF().distinct().count() == 1001
 
 
+@pytest.mark.sessions
 def test_days(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     days = "date_add(date'2024-02-27', cast(id AS int)) AS day"

@@ -22,7 +22,6 @@ from .tables import EXECUTOR, frame, rows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-pytestmark = pytest.mark.sessions
 
 OLD_SPARK = {"org.apache.spark.version": "2.4.8", "org.apache.spark.legacyDateTime": ""}
 
@@ -47,6 +46,7 @@ def merged(spark: SparkSession, folder: Path, source: DataFrame, condition: str 
     return [id_ for id_, v in found[1] if v != "old"]
 
 
+@pytest.mark.sessions
 def test_variables_in_texts(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "s")
     spark.conf.set("my.var", "b")
@@ -55,6 +55,7 @@ def test_variables_in_texts(spark: SparkSession, tmp_path: Path) -> None:
     assert merged(spark, tmp_path / "not", source, "s.v <> '${my.var}'") == [1]
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("executor", ["classic", "auto"])
 def test_variables_in_on(spark: SparkSession, tmp_path: Path, executor: str) -> None:
     path = str(tmp_path / "t")
@@ -85,6 +86,7 @@ NAMES: dict[str, Callable[[], Column]] = {
 }
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("name", NAMES)
 def test_names_that_print_like_something_else(spark: SparkSession, tmp_path: Path, name: str) -> None:
     columns = {
@@ -102,6 +104,7 @@ def test_names_that_print_like_something_else(spark: SparkSession, tmp_path: Pat
     assert merged(spark, tmp_path, source, NAMES[name]()) == [2]
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("executor", ["classic", "auto"])
 def test_key_that_prints_like_a_number(spark: SparkSession, tmp_path: Path, executor: str) -> None:
     path = str(tmp_path / "t")
@@ -113,6 +116,7 @@ def test_key_that_prints_like_a_number(spark: SparkSession, tmp_path: Path, exec
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "x"), (2, "b")]
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("reserved", ["true", "false"])
 def test_columns_with_names_of_functions(spark: SparkSession, tmp_path: Path, reserved: str) -> None:
     write(tmp_path / "s", current_date=pa.array([date(2000, 1, 1)] * 2), current_user=["zz", "zz"])
@@ -123,6 +127,7 @@ def test_columns_with_names_of_functions(spark: SparkSession, tmp_path: Path, re
     assert found == ([] if reserved == "true" else [1, 2])
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("condition", ["s.k = 7", "abs(s.k) = 7"])
 def test_folder_says_otherwise_than_the_file(spark: SparkSession, tmp_path: Path, condition: str) -> None:
     write(tmp_path / "s" / "k=7" / "a.parquet", k=pa.array([1, 1], pa.int32()))
@@ -180,6 +185,7 @@ def test_new_files_tell_their_calendar(spark: SparkSession, tmp_path: Path, mode
     assert rows(days) == [(1, "2020-01-01"), (2, "0900-01-01")]
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("executor", ["classic", "auto"])
 @pytest.mark.parametrize("as_columns", [False, True])
 def test_keys_that_fail_in_rows_that_on_leaves_out(
