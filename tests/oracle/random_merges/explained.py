@@ -72,6 +72,14 @@ def rows_that_stay_are_not_checked(seen: Seen) -> bool:
     )
 
 
+def rows_of_skipped_files_fail_no_merge(seen: Seen) -> bool:
+    """Of files that no source key can meet no row is read, so none is there that ON cannot cast or compute."""
+    told = seen.ours.reported_metrics or {}
+    before, after = (told.get(f"numTargetFiles{when}Skipping", 0) for when in ("Before", "After"))
+    failed = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "DIVIDE_BY_ZERO", "ARITHMETIC_OVERFLOW")
+    return seen.what == "error" and seen.ours.error is None and seen.theirs.error in failed and after < before
+
+
 def source_is_counted_once(seen: Seen) -> bool:
     """delta-spark counts the source's rows as often as its join reads them.
 
@@ -145,6 +153,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Seen], bool]], ...] = (
     ("a row that several source rows match stays one row", rows_are_not_doubled),
     ("rows that no clause takes fail no merge", own_check_of_rows),
     ("rows that stay are not checked again", rows_that_stay_are_not_checked),
+    ("rows of skipped files fail no merge", rows_of_skipped_files_fail_no_merge),
     ("the source's rows are counted once", source_is_counted_once),
     ("files in which nothing changes are kept", files_are_kept),
     ("no row changed, no version", nothing_changed),
