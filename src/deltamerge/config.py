@@ -37,7 +37,7 @@ class MergeConf:
     txn_version: int | None = None
     user_metadata: str | None = None
     executor: str = "auto"
-    driver_bytes: int = 32 << 20
+    driver_bytes: int | None = None
     conflict_retries: int = 3
     case_sensitive: bool = False
     session_time_zone: str = "UTC"

@@ -43,6 +43,11 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def runs_in_local_mode(spark: SparkSession) -> bool:
+    """Tells whether a session's tasks run on this machine, as far as that is known."""
+    return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")
+
+
 def merge_conf(spark: SparkSession) -> MergeConf:
     """Reads the settings of a merge from a session."""
     if is_connect(spark):

@@ -21,12 +21,13 @@ from pyspark import cloudpickle
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
+from deltamerge.log.file_table import FileTable
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, skipping_notes
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.metrics import ScanSizes
-from deltamerge.merge.near import fits, run_near
+from deltamerge.merge.near import bytes_for_driver, fits, run_near
 from deltamerge.merge.pairs import Pairs, find_pairs, fires_twice
 from deltamerge.merge.partitions import Partition, partitions_of
 from deltamerge.merge.plan import may_match, plan_files, read_predicate
@@ -88,9 +89,10 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     if staged is None or not _are_there(execution, staged):
         return None
     with steps.step("plan", "choosing the files to read"):
-        staged = _looked_at(execution, how, staged)
+        staged, possible = _looked_at(execution, how, staged)
         predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
-        files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
+        zone = execution.conf.session_time_zone
+        files, sizes = plan_files(execution.snapshot, predicate, zone, possible)
     found: tuple[Pairs, ...] | None = ()
     if files and staged.rows:
         with steps.step("find_touched_files", "scanning files for matches"):
@@ -105,15 +107,19 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
 
 
-def _looked_at(execution: Execution, how: KeyLookup, staged: StagedSource) -> StagedSource:
-    """Looks at the source's keys for NULLs and repetitions, and for gaps where several files may match."""
-    if not staged.rows:
-        return staged
-    keys = open_staged(staged.kept, staged.columns.keys)
-    staged = with_keys_counted(staged, keys)
+def _looked_at(execution: Execution, how: KeyLookup, staged: StagedSource) -> tuple[StagedSource, FileTable]:
+    """Looks at the source's keys for NULLs and repetitions, and for gaps where their ranges leave several files.
+
+    Returns:
+        The source, and the files that the ranges leave.
+    """
     predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
     files = may_match(execution.snapshot, predicate, execution.conf.session_time_zone)
-    return with_gaps(staged, keys) if files.num_files > 1 else staged
+    if not staged.rows:
+        return staged, files
+    keys = open_staged(staged.kept, staged.columns.keys)
+    staged = with_keys_counted(staged, keys)
+    return (with_gaps(staged, keys) if files.num_files > 1 else staged), files
 
 
 def _staged(execution: Execution, how: KeyLookup) -> StagedSource | None:
@@ -389,7 +395,7 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
     )
     rows = pa.table({"work": pa.array(items, pa.string())})
     here = work.staged.bytes_in_memory <= _MOST_IN_DRIVER and fits(
-        work.execution.conf.driver_bytes, _bytes_read(work, new), len(work.found)
+        bytes_for_driver(spark, work.execution.conf), _bytes_read(work, new), len(work.found)
     )
     done = run_near(spark, writing(new), rows, DONE_SCHEMA, here=here)
     unfit = [row["told"] for row in done if row["rows"] == UNFIT]

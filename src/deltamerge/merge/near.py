@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from deltamerge.config import MergeConf
+from deltamerge.session import runs_in_local_mode
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SMALL_FILES = 32
+# What is read in less time than Spark's jobs take; and where their tasks run on this machine, less what starting the
+# Python workers takes, which Spark ends after a minute without work.
+_SMALL_BYTES = 32 << 20
+_SMALL_BYTES_IN_LOCAL_MODE = 1 << 30
 _DRIVER_THREADS = 4
 
 
@@ -43,6 +50,18 @@ def run_near(
     with ThreadPoolExecutor(threads) as pool:
         done = list(pool.map(lambda part: list(work(part.to_batches())), parts))
     return [row for batches in done for batch in batches for row in batch.to_pylist()]
+
+
+def bytes_for_driver(spark: SparkSession, conf: MergeConf) -> int:
+    """Says up to how many bytes of source and files the driver reads, and writes, itself.
+
+    Args:
+        spark: The session.
+        conf: Its settings.
+    """
+    if conf.driver_bytes is not None:
+        return conf.driver_bytes
+    return _SMALL_BYTES_IN_LOCAL_MODE if runs_in_local_mode(spark) else _SMALL_BYTES
 
 
 def fits(most: int, size: float, files: int) -> bool:

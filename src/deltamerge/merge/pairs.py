@@ -16,7 +16,7 @@ from deltamerge.log.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.key_lookup_fit import KeyLookup
-from deltamerge.merge.near import fits, run_near
+from deltamerge.merge.near import bytes_for_driver, fits, run_near
 from deltamerge.merge.staging import StagedSource
 from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, distinct, pairing, read_pairs
 from deltamerge.scan.paths import without_file_scheme
@@ -82,7 +82,7 @@ def find_pairs(
     # Of files and source the key columns alone are read.
     share = len(how.lookup.target) / len(how.types)
     size = share * (staged.bytes + sum(file.size for file in files))
-    here = fits(execution.conf.driver_bytes, size, len(files))
+    here = fits(bytes_for_driver(spark, execution.conf), size, len(files))
     told = run_near(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)
     if any(row["pairs"] == UNFIT for row in told) or sum(row["found"] for row in told) > _MOST_PAIRS:
         return None

@@ -313,7 +313,7 @@ def read_predicate(merge: ResolvedMerge, shape: ConditionShape, source: Predicat
 
 
 def plan_files(
-    snapshot: Snapshot, predicate: Predicate, session_time_zone: str
+    snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: FileTable | None = None
 ) -> tuple[tuple[AddFile, ...], ScanSizes]:
     """Finds the files that may hold rows the merge must see.
 
@@ -321,11 +321,12 @@ def plan_files(
         snapshot: The table.
         predicate: What these rows look like.
         session_time_zone: ``spark.sql.session.timeZone``.
+        among: Files of the table that have all of them; None for all of its files.
 
     Returns:
         The files, and what skipping left of the table.
     """
-    kept = may_match(snapshot, predicate, session_time_zone)
+    kept = may_match(snapshot, predicate, session_time_zone, among)
     files = tuple(kept.add_files())
     sizes = ScanSizes(
         files_before=snapshot.files.num_files,
@@ -404,9 +405,12 @@ def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
     return _type_at(field.dataType, path[1:])
 
 
-def may_match(snapshot: Snapshot, predicate: Predicate, session_time_zone: str) -> FileTable:
+def may_match(
+    snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: FileTable | None = None
+) -> FileTable:
     """Finds the files that `plan_files` would give, without an object for each."""
+    files = snapshot.files if among is None else among
     mask = files_that_may_match(
-        predicate, snapshot.files, snapshot.schema, snapshot.metadata.partition_columns, session_time_zone
+        predicate, files, snapshot.schema, snapshot.metadata.partition_columns, session_time_zone
     )
-    return snapshot.files if bool(np.all(mask)) else snapshot.files.filter(mask)
+    return files if bool(np.all(mask)) else files.filter(mask)
