@@ -198,7 +198,7 @@ def test_keys_that_fail_in_rows_that_on_leaves_out(
     spark.conf.set("spark.sql.ansi.enabled", "true")
     source = frame(spark, "kind STRING, txt STRING, z INT", [("num", "10", 5), ("x", "abc", 0)])
     for key in ("t.n = CAST(s.txt AS INT)", "t.x = 10 / s.z"):
-        on: Any = f"s.kind = 'num' AND {key}"
+        on: Any = f"s.kind = 'num' -- numbers\nAND {key} -- the key"
         if as_columns:
             on = (F.col("s.kind") == "num") & F.expr(key)
         merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), on)

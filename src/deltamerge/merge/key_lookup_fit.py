@@ -140,8 +140,10 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
 
 def _moves_days(spark: SparkSession, types: Mapping[str, pa.DataType]) -> bool:
     """Tells whether the session has Spark take old dates of files that do not say their calendar for other days."""
+    if not any(map(pa.types.is_temporal, types.values())):
+        return False
     mode = conf_value(spark, "spark.sql.parquet.datetimeRebaseModeInRead") or "CORRECTED"
-    return mode.upper() != "CORRECTED" and any(map(pa.types.is_temporal, types.values()))
+    return mode.upper() != "CORRECTED"
 
 
 def _knows_partitions(

@@ -364,11 +364,12 @@ def _guarded_keys(merge: ResolvedMerge, shape: ConditionShape) -> list[EquiKey]:
     if merge.statement.condition.column is not None:
         # What a Column prints is not what it was made from.
         return plain
-    admitted = " AND ".join(f"({guard})" for guard in guards)
+    # A text may end in a comment.
+    admitted = " AND ".join(f"({guard}\n)" for guard in guards)
     return [
         key
         if key.source_path is not None
-        else replace(key, source_text=f"CASE WHEN {admitted} THEN {key.source_text} END")
+        else replace(key, source_text=f"CASE WHEN {admitted} THEN {key.source_text}\nEND")
         for key in shape.equi_keys
     ]
 
