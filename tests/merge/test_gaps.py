@@ -182,3 +182,14 @@ def test_no_source_row_that_an_insert_takes(spark: SparkSession, tmp_path: Path)
     merge = merge.merge(source(spark, "BIGINT", [5, 195]).alias("s"), "t.k = s.k")
     report = merge.whenNotMatchedInsertAll("s.v > 0").run()
     assert (report.outcome.executor, report.version) == ("key_lookup", None)
+
+
+def test_one_source_column_for_two_keys(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(0, FILES * ROWS, 1, FILES).selectExpr("id AS a", "id AS b", "0 AS v"), path)
+    new = spark.createDataFrame([(5, 1), (195, 1)], "k BIGINT, v INT")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.a = s.k AND t.b = s.k")
+    report = merge.whenMatchedUpdate(set={"v": "s.v"}).run()
+    assert report.outcome.executor == "key_lookup"
+    assert report.metrics["numTargetFilesAfterSkipping"] == 2
+    assert report.metrics["numTargetRowsUpdated"] == 2

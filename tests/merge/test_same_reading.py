@@ -150,27 +150,35 @@ def test_days_before_1582(
     assert computed == ([] if moved else [1])
 
 
+def merged_into_old_days(
+    spark: SparkSession, folder: Path, metadata: dict[str, str] | None, vectors: str
+) -> list[Any]:
+    """Merges into a file with days before 1582 by each executor; gives the rows, which must be the same."""
+    spark.conf.set("spark.databricks.delta.properties.defaults.enableDeletionVectors", vectors)
+    found = []
+    for executor in ("classic", "auto"):
+        path = folder / executor
+        write(path / "a.parquet", metadata, day=pa.array([date(1000, 1, 1), date(1000, 1, 1)]))
+        convert_to_deltalake(path)
+        spark.conf.set(EXECUTOR, executor)
+        source = spark.sql(
+            "SELECT 1 AS id, 'new' AS v, DATE'0900-01-01' AS day UNION ALL SELECT 3, 'z', NULL"
+        )
+        merge = DeltaTable.forPath(spark, str(path)).alias("t").merge(source.alias("s"), "t.id = s.id")
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        days = DeltaTable.forPath(spark, str(path)).toDF().selectExpr("id", "v", "cast(day AS string)")
+        found.append(rows(days))
+    assert found[0] == found[1]
+    return found[0]
+
+
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_target_files_without_a_calendar(spark: SparkSession, tmp_path: Path, vectors: str) -> None:
     """A session may take their days for those of the old calendar; new rows stand in files that tell."""
-    spark.conf.set("spark.databricks.delta.properties.defaults.enableDeletionVectors", vectors)
     for mode in ("CORRECTED", "LEGACY"):
         spark.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", mode)
-        found = []
-        for executor in ("classic", "auto"):
-            path = tmp_path / mode / executor
-            write(path / "a.parquet", None, day=pa.array([date(1000, 1, 1), date(1000, 1, 1)]))
-            convert_to_deltalake(path)
-            spark.conf.set(EXECUTOR, executor)
-            source = spark.sql(
-                "SELECT 1 AS id, 'new' AS v, DATE'0900-01-01' AS day UNION ALL SELECT 3, 'z', NULL"
-            )
-            merge = DeltaTable.forPath(spark, str(path)).alias("t").merge(source.alias("s"), "t.id = s.id")
-            merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
-            days = DeltaTable.forPath(spark, str(path)).toDF().selectExpr("id", "v", "cast(day AS string)")
-            found.append(rows(days))
-        assert found[0] == found[1]
-        assert found[0][0] == (1, "new", "0900-01-01")
+        found = merged_into_old_days(spark, tmp_path / mode, None, vectors)
+        assert found[0] == (1, "new", "0900-01-01")
 
 
 @pytest.mark.parametrize("mode", ["CORRECTED", "LEGACY"])
@@ -208,22 +216,8 @@ def test_keys_that_fail_in_rows_that_on_leaves_out(
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_target_files_of_spark_2(spark: SparkSession, tmp_path: Path, vectors: str) -> None:
-    found = []
-    for executor in ("classic", "auto"):
-        path = tmp_path / executor
-        write(path / "a.parquet", OLD_SPARK, day=pa.array([date(1000, 1, 1), date(1000, 1, 1)]))
-        convert_to_deltalake(path)
-        spark.conf.set(EXECUTOR, executor)
-        spark.conf.set("spark.databricks.delta.properties.defaults.enableDeletionVectors", vectors)
-        source = spark.sql(
-            "SELECT 1 AS id, 'new' AS v, DATE'0900-01-01' AS day UNION ALL SELECT 3, 'z', NULL"
-        )
-        merge = DeltaTable.forPath(spark, str(path)).alias("t").merge(source.alias("s"), "t.id = s.id")
-        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
-        days = DeltaTable.forPath(spark, str(path)).toDF().selectExpr("id", "v", "cast(day AS string)")
-        found.append(rows(days))
-    assert found[0] == found[1]
-    assert found[0] == [(1, "new", "0900-01-01"), (2, "b", "0999-12-27"), (3, "z", None)]
+    found = merged_into_old_days(spark, tmp_path, OLD_SPARK, vectors)
+    assert found == [(1, "new", "0900-01-01"), (2, "b", "0999-12-27"), (3, "z", None)]
 
 
 def test_a_path_that_is_named_twice(spark: SparkSession, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         inserted=written.row_count,
         inserted_by_clause=inserts_by_clause(merge, counts, written.row_count),
         copied=0,
-        notes=(*skipping_notes(sizes, by), *(() if summary is None else summary.key_notes)),
+        notes=notes_of(sizes, by, summary),
     )
 
 
@@ -211,7 +211,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         inserted=inserted,
         inserted_by_clause=inserts_by_clause(merge, counts, inserted),
         copied=copied,
-        notes=(*skipping_notes(sizes, BY_KEYS_AND_CONDITIONS), *summary.key_notes),
+        notes=notes_of(sizes, BY_KEYS_AND_CONDITIONS, summary),
         vectors=vectors,
     )
 
@@ -352,10 +352,11 @@ def _write_with_changes(execution: Execution, frame: DataFrame, hidden: tuple[st
     return write_files_with_changes(guarded, execution.names.change_type, target)
 
 
-def skipping_notes(sizes: ScanSizes, by: str) -> tuple[str, ...]:
-    """Says how many files were not read."""
+def notes_of(sizes: ScanSizes, by: str, summary: SourceSummary | None) -> tuple[str, ...]:
+    """Says how many files were not read, and which source rows have odd keys, where that is known."""
     before, skipped = sizes.files_before, sizes.files_before - sizes.files_after
+    about_keys = () if summary is None else summary.key_notes
     if not skipped:
-        return ()
+        return about_keys
     files = "The table's only file was" if before == 1 else f"{skipped:,} of {before:,} files were"
-    return (f"{files} never read, thanks to {by}.",)
+    return (f"{files} never read, thanks to {by}.", *about_keys)

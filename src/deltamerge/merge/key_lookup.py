@@ -23,7 +23,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.paths import decode_path
-from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, skipping_notes
+from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, notes_of
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.metrics import ScanSizes
@@ -117,7 +117,7 @@ def _looked_at(execution: Execution, how: KeyLookup, staged: StagedSource) -> tu
     files = may_match(execution.snapshot, predicate, execution.conf.session_time_zone)
     if not staged.rows:
         return staged, files
-    keys = open_staged(staged.kept, staged.columns.keys)
+    keys = open_staged(staged.kept, list(dict.fromkeys(staged.columns.keys)))
     staged = with_keys_counted(staged, keys)
     return (with_gaps(staged, keys) if files.num_files > 1 else staged), files
 
@@ -242,10 +242,7 @@ def _write_changes(work: _Work) -> MergeChanges | None:
             for clause in inserting_clauses(merge)
         },
         copied=copied,
-        notes=(
-            *skipping_notes(work.sizes, BY_KEYS_AND_CONDITIONS),
-            *work.staged.summary.key_notes,
-        ),
+        notes=notes_of(work.sizes, BY_KEYS_AND_CONDITIONS, work.staged.summary),
         vectors=vectors,
     )
 

@@ -20,7 +20,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.merge.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.changed_rows import ChangedRows
-from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, skipping_notes
+from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, notes_of
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.lookup import few_keys, look_up_matches, lookup_of
@@ -154,7 +154,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
         inserted=inserted,
         inserted_by_clause=inserts_by_clause(merge, counts, inserted),
         copied=copied,
-        notes=(*skipping_notes(sizes, BY_KEYS_AND_CONDITIONS), *summary.key_notes),
+        notes=notes_of(sizes, BY_KEYS_AND_CONDITIONS, summary),
     )
 
 

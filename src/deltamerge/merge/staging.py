@@ -169,12 +169,13 @@ def with_gaps(source: StagedSource, keys: pa.Table) -> StagedSource:
         The source with a predicate that is narrower where there are gaps.
     """
     predicate = source.summary.predicate
-    if not isinstance(predicate, And) or len(predicate.parts) != keys.num_columns:
+    names = source.columns.keys
+    if not isinstance(predicate, And) or len(predicate.parts) != len(names):
         return source
     parts: list[Predicate] = []
-    for part, column in zip(predicate.parts, keys.columns, strict=True):
+    for part, name in zip(predicate.parts, names, strict=True):
         if isinstance(part, InRanges) and may_have_clusters(part.type_name, source.rows):
-            found = clusters(column)
+            found = clusters(keys.column(name))
             part = part if found is None else replace(part, ranges=found)
         parts.append(part)
     return replace(source, summary=replace(source.summary, predicate=And(tuple(parts))))
