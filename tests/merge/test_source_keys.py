@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,8 +131,16 @@ def test_inserts_alone(spark: SparkSession, tmp_path: Path, executor: str) -> No
 
 @pytest.mark.slow
 def test_repetitions_of_many_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's rows are not put in order for a count: NULLs are counted alone."""
+    """Spark's rows are not put in order for a count: NULLs are counted, and repetitions estimated."""
     spark.conf.set(EXECUTOR, "classic")
-    source = spark.range(0, 5_000, 1, 2).selectExpr("cast(nullif(id, 7) AS INT) AS a", "'y' AS b", "1 AS v")
-    report = upsert(spark, table(spark, tmp_path / "t"), source.union(source), "t.a = s.a AND t.b = s.b")
-    assert keys_told(report) == ["2 source rows have NULL in a key, so they match nothing."]
+    source = spark.range(0, 20_000, 1, 2).selectExpr("cast(nullif(id, 7) AS INT) AS a", "'y' AS b", "1 AS v")
+    path = table(spark, tmp_path / "t")
+    report = upsert(spark, path, source.union(source.where("a < 100")), "t.a = s.a AND t.b = s.b")
+    assert keys_told(report) == ["1 source row has NULL in a key, so it matches nothing."]
+    source = source.where("a >= 100 OR a IS NULL")
+    four = source.union(source).union(source).union(source)
+    [told_nulls, told_share] = keys_told(upsert(spark, path, four, "t.a = s.a + 50000 AND t.b = s.b"))
+    assert told_nulls == "4 source rows have NULL in a key, so they match nothing."
+    share = re.fullmatch(r"About (\d+)% of the source rows repeat the key of another.", told_share)
+    assert share is not None
+    assert 72 <= int(share[1]) <= 78

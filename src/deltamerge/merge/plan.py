@@ -31,11 +31,11 @@ from deltamerge.merge.resolved import (
     TakeTarget,
     TakeValue,
 )
-from deltamerge.merge.source_keys import SourceKey, SourceKeys, SourceSummary, has_slices
+from deltamerge.merge.source_keys import SourceKey, SourceKeys, SourceSummary, has_slices, unscaled_digits
 from deltamerge.scan.row_blocks import MOST_ROWS
-from deltamerge.skipping.clusters import Slices, slices_of
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.skipping.pruning import extents, files_that_may_match
+from deltamerge.skipping.slices import KeySlices, slices_of
 from deltamerge.sql.column_proto import read_proto
 from deltamerge.sql.column_text import read_classic_column
 from deltamerge.sql.condition_reader import read_condition
@@ -376,7 +376,7 @@ def _guarded_keys(merge: ResolvedMerge, shape: ConditionShape) -> list[EquiKey]:
 
 def key_slices(
     snapshot: Snapshot, shape: ConditionShape, keys: SourceKeys, session_time_zone: str
-) -> dict[tuple[str, ...], Slices]:
+) -> dict[tuple[str, ...], KeySlices]:
     """Cuts the spans of the target's key columns into slices, by which gaps between the source's keys are found.
 
     Args:
@@ -388,13 +388,15 @@ def key_slices(
     Returns:
         The slices by the column's path; none where there is one file, of which nothing can be left out.
     """
-    paths = {key.key.target.path for key in keys.keys if has_slices(key)}
+    # Of a column that equals more than one key the decimal decides.
+    ordered = sorted(filter(has_slices, keys.keys), key=lambda key: unscaled_digits(key) is not None)
+    scales = {key.key.target.path: unscaled_digits(key) for key in ordered}
     files = may_match(snapshot, shape.target_predicate, session_time_zone)
-    if not paths or files.num_files < 2:
+    if not scales or files.num_files < 2:
         return {}
     partition_columns = snapshot.metadata.partition_columns
-    found = extents(paths, files, snapshot.schema, partition_columns, session_time_zone)
-    cut = {path: slices_of(low, high) for path, (low, high) in found.items()}
+    found = extents(scales, files, snapshot.schema, partition_columns, session_time_zone)
+    cut = {path: slices_of(low, high, scales[path]) for path, (low, high) in found.items()}
     return {path: slices for path, slices in cut.items() if slices is not None}
 
 

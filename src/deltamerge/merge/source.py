@@ -18,7 +18,7 @@ from deltamerge.merge.source_keys import SourceKeys, SourceSummary, key_aggregat
 from deltamerge.names import MergeNames
 from deltamerge.scan.paths import file_key, without_file_scheme
 from deltamerge.session import release_checkpoint
-from deltamerge.skipping.clusters import Slices
+from deltamerge.skipping.slices import KeySlices
 from deltamerge.sql.names import quote
 from deltamerge.sql.operand_names import VARIABLE
 
@@ -143,7 +143,7 @@ def materialize_source(
     names: MergeNames,
     level: str,
     keys: SourceKeys,
-    slices: Mapping[tuple[str, ...], Slices],
+    slices: Mapping[tuple[str, ...], KeySlices],
 ) -> Source:
     """Computes the source once, keeps its rows for all later reads and finds the ranges of its keys on the way.
 
@@ -179,7 +179,7 @@ def summarize_source(
     alias: str | None,
     keys: SourceKeys,
     names: MergeNames,
-    slices: Mapping[tuple[str, ...], Slices] | None,
+    slices: Mapping[tuple[str, ...], KeySlices] | None,
 ) -> SourceSummary:
     """Counts the source's rows and finds the range of each of its keys, in one job.
 

@@ -24,8 +24,9 @@ from pyspark.sql.types import (
 )
 
 from deltamerge.names import MergeNames
-from deltamerge.skipping.clusters import MOST_RANGES, Slices
+from deltamerge.skipping.clusters import MOST_RANGES
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
+from deltamerge.skipping.slices import TEXT_BYTES, UNIT_DIGITS, KeySlices, Slices, TextSlices
 from deltamerge.sql.conditions import EquiKey
 
 if TYPE_CHECKING:
@@ -45,8 +46,12 @@ _FEW_ROWS = 64
 # In so many partitions of so many rows keys that repeat are counted.
 _COUNTED_PARTITIONS = 64
 _COUNTED_ROWS = 1_024
-# What Python has in the place of bytes that are no text.
-_NO_TEXT = "\ufffd"
+# Elsewhere they are estimated with such a standard error, and a lesser share than this is not told.
+_STANDARD_ERROR = 0.03
+_LEAST_SHARE = 0.1
+# So many digits Spark's decimals have at most, and so many those that it makes of integers.
+_MOST_DIGITS = 38
+_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 20}
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,7 @@ class SourceSummary:
         partitions: In how many partitions its rows lie.
         null_keys: How many rows have NULL in a key, and match nothing for it; None where they were not counted.
         repeated_keys: How many rows have all keys of a row before them; None where they were not counted.
+        repeated_share: Which part of the rows has, by an estimate, where they were not counted and it is not small.
     """
 
     row_count: int
@@ -96,6 +102,7 @@ class SourceSummary:
     partitions: int
     null_keys: int | None = None
     repeated_keys: int | None = None
+    repeated_share: float | None = None
 
     @property
     def key_notes(self) -> tuple[str, ...]:
@@ -109,6 +116,8 @@ class SourceSummary:
             one = self.repeated_keys == 1
             rows = "1 source row repeats" if one else f"{self.repeated_keys:,} source rows repeat"
             found.append(f"{rows} the key of another source row.")
+        elif self.repeated_keys is None and self.repeated_share is not None:
+            found.append(f"About {self.repeated_share:.0%} of the source rows repeat the key of another.")
         return tuple(found)
 
 
@@ -128,7 +137,7 @@ def _ranged(keys: Sequence[SourceKey]) -> list[SourceKey]:
 
 
 def key_aggregates(
-    keys: SourceKeys, names: MergeNames, slices: Mapping[tuple[str, ...], Slices] | None
+    keys: SourceKeys, names: MergeNames, slices: Mapping[tuple[str, ...], KeySlices] | None
 ) -> list[Column]:
     """Gives the aggregates over the source's rows that `summary_of` reads.
 
@@ -162,6 +171,8 @@ def key_aggregates(
             hashed = F.xxhash64(*values)
             is_counted = is_whole & is_among_first(_COUNTED_ROWS, _COUNTED_PARTITIONS)
             aggregates.append(F.size(F.collect_set(F.when(is_counted, hashed))).alias("different"))
+            about = F.approx_count_distinct(F.when(is_whole, hashed), _STANDARD_ERROR)
+            aggregates.append(about.alias("about_different"))
     for i, key in enumerate(_ranged(keys.keys)):
         expression = F.expr(key.key.source_text)
         value = _comparable(expression, key.given)
@@ -172,72 +183,117 @@ def key_aggregates(
         ]
         if isinstance(key.given, StringType):
             aggregates.append(F.sum(F.octet_length(expression)).alias(f"bytes{i}"))
+            aggregates.append(F.count(F.when(~F.is_valid_utf8(expression), F.lit(1))).alias(f"no_text{i}"))
         if slices is None:
             continue
         of_target = _slices_of(key, slices)
         if of_target is not None:
-            aggregates.append(_filled(value.cast("bigint"), of_target).alias(f"slices{i}"))
-        else:
+            aggregates.append(F.bitmap_construct_agg(_slice_of(value, of_target)).alias(f"slices{i}"))
+        if not isinstance(of_target, Slices):
             is_first = is_among_first(_FEW_ROWS, _FEW_PARTITIONS)
             # As text: Spark 4.0 does not hand out arrays that it observes.
             aggregates.append(F.to_json(F.collect_set(F.when(is_first, value))).alias(f"few{i}"))
     return aggregates
 
 
-def _slices_of(key: SourceKey, slices: Mapping[tuple[str, ...], Slices]) -> Slices | None:
-    return slices.get(key.key.target.path) if has_slices(key) else None
+def _slice_of(value: Column, slices: KeySlices) -> Column:
+    """Gives the number of the slice that a value lies in (BIGINT), NULL for one outside of the span."""
+    if isinstance(slices, Slices):
+        number = value.cast("bigint")
+        begin, last = (_bigint(end) for end in (slices.begin, min(slices.end - 1, _MOST_LONG)))
+        return F.when(number.between(begin, last), _part(number, slices))
+    if isinstance(slices, TextSlices):
+        after = F.substring(value.cast("binary"), len(slices.prefix) + 1, TEXT_BYTES)
+        number = F.conv(F.rpad(F.hex(after), 2 * TEXT_BYTES, "0"), 16, 10).cast("bigint")
+        return F.when(value.between(slices.low, slices.high), _part(number, slices.numbers))
+    as_long_as_units = f"decimal({UNIT_DIGITS},{slices.scale})"
+    low, high = (F.lit(str(end)).cast(as_long_as_units) for end in (slices.low, slices.high))
+    one = F.lit(str(10**slices.scale)).cast(f"decimal({slices.scale + 1},0)")
+    # A value with more digits after the point than the target's equals none of them, wherever it is rounded to.
+    units = (value.cast(as_long_as_units) * one).cast("bigint")
+    return F.when(value.between(low, high), _part(units, slices.units))
 
 
-def has_slices(key: SourceKey) -> bool:
-    """Tells whether gaps between a key's values can be found by slices: whole numbers, dates and timestamps."""
-    return _keep_order(key.given, key.wanted) and not isinstance(key.given, (DecimalType, StringType))
+def _bigint(number: int) -> Column:
+    return F.lit(number).cast("bigint")
 
 
-def _filled(value: Column, slices: Slices) -> Column:
-    """Tells by a bitmap (BINARY) which slices have a value."""
-    begin, last = F.lit(slices.begin).cast("bigint"), F.lit(min(slices.end - 1, _MOST_LONG)).cast("bigint")
-    place = F.call_function("div", value - begin, F.lit(slices.width).cast("bigint"))
-    return F.bitmap_construct_agg(F.when((value >= begin) & (value <= last), place))
+def _part(number: Column, slices: Slices) -> Column:
+    return F.call_function("div", number - _bigint(slices.begin), _bigint(slices.width))
 
 
 def summary_of(
-    row: Mapping[str, Any], keys: Sequence[SourceKey], slices: Mapping[tuple[str, ...], Slices] | None
+    row: Mapping[str, Any], keys: Sequence[SourceKey], slices: Mapping[tuple[str, ...], KeySlices] | None
 ) -> SourceSummary:
     """Puts into words what aggregates tell of the source.
 
     Args:
         row: ``n``, the rows; ``last``, the greatest row number; ``longest``, the greatest within a partition;
-            ``whole``, how many rows have no NULL that keeps them from a match, and ``different``, how many keys these
-            have, where partitions have few rows; and of the i-th key whose order is kept ``lo<i>`` and ``hi<i>``, its
-            range, ``n<i>``, how many are not NULL, ``bytes<i>``, the bytes of its texts, and ``slices<i>``, which of
-            the target's slices have a value, or ``few<i>``, its values where partitions have few rows, as JSON.
+            ``whole``, how many rows have no NULL that keeps them from a match, ``different``, how many keys these
+            have, where partitions have few rows, and ``about_different``, about how many elsewhere; and of the i-th
+            key whose order is kept ``lo<i>`` and ``hi<i>``, its range, ``n<i>``, how many are not NULL, ``bytes<i>``,
+            the bytes of its texts, ``no_text<i>``, how many of them are no UTF-8, ``slices<i>``, which of the target's
+            slices have a value, and ``few<i>``, its values where partitions have few rows, as JSON.
         keys: The keys.
         slices: As for `key_aggregates`.
     """
     count = int(row["n"])
     ranged, width = _ranged(keys), len(keys)
     partitions = 0 if row["last"] is None else (int(row["last"]) >> _PARTITION_BITS) + 1
-    parts = []
+    parts: list[Predicate] = []
     for i, key in enumerate(ranged):
         low, high, bits = row[f"lo{i}"], row[f"hi{i}"], row.get(f"slices{i}")
         of_target = None if slices is None else _slices_of(key, slices)
         ranges: Sequence[tuple[Any, Any]] = () if low is None else ((low, high),)
-        if ranges and of_target is not None and bits is not None:
-            ranges = of_target.ranges(bytes(bits), int(low), int(high))
-        elif ranges and f"few{i}" in row and row["longest"] < _FEW_ROWS and partitions <= _FEW_PARTITIONS:
+        few: list[Any] = []
+        if ranges and f"few{i}" in row and row["longest"] < _FEW_ROWS and partitions <= _FEW_PARTITIONS:
             few = sorted(_read_json(row[f"few{i}"], key.given))
-            whole = not any(isinstance(value, str) and _NO_TEXT in value for value in few)
-            ranges = [(value, value) for value in few] if whole and len(few) <= MOST_RANGES else ranges
-        parts.append(_key_predicate(key.key, key.given, ranges, count - row[f"n{i}"]))
+        if few and len(few) <= MOST_RANGES:
+            ranges = [(value, value) for value in few]
+        elif ranges and of_target is not None and bits is not None:
+            ranges = of_target.ranges(bytes(bits), low, high)
+        if row.get(f"no_text{i}"):
+            # Python has other characters in their place, which stand elsewhere in Spark's order.
+            parts.append(ALWAYS)
+        else:
+            parts.append(_key_predicate(key.key, key.given, ranges, count - row[f"n{i}"]))
     predicate = And(tuple(parts)) if parts else (ALWAYS if count else NEVER)
     texts = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
     summary = SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts, partitions)
     if "whole" not in row:
         return summary
-    nulls, different, repeated = count - int(row["whole"]), row.get("different"), None
-    if different is not None and (row["longest"] or 0) < _COUNTED_ROWS and partitions <= _COUNTED_PARTITIONS:
-        repeated = count - nulls - int(different)
-    return replace(summary, null_keys=nulls, repeated_keys=repeated)
+    whole = int(row["whole"])
+    summary = replace(summary, null_keys=count - whole)
+    if "different" not in row:
+        return summary
+    if (row["longest"] or 0) < _COUNTED_ROWS and partitions <= _COUNTED_PARTITIONS:
+        return replace(summary, repeated_keys=whole - int(row["different"]))
+    share = (whole - int(row["about_different"])) / count
+    return replace(summary, repeated_share=share if share >= _LEAST_SHARE else None)
+
+
+def _slices_of(key: SourceKey, slices: Mapping[tuple[str, ...], KeySlices]) -> KeySlices | None:
+    return slices.get(key.key.target.path) if has_slices(key) else None
+
+
+def has_slices(key: SourceKey) -> bool:
+    """Tells whether gaps between a key's values can be found by slices of the target's span."""
+    scale = unscaled_digits(key)
+    if scale is None or not _keep_order(key.given, key.wanted):
+        return _keep_order(key.given, key.wanted)
+    given = key.given
+    digits, fraction = (
+        (given.precision, given.scale) if isinstance(given, DecimalType) else (_DIGITS[type(given)], 0)
+    )
+    # In a comparison with the span's ends Spark must keep all digits of both.
+    return max(fraction, scale) + max(digits - fraction, UNIT_DIGITS - scale) <= _MOST_DIGITS
+
+
+def unscaled_digits(key: SourceKey) -> int | None:
+    """Tells how many digits after the point the target's values have; None where neither side is a decimal."""
+    if isinstance(key.wanted, DecimalType):
+        return key.wanted.scale
+    return 0 if isinstance(key.given, DecimalType) else None
 
 
 def _read_json(values: str, data_type: DataType) -> list[Any]:

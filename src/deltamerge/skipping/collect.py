@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
 from deltamerge.skipping.columns import COLLATIONS, column_type
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
+from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.nan_columns import nan_columns
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
 
@@ -171,7 +172,7 @@ def _reader(kind: str, column: Any) -> Callable[[Any], object] | None:  # noqa: 
         return int
     if kind == "decimal" and logical.get("Type") == "Decimal":
         scale = int(logical["scale"])
-        return lambda raw: _scaled(
+        return lambda raw: scaled(
             raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True), scale
         )
     if kind == "date" and whole and logical.get("Type") == "Date":
@@ -182,11 +183,6 @@ def _reader(kind: str, column: Any) -> Callable[[Any], object] | None:  # noqa: 
         if logical["isAdjustedToUTC"] == zoned:
             return lambda raw: _timestamp_text(raw // units, "Z" if zoned else "")
     return None
-
-
-def _scaled(number: int, scale: int) -> Decimal:
-    # Decimal's own arithmetic rounds to 28 digits.
-    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
 
 def _date_text(days: int) -> str | None:

@@ -123,6 +123,12 @@ def fits_int64(kind: ColumnType) -> bool:
     return kind.kind != "string" and not (kind.kind == "decimal" and kind.precision > 18)
 
 
+def scaled(number: int, scale: int) -> Decimal:
+    """Gives the decimal of an unscaled integer at a scale."""
+    # Decimal's own arithmetic rounds to 28 digits.
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+
+
 def unscaled(value: Decimal, scale: int) -> int | None:
     """Gives a decimal's unscaled integer at a scale, or None where that would lose digits."""
     if not value.is_finite():

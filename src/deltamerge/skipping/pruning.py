@@ -34,7 +34,7 @@ from deltamerge.skipping.predicates import (
 )
 from deltamerge.skipping.statistics import FileStatistics, read_statistics
 
-_WHOLE = ("integral", "date", "timestamp")
+_ORDERED = ("integral", "decimal", "string", "date", "timestamp")
 
 
 def files_that_may_match(
@@ -79,7 +79,7 @@ def extents(
     schema: StructType,
     partition_columns: Iterable[str],
     session_time_zone: str,
-) -> dict[tuple[str, ...], tuple[int, int]]:
+) -> dict[tuple[str, ...], tuple[Key, Key]]:
     """Finds between which values the columns of a table lie, as far as its log tells.
 
     Args:
@@ -90,20 +90,21 @@ def extents(
         session_time_zone: ``spark.sql.session.timeZone``.
 
     Returns:
-        The least and the greatest value of integers, of dates as days and of timestamps as microseconds since 1970;
-        other columns, and those of which nothing is known, are left out.
+        The least and the greatest value of integers, decimals (unscaled), texts, dates (days) and timestamps
+        (microseconds since 1970); other columns, and those of which nothing is known, are left out.
     """
     partitions = frozenset(partition_columns)
     found = (find_column(schema, path, partitions) for path in paths)
-    columns = {c.path: c for c in found if c is not None and c.type is not None and c.type.kind in _WHOLE}
+    columns = {c.path: c for c in found if c is not None and c.type is not None and c.type.kind in _ORDERED}
     bounds = _partition_bounds(columns, files, session_time_zone)
     if len(bounds) < len(columns):
         bounds |= _data_bounds(columns, files)
-    ends = {}
+    ends: dict[tuple[str, ...], tuple[Key, Key]] = {}
     for path, of_column in bounds.items():
         known = of_column.lower_known & of_column.upper_known & of_column.may_be_value
         if known.any():
-            ends[path] = int(of_column.lower[known].min()), int(of_column.upper[known].max())
+            low, high = of_column.lower[known].min(), of_column.upper[known].max()
+            ends[path] = (low, high) if isinstance(low, str) else (int(low), int(high))
     return ends
 
 
