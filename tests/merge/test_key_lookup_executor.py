@@ -15,11 +15,14 @@ from deltalake import write_deltalake
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, DateType, LongType, StringType, StructField
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
-from deltamerge.scan.key_lookup import pairing
+from deltamerge.merge.arrow_conditions import ClauseChoice, arrow_condition
+from deltamerge.scan.key_lookup import Leaving, pairing
 from deltamerge.scan.staged_rows import TOO_MANY, KeptFile, KeptRows, StagedRows, staging
+from deltamerge.sql.condition_reader import read_condition
 from deltamerge.write.arrow_rows import NewRows, writing
 from deltamerge.write.parquet_patch import own_metadata
 
@@ -76,6 +79,15 @@ MERGES = {
     "some matches stay": "WHEN MATCHED AND s.id < 60 THEN DO NOTHING WHEN MATCHED THEN DELETE "
     "WHEN NOT MATCHED THEN INSERT *",
     "other types": "WHEN MATCHED THEN UPDATE SET d = s.id, name = s.small, ts = s.ntz",
+    "by source": f"{UPSERT} WHEN NOT MATCHED BY SOURCE THEN DELETE",
+    "by source, some": "WHEN MATCHED AND s.b THEN UPDATE SET x = 1 WHEN MATCHED AND s.id > 80 THEN DELETE "
+    "WHEN NOT MATCHED AND s.id > 505 THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.small % 4 = 1 THEN DO NOTHING "
+    "WHEN NOT MATCHED BY SOURCE AND t.name < 'n3' THEN DELETE "
+    "WHEN NOT MATCHED BY SOURCE AND (b OR t.day > DATE'2024-03-01') AND t.id IS NOT NULL THEN DELETE",
+    "by source alone": "WHEN NOT MATCHED BY SOURCE AND (t.name <> 'n7') THEN DELETE",
+    "by source, matches stay": "WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED BY SOURCE AND t.id > 70 THEN DELETE",
+    "by source and inserts": "WHEN NOT MATCHED AND s.id > 507 THEN INSERT * "
+    "WHEN NOT MATCHED BY SOURCE AND t.name IS NULL THEN DELETE",
 }
 
 
@@ -122,7 +134,7 @@ def outcome(spark: SparkSession, path: str, executor: str, merge: str) -> dict[s
 
 KINDS = {"query": VECTORS, "files": {}}
 # Each merge with one kind of source, by turns; those with the most parts with both, and over Connect these alone.
-MOST_PARTS = ("upsert", "change data", "two inserts")
+MOST_PARTS = ("upsert", "change data", "two inserts", "by source, some", "by source and inserts")
 AGREEING = [
     (merge, kind)
     for number, merge in enumerate(MERGES)
@@ -388,13 +400,23 @@ def test_texts_are_compared_byte_by_byte(spark: SparkSession, tmp_path: Path) ->
     assert report.metrics["numTargetRowsUpdated"] == 5
 
 
+def _leaving() -> Leaving:
+    text = "n % 3 = 1 AND name IN ('a', 'b') AND (day BETWEEN DATE'2024-01-01' AND DATE'2024-01-09' OR b)"
+    types = {"n": LongType(), "name": StringType(), "day": DateType(), "b": BooleanType()}
+    fields = [StructField(name, data_type) for name, data_type in types.items()]
+    condition = arrow_condition(read_condition(text), lambda name: list(types).index(name.parts[0]), fields)
+    assert condition is not None
+    return Leaving({}, ClauseChoice(((0, condition),), frozenset({0})).of)
+
+
 @pytest.mark.parametrize(
     "function",
     [
         writing(
             NewRows(KeptRows((KeptFile("a", 1, 2),)), {0: {"a": "b"}}, {}, None, {}, frozenset(), {}, (), {})
         ),
-        pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), "c", ("b",), "/x", unique=True),
+        pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), "c", ("b",), None, "/x", unique=True),
+        pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), 0, ("b",), _leaving(), "/x", unique=True),
         staging(StagedRows("/x", ("k",), 1, 1)),
     ],
 )

@@ -54,6 +54,11 @@ MERGES = {
         "WHEN NOT MATCHED AND s.id % 2 = 0 THEN INSERT (id, p, n) VALUES (s.id, s.p, s.n) "
         "WHEN NOT MATCHED AND s.id > 505 THEN INSERT (id, n, p, v) VALUES (-s.id, s.n, s.p, 'new')",
     ),
+    "by source": (
+        "t.id = s.id AND t.p = s.p",
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.n = 1 THEN DELETE "
+        "WHEN NOT MATCHED BY SOURCE AND t.p = 'a/b' AND t.v > 'v6' THEN DELETE",
+    ),
     "one value": ("t.id = s.id", "WHEN NOT MATCHED THEN INSERT (id, p, n) VALUES (s.id, 'one', 1 + 1)"),
 }
 MOST_PARTS = ("change data",)

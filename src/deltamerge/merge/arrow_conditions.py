@@ -1,6 +1,6 @@
 """Clause conditions evaluated in Arrow: those for which Arrow means exactly what Spark does, whatever its settings.
 
-They look at columns of the source, whole numbers, texts, dates and truth values, and compare them with others of their
+They look at columns of one side, whole numbers, texts, dates and truth values, and compare them with others of their
 kind; there is nothing in them to cast, to overflow or to divide by zero.
 """
 
@@ -61,11 +61,11 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class ArrowValue:
-    """A value of each source row.
+    """A value of each row.
 
     Args:
         kind: What it is.
-        columns: The source's columns in it, by position.
+        columns: The columns in it, by position.
         of: Gives it for rows, whose columns are named by these positions: as an array, or one for all rows.
     """
 
@@ -76,7 +76,7 @@ class ArrowValue:
 
 @dataclass(frozen=True)
 class ClauseChoice:
-    """Which of several clauses takes a source row.
+    """Which of several clauses takes a row.
 
     Args:
         clauses: The clauses' numbers in their order, each with its condition; None where it has none.
@@ -88,14 +88,14 @@ class ClauseChoice:
 
     @property
     def columns(self) -> frozenset[int]:
-        """The source's columns that the conditions look at, by position."""
+        """The columns that the conditions look at, by position."""
         return frozenset().union(*(c.columns for _, c in self.clauses if c is not None))
 
     def of(self, rows: pa.Table) -> pa.Array:
         """Gives the number of the first clause whose condition is TRUE, NULL where there is none (INT).
 
         Args:
-            rows: The rows, whose columns are named by their positions in the source.
+            rows: The rows, whose columns are named by their positions.
         """
         free = np.ones(len(rows), np.bool_)
         numbers, is_kept = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.bool_)
@@ -120,8 +120,8 @@ def arrow_condition(
 
     Args:
         node: The condition.
-        column: Finds the source's column of a name; None where it is not certainly one.
-        fields: The source's columns.
+        column: Finds the column of a name; None where it is not certainly one.
+        fields: The columns.
 
     Returns:
         A truth value that is NULL where Spark's is; None where something in the condition is left to Spark.

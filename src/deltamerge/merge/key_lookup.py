@@ -23,6 +23,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.paths import decode_path
+from deltamerge.merge import arrow_conditions
 from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, notes_of
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.key_lookup_fit import KeyLookup
@@ -43,7 +44,7 @@ from deltamerge.merge.staging import (
     with_keys_counted,
 )
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
-from deltamerge.scan.key_lookup import UNFIT, distinct, read_pairs
+from deltamerge.scan.key_lookup import UNFIT, distinct, of_by_source, read_pairs
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.staged_rows import SPARK_VERSION, open_staged
 from deltamerge.skipping import nan_columns
@@ -59,9 +60,12 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 EXECUTOR = "key_lookup"
 REASON = "ON only equates keys, and all that clauses ask and write comes from the source's rows"
+REASON_BY_SOURCE = (
+    "ON only equates keys, clauses write what comes from the source's rows, and BY SOURCE clauses delete"
+)
 
 # Executors need not have this package: what they run travels with the task.
-for module in (arrow_rows, parquet_patch, nan_columns):
+for module in (arrow_rows, parquet_patch, nan_columns, arrow_conditions):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 _PAIRS_OF_A_FILE = 500_000
@@ -87,6 +91,8 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     execution.table.store.make_folder(execution.folder)
     staged = _staged(execution, how)
     if staged is None or not _are_there(execution, staged):
+        return None
+    if how.by_source and not staged.rows:
         return None
     with steps.step("plan", "choosing the files to read"):
         staged, possible = _looked_at(execution, how, staged)
@@ -173,13 +179,15 @@ class _Work:
     @property
     def touched(self) -> TouchedFiles:
         files = tuple(pairs.file for pairs in self.found if pairs.rows)
-        if not self.how.matched or not files:
+        if not files or not (self.how.matched or self.how.by_source):
             return NOTHING_TOUCHED
+        codes = [
+            *((clause, clause.number) for clause in self.how.matched),
+            *((clause, of_by_source(clause.number)) for clause in self.how.by_source),
+        ]
         counts: dict[tuple[str, int], int] = {
-            (clause.clause.kind, clause.number): sum(
-                pairs.rows_by_clause.get(clause.number, 0) for pairs in self.found
-            )
-            for clause in self.how.matched
+            (clause.clause.kind, clause.number): sum(p.rows_by_clause.get(code, 0) for p in self.found)
+            for clause, code in codes
         }
         return TouchedFiles(files, (), counts, has_multiple_matches=False)
 

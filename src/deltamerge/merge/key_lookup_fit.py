@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.types import DecimalType, StructField, StructType
 
+from deltamerge.merge.arrow_conditions import ClauseChoice
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.lookup import Lookup, lookup_of
 from deltamerge.merge.plan import (
+    by_source_choice,
     decides_from_source,
     sets_from_source,
     taken_column,
@@ -25,6 +27,7 @@ from deltamerge.merge.resolved import (
     TakeTarget,
     TakeValue,
 )
+from deltamerge.scan.key_lookup import Leaving
 from deltamerge.session import conf_value, runs_arrow
 from deltamerge.write.char_varchar import METADATA_KEY
 from deltamerge.write.constraints import NotNull, constraints_of
@@ -61,6 +64,8 @@ class KeyLookup:
     Args:
         lookup: The keys.
         matched: The MATCHED clauses that update or delete; what they look at is the source's row alone.
+        by_source: The NOT MATCHED BY SOURCE clauses that delete.
+        leaving: Which of them takes a row of the target that nothing matches; None where there is none.
         takes_all: Whether the first of all MATCHED clauses has no condition, so that no other takes a row.
         computes: Whether a clause sets a value, or has a condition, that may be another one for each pair of rows.
         types: The types of the table's columns in Arrow.
@@ -71,6 +76,8 @@ class KeyLookup:
 
     lookup: Lookup
     matched: tuple[ResolvedClause, ...]
+    by_source: tuple[ResolvedClause, ...]
+    leaving: Leaving | None
     takes_all: bool
     computes: bool
     types: Mapping[str, pa.DataType]
@@ -119,6 +126,10 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
     constraints = constraints_of(merge.output_schema, snapshot.metadata.configuration)
     if any(not isinstance(c, NotNull) or len(c.path) > 1 for c in constraints):
         return None
+    by_source = tuple(c for c in merge.not_matched_by_source if c.action != "do_nothing")
+    choice = by_source_choice(merge, [clause.number for clause in by_source]) if by_source else None
+    if any(clause.action != "delete" for clause in by_source) or (by_source and choice is None):
+        return None
     types = _arrow_types(merge.output_schema)
     codec = _CODECS.get(
         (conf_value(execution.table.spark, "spark.sql.parquet.compression.codec") or "snappy").lower()
@@ -129,6 +140,8 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
     return KeyLookup(
         lookup=lookup,
         matched=matched,
+        by_source=by_source,
+        leaving=None if choice is None else _leaving(merge, choice, types),
         takes_all=takes_all,
         computes=_computes(merge, reached),
         types=types,
@@ -136,6 +149,11 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
         codec=codec,
         records_per_file=_records_per_file(execution),
     )
+
+
+def _leaving(merge: ResolvedMerge, choice: ClauseChoice, types: Mapping[str, pa.DataType]) -> Leaving:
+    names = {str(index): merge.target_schema.names[index] for index in sorted(choice.columns)}
+    return Leaving({position: (name, types[name]) for position, name in names.items()}, choice.of)
 
 
 def _moves_days(spark: SparkSession, types: Mapping[str, pa.DataType]) -> bool:

@@ -77,12 +77,10 @@ def lookup_of(merge: ResolvedMerge, store: Store) -> Lookup | None:
         store: The table's files; tasks open them by themselves, so they must be local.
 
     Returns:
-        The keys, or None where only Spark's join can tell. Of what MATCHED clauses look at they say nothing.
+        The keys, or None where only Spark's join can tell. Of what clauses look at they say nothing.
     """
     shape = condition_shape(merge)
     if not shape.equi_keys or len(shape.equi_keys) < len(shape.conjuncts):
-        return None
-    if merge.not_matched_by_source:
         return None
     if not store.is_local:
         return None

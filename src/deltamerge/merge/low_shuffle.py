@@ -166,7 +166,8 @@ def _find(
     updates = any(clause.action == "update" for clause in merge.matched)
     of_source = merge.inserts or updates
     lookup = None
-    if few_keys(summary) and all(clause.condition is None for clause in merge.matched):
+    by_keys = not merge.not_matched_by_source and all(clause.condition is None for clause in merge.matched)
+    if by_keys and few_keys(summary):
         lookup = lookup_of(merge, execution.table.store)
     matches = None
     if lookup is not None:

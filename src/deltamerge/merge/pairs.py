@@ -18,7 +18,7 @@ from deltamerge.merge.execution import Execution
 from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.near import bytes_for_driver, fits, run_near
 from deltamerge.merge.staging import StagedSource
-from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, distinct, pairing, read_pairs
+from deltamerge.scan.key_lookup import NO_CLAUSE, PAIRS_SCHEMA, UNFIT, distinct, pairing, read_pairs
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.row_blocks import MOST_ROWS
 
@@ -28,14 +28,15 @@ _MOST_PAIRS = 32_000_000
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of source rows and rows of one file of the target.
+    """The pairs of source rows and rows of one file of the target, and the rows that leave it without one.
 
     Args:
         file: The file.
         path: Where the pairs lie.
         pairs: How many of them a clause takes.
         rows: How many rows of the file these name.
-        rows_by_clause: How many rows each MATCHED clause takes, by its number.
+        rows_by_clause: How many rows each MATCHED clause takes, by its number, and each BY SOURCE clause, by
+            `of_by_source`.
     """
 
     file: AddFile
@@ -78,9 +79,12 @@ def find_pairs(
     }
     kept = staged.columns
     unique = staged.summary.repeated_keys == 0
-    pair = pairing(staged.kept, kept.keys, kept.matched, how.lookup.target, folder, unique=unique)
-    # Of files and source the key columns alone are read.
-    share = len(how.lookup.target) / len(how.types)
+    only = how.matched[0].number if how.matched else NO_CLAUSE
+    clause = only if kept.matched is None else kept.matched
+    pair = pairing(staged.kept, kept.keys, clause, how.lookup.target, how.leaving, folder, unique=unique)
+    # Of files and source the key columns alone are read, and what conditions of BY SOURCE clauses look at.
+    looked_at = {name for name, _ in how.leaving.columns.values()} if how.leaving is not None else set()
+    share = len({*how.lookup.target, *looked_at}) / len(how.types)
     size = share * (staged.bytes + sum(file.size for file in files))
     here = fits(bytes_for_driver(spark, execution.conf), size, len(files))
     told = run_near(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)
@@ -98,7 +102,7 @@ def fires_twice(found: Sequence[Pairs]) -> bool:
     """Tells whether a source row meets several rows: a value such as `uuid()` is then another one for each."""
     if not found:
         return False
-    sources = np.concatenate([read_pairs(pairs.path).sources for pairs in found])
+    sources = np.concatenate([read_pairs(pairs.path).matched_sources for pairs in found])
     return len(distinct(sources)) < len(sources)
 
 

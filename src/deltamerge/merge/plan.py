@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -142,17 +142,25 @@ def taken_column(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -
 
 def _source_column(merge: ResolvedMerge, name: Name) -> int | None:
     """Finds the position of the source's column that a name stands for."""
-    found = _scope(merge, sees_source=True).resolve(name.parts)
-    if found is None or found.side != "source" or not found.known or len(found.path) > 1:
+    return _column(_scope(merge, sees_source=True), "source", merge.source_schema, name)
+
+
+def _target_column(merge: ResolvedMerge, name: Name) -> int | None:
+    """Finds the position of the target's column that a name stands for where there is no source."""
+    return _column(_scope(merge, sees_source=False), "target", merge.target_schema, name)
+
+
+def _column(scope: Scope, side: str, schema: StructType, name: Name) -> int | None:
+    found = scope.resolve(name.parts)
+    if found is None or found.side != side or not found.known or len(found.path) > 1:
         return None
-    names = merge.source_schema.names
-    return names.index(found.path[0]) if names.count(found.path[0]) == 1 else None
+    return schema.names.index(found.path[0]) if schema.names.count(found.path[0]) == 1 else None
 
 
 def clause_choice(
     merge: ResolvedMerge, clauses: Sequence[ResolvedClause], kept: Collection[int]
 ) -> ClauseChoice | None:
-    """Tells how Arrow finds out which clause takes a source row.
+    """Tells how Arrow finds out which MATCHED or NOT MATCHED clause takes a source row.
 
     Args:
         merge: The merge.
@@ -162,13 +170,37 @@ def clause_choice(
     Returns:
         How; None where a condition is left to Spark.
     """
+    return _choice(merge, clauses, kept, partial(_source_column, merge), merge.source_schema)
+
+
+def by_source_choice(merge: ResolvedMerge, kept: Collection[int]) -> ClauseChoice | None:
+    """Tells how Arrow finds out which NOT MATCHED BY SOURCE clause takes a target row that nothing matches.
+
+    Args:
+        merge: The merge.
+        kept: The numbers that are to be told.
+
+    Returns:
+        How, by columns that are named by their positions in the target; None where a condition is left to Spark.
+    """
+    column = partial(_target_column, merge)
+    return _choice(merge, merge.not_matched_by_source, kept, column, merge.target_schema)
+
+
+def _choice(
+    merge: ResolvedMerge,
+    clauses: Sequence[ResolvedClause],
+    kept: Collection[int],
+    column: Callable[[Name], int | None],
+    schema: StructType,
+) -> ClauseChoice | None:
     found: list[tuple[int, ArrowValue | None]] = []
     for clause in clauses:
         given = clause.clause.condition
         condition = None
         if given is not None:
             tree = expression_tree(given, merge.double_quoted_identifiers)
-            condition = arrow_condition(tree, partial(_source_column, merge), merge.source_schema.fields)
+            condition = arrow_condition(tree, column, schema.fields)
             if condition is None:
                 return None
         found.append((clause.number, condition))

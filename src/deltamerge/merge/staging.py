@@ -354,7 +354,8 @@ def stage_source(execution: Execution, how: KeyLookup, columns: StagedColumns) -
     own = (F.col(names.source(index)).alias(name) for name, index in columns.own.items())
     frame = rows.select(*own, *_under_their_names(columns.computed))
     # A row that no INSERT takes, and that nothing else needs, is only counted.
-    told = _stage(frame, execution, columns.keys, columns.clause if not merge.matched else None, lookup.keys)
+    needed = merge.matched or how.by_source
+    told = _stage(frame, execution, columns.keys, None if needed else columns.clause, lookup.keys)
     if told is None:
         return None
     return StagedSource(

@@ -11,6 +11,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltamerge.scan.staged_rows import KeptRows, open_staged
+from deltamerge.scan.staged_rows import KeptRows, is_of_other_calendar, open_staged
 
 PAIRS_SCHEMA = "file STRING, path STRING, found BIGINT, pairs BIGINT, rows BIGINT, told STRING"
 FOUND_SCHEMA = "code INT, file STRING, piece BIGINT, n BIGINT, bits BINARY"
@@ -26,25 +27,43 @@ FOUND_SCHEMA = "code INT, file STRING, piece BIGINT, n BIGINT, bits BINARY"
 UNFIT = -1
 # What stands in the place of a clause's number for pairs that no clause changes.
 NO_CLAUSE = -1
+# What stands in the place of a source row for rows that nothing matches.
+NO_SOURCE = -1
 
 _INTEGER = re.compile("-?[0-9]+")
+_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PIECE_ROWS = 1 << 15
 _ROWS_AT_ONCE = 4_000_000
 # What the offsets of an array of texts can tell.
 _MOST_TEXT_BYTES = (1 << 31) - 1
 # Where source rows have a key in common; else each row of the target is in one pair at most.
 _MOST_PAIRS = 10_000_000
+_PAIR = ["file", "row", "source", "clause"]
 _VIEWS = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
 
 
 @dataclass(frozen=True)
+class Leaving:
+    """Which rows of the target leave it where nothing matches them.
+
+    Args:
+        columns: The columns that this depends on: by the name that `choose` has for one, the table's name and the type.
+        choose: Gives, for rows of these columns, the number of the BY SOURCE clause that takes each, NULL for none.
+    """
+
+    columns: Mapping[str, tuple[str, pa.DataType]]
+    choose: Callable[[pa.Table], pa.Array]
+
+
+@dataclass(frozen=True)
 class RowPairs:
-    """Pairs of rows of one file and source rows, by the file's rows.
+    """Pairs of rows of one file and source rows, by the file's rows, and rows that a BY SOURCE clause takes.
 
     Args:
         rows: The file's rows.
-        sources: For each the source's row.
-        clauses: For each the number of the MATCHED clause that takes the pair, or `NO_CLAUSE`.
+        sources: For each the source's row, or `NO_SOURCE`.
+        clauses: For each the number of the MATCHED clause that takes the pair, `of_by_source` of the clause that takes
+            the row, or `NO_CLAUSE`.
     """
 
     rows: np.ndarray[Any, Any]
@@ -55,6 +74,12 @@ class RowPairs:
     def changing(self) -> RowPairs:
         """Those that a clause takes."""
         return self.among(self.clauses != NO_CLAUSE)
+
+    @property
+    def matched_sources(self) -> np.ndarray[Any, Any]:
+        """The source's rows that match one of the file, once for each that they match."""
+        found: np.ndarray[Any, Any] = self.sources[self.sources != NO_SOURCE]
+        return found
 
     def of_clause(self, number: int) -> RowPairs:
         """Gives those that one clause takes."""
@@ -67,6 +92,11 @@ class RowPairs:
             wanted: For each whether it stays, or a slice.
         """
         return RowPairs(self.rows[wanted], self.sources[wanted], self.clauses[wanted])
+
+
+def of_by_source(number: int) -> int:
+    """Gives what stands for a BY SOURCE clause in the place of a MATCHED clause's number."""
+    return NO_CLAUSE - 1 - number
 
 
 def looking_up(
@@ -130,10 +160,13 @@ def _found(
 def _key_columns(
     path: str, values: Mapping[str, str | None], schema: pa.Schema, columns: Sequence[str]
 ) -> pa.Table | None:
-    """Reads the key columns and each row's position; None where they are of other types than the keys."""
+    """Reads the key columns and each row's position; None where they have other types or another calendar."""
     stored = [name for name in columns if name not in values]
     with pq.ParquetFile(path, memory_map=True) as file:
         if any(file.schema_arrow.get_field_index(name) < 0 for name in stored):
+            return None
+        has_days = any(pa.types.is_temporal(file.schema_arrow.field(name).type) for name in stored)
+        if has_days and is_of_other_calendar(file.metadata):
             return None
         rows = file.metadata.num_rows
         table = file.read(stored, use_threads=False) if stored else None
@@ -162,6 +195,8 @@ def _constant(text: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: A
         return None
     if pa.types.is_string(kind):
         return pa.repeat(pa.scalar(text, kind), rows)
+    if pa.types.is_date(kind):
+        return pa.repeat(pa.scalar(date.fromisoformat(text), kind), rows) if _DAY.fullmatch(text) else None
     return pa.repeat(pa.scalar(int(text), kind), rows) if _INTEGER.fullmatch(text) else None
 
 
@@ -185,8 +220,9 @@ def _batch(found: list[tuple[int, str | None, int, int, bytes]]) -> pa.RecordBat
 def pairing(
     staged: KeptRows,
     keys: Sequence[str],
-    clause: str | None,
+    clause: str | int,
     columns: Sequence[str],
+    leaving: Leaving | None,
     folder: str,
     *,
     unique: bool,
@@ -196,18 +232,20 @@ def pairing(
     Args:
         staged: The source's rows.
         keys: The source's columns that are the keys.
-        clause: The source's column with the number of the MATCHED clause that takes a pair, NULL where none does; None
-            where the first takes all.
+        clause: The source's column with the number of the MATCHED clause that takes a pair, NULL where none does; or
+            the number of the one that takes all, `NO_CLAUSE` where there is none.
         columns: The target's columns that equal them.
+        leaving: Which rows without a match leave the target; None where all stay.
         folder: Where the pairs are written.
         unique: Whether no two source rows have the same keys, so that a row of the target is in one pair at most.
 
     Returns:
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON) and ``gone`` (a bitmap of
-        rows that the file no longer has, the lowest bit first, or NULL), a row a file. For each file with pairs it
-        gives where they lie; how many they are; how many of them a clause takes; how many rows of the target these
-        name; as JSON, how many of these rows each clause takes. For a file whose columns are not of the keys' types,
-        and where there are too many pairs, `UNFIT` in the place of those that a clause takes.
+        rows that the file no longer has, the lowest bit first, or NULL), a row a file. For each file with pairs, or
+        rows that leave without one, it gives where they lie; how many they are; how many of them a clause takes; how
+        many rows of the target these name; as JSON, how many of these rows each clause takes. For a file whose columns
+        are not of the keys' types, and where there are too many pairs, `UNFIT` in the place of those that a clause
+        takes.
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -221,6 +259,8 @@ def pairing(
                 if wanted is None:
                     wanted = _wanted(staged, keys, clause)
                 rows = _key_columns(path, json.loads(values), wanted.schema, columns)
+                if rows is not None and leaving is not None:
+                    rows = _with_leaving(rows, path, json.loads(values), leaving)
                 if rows is None:
                     yield _paired([(file, "", 0, UNFIT, 0, "{}")])
                     continue
@@ -236,15 +276,34 @@ def pairing(
     return pair
 
 
-def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | None) -> pa.Table:
+def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | int) -> pa.Table:
     """Gives the source's keys without NULLs, each with its row's number and the clause that takes its pairs."""
-    rows = open_staged(staged, keys if clause is None else [*keys, clause])
-    first = pa.array(np.zeros(len(rows), np.int32))
-    clauses = first if clause is None else rows.column(clause).fill_null(NO_CLAUSE)
+    if isinstance(clause, int):
+        rows = open_staged(staged, keys)
+        clauses = pa.array(np.full(len(rows), clause, np.int32))
+    else:
+        rows = open_staged(staged, [*keys, clause])
+        clauses = rows.column(clause).fill_null(NO_CLAUSE)
     names = [*(f"k{index}" for index in range(len(keys))), "source", "clause"]
     values = [rows.column(name) for name in keys]
     table = pa.table([*values, pa.array(np.arange(len(rows))), clauses], names)
     return table.drop_null() if any(column.null_count for column in table.columns) else table
+
+
+def _with_leaving(
+    rows: pa.Table, path: str, values: Mapping[str, str | None], leaving: Leaving
+) -> pa.Table | None:
+    """Adds to the rows of a file what takes each if nothing matches it; None where its columns are of other types."""
+    names = [name for name, _ in leaving.columns.values()]
+    schema = pa.schema(
+        list(zip(leaving.columns, (kind for _, kind in leaving.columns.values()), strict=True))
+    )
+    looked_at = _key_columns(path, values, schema, names)
+    if looked_at is None:
+        return None
+    numbers = leaving.choose(looked_at)
+    taken = pc.fill_null(pc.subtract(of_by_source(0), numbers), NO_CLAUSE)
+    return rows.append_column("leaves", taken.cast(pa.int32()))
 
 
 def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -258,10 +317,15 @@ def _pairs(
     read: list[pa.Table], files: list[str], wanted: pa.Table, folder: str, *, unique: bool
 ) -> list[tuple[str, str, int, int, int, str]]:
     names = wanted.column_names[:-2]
-    pairs = _joined(pa.concat_tables(read), wanted, names, unique=unique)
+    target = pa.concat_tables(read)
+    pairs = _joined(target.select([*names, "row", "file"]), wanted, names, unique=unique)
     if pairs is None:
         return [("", "", 0, UNFIT, 0, "{}")]
-    places, *columns = (pairs[name].to_numpy() for name in ("file", "row", "source", "clause"))
+    parts = [
+        pairs.select(_PAIR),
+        *([_leaving(target, wanted, names)] if "leaves" in target.column_names else []),
+    ]
+    places, *columns = (pa.concat_tables(parts)[name].to_numpy() for name in _PAIR)
     order = np.lexsort((columns[1], columns[0], places))
     places, ordered = places[order], RowPairs(*(column[order] for column in columns))
     found = []
@@ -277,6 +341,14 @@ def _pairs(
         numbers = len(of_file.rows), len(changing.rows), _count(changing, unique=unique)
         found.append((files[place], path, *numbers, json.dumps(taken)))
     return found
+
+
+def _leaving(target: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Gives the rows that leave the target because nothing matches them, as pairs without a source row."""
+    taken = target.filter(pc.not_equal(target["leaves"], NO_CLAUSE))
+    alone = taken.join(wanted.select(keys), keys, join_type="left anti", use_threads=False)
+    none = pa.array(np.full(len(alone), NO_SOURCE))
+    return pa.table([alone["file"], alone["row"], none, alone["leaves"]], _PAIR)
 
 
 def _count(pairs: RowPairs, *, unique: bool) -> int:
@@ -333,7 +405,7 @@ def unmatched(pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bo
     """
     found = np.ones(rows, np.bool_)
     for path in pairs:
-        found[read_pairs(path).sources] = False
+        found[read_pairs(path).matched_sources] = False
     return found
 
 
