@@ -72,11 +72,17 @@ def test_several_pairs_are_counted(tmp_path: Path) -> None:
     assert np.unpackbits(np.frombuffer(row["bits"], np.uint8)).sum() == 2
 
 
+def test_a_column_that_a_file_lacks_is_null(tmp_path: Path) -> None:
+    path, fit = tmp_path / "a", write(tmp_path / "b", 20)
+    pq.write_table(pa.table({"id": pa.array([3], pa.int64())}), path)
+    rows = found([(3, "n3", 0)], [path, fit])
+    assert {key[1] for key in rows} == {"b", None}
+
+
 @pytest.mark.parametrize(
     "table",
     [
         pa.table({"id": pa.array([1], pa.int32()), "name": ["x"]}),
-        pa.table({"id": pa.array([1], pa.int64())}),
         pa.table({"id": pa.array([1], pa.int64()), "NAME": ["x"]}),
         pa.table({"id": pa.array([1], pa.int64()), "name": [b"x"]}),
     ],

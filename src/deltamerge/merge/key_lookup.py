@@ -1,9 +1,9 @@
 """KeyLookupMergeExecutor: source rows found in the target by plain keys, and written as they are.
 
-Where ON only equates keys, and what the clauses ask and write comes from the source's row, Spark is needed for the
-source alone: it is computed once into Arrow files. Files are then searched by their key columns, and written again
-with the changed rows in their places; all that happens in Arrow, inside Spark's tasks (where it is little, in the
-driver), and rows never become Spark's.
+Where ON only equates keys, what the clauses write comes from the source's row, and what they ask from it or, in BY
+SOURCE clauses that delete, from the target's, Spark is needed for the source alone: it is computed once into Arrow
+files. Files are then searched by their key columns, and written again with the changed rows in their places; all that
+happens in Arrow, inside Spark's tasks (where it is little, in the driver), and rows never become Spark's.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
 
     Returns:
         The files written and those they replace; None where it came out on the way that another executor must do it:
-        the source is large, rows compete for a row of the target, or a file holds other types than the table says. What
-        was written until then lies in the execution's folder.
+        the source is large or, where BY SOURCE clauses delete, empty, rows compete for a row of the target, very many
+        may leave it, or a file holds other types than the table says. What was written until then lies in the
+        execution's folder.
     """
     steps = execution.steps
     # Tasks make none, so that one that still runs when this has failed leaves nothing.
@@ -108,7 +109,7 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     if how.computes and fires_twice(found):
         return None
     competing = any(pairs.pairs > pairs.rows for pairs in found)
-    if competing and how.matched and not execution.merge.is_only_one_unconditional_delete:
+    if competing and not execution.merge.is_only_one_unconditional_delete:
         return None
     return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
 
@@ -179,7 +180,7 @@ class _Work:
     @property
     def touched(self) -> TouchedFiles:
         files = tuple(pairs.file for pairs in self.found if pairs.rows)
-        if not files or not (self.how.matched or self.how.by_source):
+        if not files:
             return NOTHING_TOUCHED
         codes = [
             *((clause, clause.number) for clause in self.how.matched),

@@ -11,7 +11,7 @@ from pyspark.sql.types import DecimalType, StructField, StructType
 
 from deltamerge.merge.arrow_conditions import ClauseChoice
 from deltamerge.merge.execution import Execution
-from deltamerge.merge.lookup import Lookup, lookup_of
+from deltamerge.merge.lookup import PLAIN_TYPES, Lookup, lookup_of
 from deltamerge.merge.plan import (
     by_source_choice,
     decides_from_source,
@@ -53,6 +53,8 @@ _TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+# Days in files may be of Spark 2's calendar: who looks keys up in them must ask, and the session must not say so.
+_KEY_TYPES = PLAIN_TYPES | {"date"}
 # Of these Spark and Python spell a partition's value alike.
 _PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date"})
 
@@ -109,7 +111,7 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
         return None
     if snapshot.files.has_deletion_vectors and not execution.writes_deletion_vectors:
         return None
-    lookup = lookup_of(merge, execution.table.store)
+    lookup = lookup_of(merge, execution.table.store, _KEY_TYPES)
     if lookup is None:
         return None
     takes_all = not merge.matched or merge.matched[0].condition is None

@@ -40,7 +40,7 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 # What travels with each task.
 _MOST_KEY_BYTES = 16 << 20
-_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string"})
+PLAIN_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string"})
 
 # Executors need not have this package: what they run travels with the task.
 for module in (key_lookup, staged_rows):
@@ -69,12 +69,13 @@ def few_keys(summary: SourceSummary) -> bool:
     return summary.key_bytes <= _MOST_KEY_BYTES
 
 
-def lookup_of(merge: ResolvedMerge, store: Store) -> Lookup | None:
+def lookup_of(merge: ResolvedMerge, store: Store, types: frozenset[str] = PLAIN_TYPES) -> Lookup | None:
     """Tells whether a merge's matches are found by its keys alone.
 
     Args:
         merge: The merge.
         store: The table's files; tasks open them by themselves, so they must be local.
+        types: The types that a key may have.
 
     Returns:
         The keys, or None where only Spark's join can tell. Of what clauses look at they say nothing.
@@ -93,8 +94,8 @@ def lookup_of(merge: ResolvedMerge, store: Store) -> Lookup | None:
         if target is None or source is None:
             return None
         field, given = merge.target_schema.fields[target], merge.source_schema.fields[source].dataType
-        types = {field.dataType.simpleString(), given.simpleString()}
-        if len(types) > 1 or not types <= _TYPES or METADATA_KEY in (field.metadata or {}):
+        both = {field.dataType.simpleString(), given.simpleString()}
+        if len(both) > 1 or not both <= types or METADATA_KEY in (field.metadata or {}):
             return None
         targets.append(key.target.path[0])
         sources.append(source)

@@ -1,4 +1,7 @@
-"""Pairs of source rows and target rows with equal keys, found by tasks or by the driver, and kept in files."""
+"""Pairs of source rows and target rows with equal keys, and target rows that leave without one.
+
+They are found by tasks or by the driver, and kept in files.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,9 @@ from deltamerge.scan.key_lookup import NO_CLAUSE, PAIRS_SCHEMA, UNFIT, distinct,
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.row_blocks import MOST_ROWS
 
+# A row that leaves without a match takes memory as a pair does, and that it is one is known too late.
+_MOST_LEAVING = 16_000_000
+_BYTES_OF_A_ROW = 48
 # The driver looks at the rows of all pairs at once, 8 bytes each.
 _MOST_PAIRS = 32_000_000
 
@@ -58,10 +64,14 @@ def find_pairs(
         files: The files.
 
     Returns:
-        The pairs of each file that has some; None where a file's columns are not of the keys' types, there are too
-        many pairs, or deletion vectors for more rows than the driver takes a bit of.
+        The pairs of each file that has some; None where a file's columns are not of the table's types, there are too
+        many pairs, or may be too many rows that leave without one, or deletion vectors for more rows than the driver
+        takes a bit of.
     """
     store, spark = execution.table.store, execution.table.spark
+    may_leave = rows_about((file.stats, file.size) for file in files) if how.leaving is not None else 0
+    if may_leave > _MOST_LEAVING:
+        return None
     if rows_about((file.stats, file.size) for file in files if file.deletion_vector) > MOST_ROWS:
         return None
     folder = without_file_scheme(store.absolute(execution.folder))
@@ -85,7 +95,7 @@ def find_pairs(
     # Of files and source the key columns alone are read, and what conditions of BY SOURCE clauses look at.
     looked_at = {name for name, _ in how.leaving.columns.values()} if how.leaving is not None else set()
     share = len({*how.lookup.target, *looked_at}) / len(how.types)
-    size = share * (staged.bytes + sum(file.size for file in files))
+    size = share * (staged.bytes + sum(file.size for file in files)) + may_leave * _BYTES_OF_A_ROW
     here = fits(bytes_for_driver(spark, execution.conf), size, len(files))
     told = run_near(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)
     if any(row["pairs"] == UNFIT for row in told) or sum(row["found"] for row in told) > _MOST_PAIRS:

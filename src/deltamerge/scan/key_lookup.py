@@ -1,4 +1,4 @@
-"""Which rows of a Parquet file have one of some keys: only the key columns are read, and joined in Arrow.
+"""Which rows of a Parquet file have one of some keys: only the columns that tell are read, and joined in Arrow.
 
 Spark's Python workers run this module by value (`deltamerge.merge.lookup`), so of this package it imports only what
 they run by value, too.
@@ -23,7 +23,7 @@ from deltamerge.scan.staged_rows import KeptRows, is_of_other_calendar, open_sta
 
 PAIRS_SCHEMA = "file STRING, path STRING, found BIGINT, pairs BIGINT, rows BIGINT, told STRING"
 FOUND_SCHEMA = "code INT, file STRING, piece BIGINT, n BIGINT, bits BINARY"
-# What stands in the place of a code where a file's columns are not of the keys' types.
+# What stands in the place of a code where a file's columns are not of the table's types.
 UNFIT = -1
 # What stands in the place of a clause's number for pairs that no clause changes.
 NO_CLAUSE = -1
@@ -38,7 +38,8 @@ _ROWS_AT_ONCE = 4_000_000
 _MOST_TEXT_BYTES = (1 << 31) - 1
 # Where source rows have a key in common; else each row of the target is in one pair at most.
 _MOST_PAIRS = 10_000_000
-_PAIR = ["file", "row", "source", "clause"]
+# The column with what takes a row that nothing matches.
+_LEAVES = "leaves"
 _VIEWS = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
 
 
@@ -120,7 +121,7 @@ def looking_up(
         files: list[str] = []
         for batch in batches:
             for path, file, values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                rows = _key_columns(path, json.loads(values), wanted.schema, columns)
+                rows = _columns(path, json.loads(values), wanted.schema, columns)
                 if rows is None:
                     yield _batch([(UNFIT, file, 0, 0, b"")])
                     continue
@@ -157,28 +158,43 @@ def _found(
     return _batch(found)
 
 
-def _key_columns(
+def _columns(
     path: str, values: Mapping[str, str | None], schema: pa.Schema, columns: Sequence[str]
 ) -> pa.Table | None:
-    """Reads the key columns and each row's position; None where they have other types or another calendar."""
+    """Reads columns and each row's position; one that the file lacks is NULL.
+
+    Args:
+        path: The file's path.
+        values: Its partition values.
+        schema: The names that the columns get, and their types.
+        columns: Their names in the table.
+
+    Returns:
+        The columns and ``row``; None where they have other types in the file, another case or another calendar.
+    """
     stored = [name for name in columns if name not in values]
     with pq.ParquetFile(path, memory_map=True) as file:
-        if any(file.schema_arrow.get_field_index(name) < 0 for name in stored):
+        found = file.schema_arrow
+        present = [name for name in stored if found.get_field_index(name) >= 0]
+        lowered = {name.lower() for name in found.names}
+        if any(name.lower() in lowered for name in stored if name not in present):
             return None
-        has_days = any(pa.types.is_temporal(file.schema_arrow.field(name).type) for name in stored)
+        has_days = any(pa.types.is_temporal(found.field(name).type) for name in present)
         if has_days and is_of_other_calendar(file.metadata):
             return None
         rows = file.metadata.num_rows
-        table = file.read(stored, use_threads=False) if stored else None
+        table = file.read(present, use_threads=False) if present else None
     arrays = []
-    for name, key in zip(columns, schema, strict=False):
-        if table is None or name in values:
-            array = _constant(values[name], key.type, rows)
+    for name, field in zip(columns, schema, strict=False):
+        if name in values:
+            array = _constant(values[name], field.type, rows)
+        elif table is None or name not in present:
+            array = pa.nulls(rows, field.type)
         else:
             column = table.column(name)
             plain = _VIEWS.get(column.type)
             array = column if plain is None else column.cast(plain)
-        if array is None or array.type != key.type:
+        if array is None or array.type != field.type:
             return None
         arrays.append(array)
     names = schema.names[: len(columns)]
@@ -193,11 +209,22 @@ def _constant(text: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: A
         return None
     if len(text.encode()) * rows > _MOST_TEXT_BYTES:
         return None
+    value = _read(text, kind)
+    return None if value is None else pa.repeat(pa.scalar(value, kind), rows)
+
+
+def _read(text: str, kind: pa.DataType) -> str | int | date | None:
+    """Reads a partition's value; None where it is spelled in another way than usual, or is none of the type's."""
     if pa.types.is_string(kind):
-        return pa.repeat(pa.scalar(text, kind), rows)
-    if pa.types.is_date(kind):
-        return pa.repeat(pa.scalar(date.fromisoformat(text), kind), rows) if _DAY.fullmatch(text) else None
-    return pa.repeat(pa.scalar(int(text), kind), rows) if _INTEGER.fullmatch(text) else None
+        return text
+    try:
+        if pa.types.is_date(kind):
+            return date.fromisoformat(text) if _DAY.fullmatch(text) else None
+        value = int(text) if _INTEGER.fullmatch(text) else None
+    except ValueError:
+        return None
+    most = 1 << (kind.bit_width - 1)
+    return value if value is not None and -most <= value < most else None
 
 
 def _pieces(rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, bytes]]:
@@ -244,7 +271,7 @@ def pairing(
         rows that the file no longer has, the lowest bit first, or NULL), a row a file. For each file with pairs, or
         rows that leave without one, it gives where they lie; how many they are; how many of them a clause takes; how
         many rows of the target these name; as JSON, how many of these rows each clause takes. For a file whose columns
-        are not of the keys' types, and where there are too many pairs, `UNFIT` in the place of those that a clause
+        are not of the table's types, and where there are too many pairs, `UNFIT` in the place of those that a clause
         takes.
     """
 
@@ -258,7 +285,7 @@ def pairing(
             ):
                 if wanted is None:
                     wanted = _wanted(staged, keys, clause)
-                rows = _key_columns(path, json.loads(values), wanted.schema, columns)
+                rows = _columns(path, json.loads(values), wanted.schema, columns)
                 if rows is not None and leaving is not None:
                     rows = _with_leaving(rows, path, json.loads(values), leaving)
                 if rows is None:
@@ -298,12 +325,12 @@ def _with_leaving(
     schema = pa.schema(
         list(zip(leaving.columns, (kind for _, kind in leaving.columns.values()), strict=True))
     )
-    looked_at = _key_columns(path, values, schema, names)
+    looked_at = _columns(path, values, schema, names)
     if looked_at is None:
         return None
     numbers = leaving.choose(looked_at)
     taken = pc.fill_null(pc.subtract(of_by_source(0), numbers), NO_CLAUSE)
-    return rows.append_column("leaves", taken.cast(pa.int32()))
+    return rows.append_column(_LEAVES, taken.cast(pa.int32()))
 
 
 def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -318,16 +345,20 @@ def _pairs(
 ) -> list[tuple[str, str, int, int, int, str]]:
     names = wanted.column_names[:-2]
     target = pa.concat_tables(read)
-    pairs = _joined(target.select([*names, "row", "file"]), wanted, names, unique=unique)
-    if pairs is None:
+    keys = target.select(names).append_column("at", pa.array(np.arange(len(target))))
+    joined = _joined(keys, wanted, names, unique=unique)
+    if joined is None:
         return [("", "", 0, UNFIT, 0, "{}")]
-    parts = [
-        pairs.select(_PAIR),
-        *([_leaving(target, wanted, names)] if "leaves" in target.column_names else []),
-    ]
-    places, *columns = (pa.concat_tables(parts)[name].to_numpy() for name in _PAIR)
-    order = np.lexsort((columns[1], columns[0], places))
-    places, ordered = places[order], RowPairs(*(column[order] for column in columns))
+    at, sources, clauses = (joined[name].to_numpy() for name in ("at", "source", "clause"))
+    if _LEAVES in target.column_names:
+        leaves = target[_LEAVES].to_numpy()
+        alone = _alone(leaves, at)
+        at, clauses = np.concatenate((at, alone)), np.concatenate((clauses, leaves[alone]))
+        sources = np.concatenate((sources, np.full(len(alone), NO_SOURCE)))
+    order = np.lexsort((sources, at))
+    at = at[order]
+    places = target["file"].to_numpy()[at]
+    ordered = RowPairs(target["row"].to_numpy()[at], sources[order], clauses[order])
     found = []
     for place in distinct(places):
         begin, end = np.searchsorted(places, [place, place + 1])
@@ -343,12 +374,11 @@ def _pairs(
     return found
 
 
-def _leaving(target: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Gives the rows that leave the target because nothing matches them, as pairs without a source row."""
-    taken = target.filter(pc.not_equal(target["leaves"], NO_CLAUSE))
-    alone = taken.join(wanted.select(keys), keys, join_type="left anti", use_threads=False)
-    none = pa.array(np.full(len(alone), NO_SOURCE))
-    return pa.table([alone["file"], alone["row"], none, alone["leaves"]], _PAIR)
+def _alone(leaves: np.ndarray[Any, Any], matched: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Gives the places of the rows that a BY SOURCE clause takes and that are none of the matched ones."""
+    taken = leaves != NO_CLAUSE
+    taken[matched] = False
+    return np.flatnonzero(taken)
 
 
 def _count(pairs: RowPairs, *, unique: bool) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from deltamerge.skipping.timestamps import EPOCH_DATE
 
 Ranges = tuple[tuple[object, object], ...]
 
@@ -25,12 +28,15 @@ def clusters(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | None:
     """Finds ranges that hold all values and as little else as may be.
 
     Args:
-        values: Integers or texts; NULLs do not count.
+        values: Integers, dates or texts; NULLs do not count.
         most: Of how many ranges at most.
 
     Returns:
-        The lowest and the highest value of each range, in order and without overlap; None for values of other types.
+        The lowest and the highest value of each range, in order and without overlap; None for values of other types
+        and for dates that Python does not have.
     """
+    if pa.types.is_date32(values.type):
+        return _as_dates(_of_integers(values.drop_null().cast(pa.int32()).to_numpy(), most))
     if pa.types.is_integer(values.type):
         return _of_integers(values.drop_null().to_numpy(), most)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
@@ -38,7 +44,7 @@ def clusters(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | None:
     return None
 
 
-def _of_integers(values: np.ndarray[Any, Any], most: int) -> Ranges:
+def _of_integers(values: np.ndarray[Any, Any], most: int) -> tuple[tuple[int, int], ...]:
     """Leaves the widest gaps out."""
     if not len(values):
         return ()
@@ -53,6 +59,13 @@ def _of_integers(values: np.ndarray[Any, Any], most: int) -> Ranges:
     lows = ordered[np.concatenate(([0], after + 1))]
     highs = ordered[np.concatenate((after, [len(ordered) - 1]))]
     return tuple(zip(lows.tolist(), highs.tolist(), strict=True))
+
+
+def _as_dates(days: tuple[tuple[int, int], ...]) -> Ranges | None:
+    try:
+        return tuple((EPOCH_DATE + timedelta(low), EPOCH_DATE + timedelta(high)) for low, high in days)
+    except OverflowError:
+        return None
 
 
 def _of_texts(values: pa.ChunkedArray, most: int) -> Ranges:

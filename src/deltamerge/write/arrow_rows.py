@@ -44,7 +44,7 @@ class NewRows:
     Args:
         staged: The source's rows.
         updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column of the kept
-            rows. Rows that another MATCHED clause takes leave the table.
+            rows. Rows that another clause takes leave the table.
         inserts: By the number of an INSERT clause, for each of the table's columns the column of the kept rows.
         clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
         types: The types of the table's columns.
