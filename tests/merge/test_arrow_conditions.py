@@ -41,6 +41,12 @@ ATOMS = (
     "s.x IS NOT NULL",
     "s.day = DATE'2024-02-29'",
     "s.day > DATE'1970-01-01'",
+    "s.at > s.later",
+    "s.at <=> s.later",
+    "s.at BETWEEN s.later AND s.at",
+    "s.at IN (s.later)",
+    "s.local <= s.later_local",
+    "s.local <> s.later_local",
     "s.flag",
     "s.flag IS TRUE",
     "s.flag <=> (s.n = 3)",
@@ -63,6 +69,10 @@ LEFT_TO_SPARK = (
     "s.n + 1 = 2",
     "s.day = '2024-02-29'",
     "s.x > 1",
+    "s.at = s.local",
+    "s.at > s.day",
+    "s.at > TIMESTAMP'2024-01-01 00:00:00'",
+    "s.local > '2024-01-01'",
     "s.x = s.x",
     "s.flag < true",
     "s.name LIKE 'a%'",
@@ -75,12 +85,18 @@ LEFT_TO_SPARK = (
     "'true'",
     "rand() > 1",
 )
-COLUMNS = ("n", "small", "name", "other", "day", "flag", "x", "padded", "folded")
+COLUMNS = (
+    *("n", "small", "name", "other", "day", "flag", "x", "padded", "folded"),
+    *("at", "later", "local", "later_local"),
+)
 
 
 def rows(spark: SparkSession) -> DataFrame:
     made = spark.sql(
-        """SELECT n, small, name, other, day, flag, x, name AS padded, name COLLATE UTF8_LCASE AS folded FROM VALUES
+        """SELECT n, small, name, other, day, flag, x, name AS padded, name COLLATE UTF8_LCASE AS folded,
+        timestamp_micros(small) AS at, timestamp_micros(n % 5) AS later,
+        CAST(timestamp_micros(small * 1000000001L) AS TIMESTAMP_NTZ) AS local,
+        CAST(timestamp_micros(n % 5 * 1000000001L) AS TIMESTAMP_NTZ) AS later_local FROM VALUES
         (-9223372036854775808, cast(1 AS smallint), 'a', 'b', DATE'2024-02-29', true, double('NaN')),
         (9223372036854775807, cast(-1 AS smallint), 'é', 'é', DATE'0001-01-01', false, 1.0),
         (-7, cast(NULL AS smallint), 'delete', NULL, DATE'1969-12-31', NULL, NULL),

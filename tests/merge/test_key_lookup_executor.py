@@ -86,6 +86,11 @@ MERGES = {
     "WHEN NOT MATCHED BY SOURCE AND (b OR t.day > DATE'2024-03-01') AND t.id IS NOT NULL THEN DELETE",
     "by source alone": "WHEN NOT MATCHED BY SOURCE AND (t.name <> 'n7') THEN DELETE",
     "by source, matches stay": "WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED BY SOURCE AND t.id > 70 THEN DELETE",
+    "target decides": "WHEN MATCHED AND t.small % 2 = 0 AND s.b THEN UPDATE SET name = s.name, x = s.x "
+    "WHEN MATCHED AND t.id < 60 AND s.id % 3 = 0 THEN DO NOTHING WHEN MATCHED AND t.day > s.day THEN DELETE "
+    "WHEN MATCHED AND t.ts <= s.ts AND (t.name IS NULL OR s.ntz = t.ntz) THEN DELETE WHEN NOT MATCHED THEN INSERT *",
+    "newer rows": "WHEN MATCHED AND (t.name <=> s.name) AND t.id > 50 THEN UPDATE SET * WHEN NOT MATCHED AND s.b THEN "
+    "INSERT * WHEN NOT MATCHED BY SOURCE AND t.id BETWEEN 10 AND 30 AND NOT t.b THEN DELETE",
     "by source and inserts": "WHEN NOT MATCHED AND s.id > 507 THEN INSERT * "
     "WHEN NOT MATCHED BY SOURCE AND t.name IS NULL THEN DELETE",
 }
@@ -134,7 +139,7 @@ def outcome(spark: SparkSession, path: str, executor: str, merge: str) -> dict[s
 
 KINDS = {"query": VECTORS, "files": {}}
 # Each merge with one kind of source, by turns; those with the most parts with both, and over Connect these alone.
-MOST_PARTS = ("upsert", "change data", "two inserts", "by source, some", "by source and inserts")
+MOST_PARTS = ("upsert", "change data", "two inserts", "by source, some", "target decides", "newer rows")
 AGREEING = [
     (merge, kind)
     for number, merge in enumerate(MERGES)

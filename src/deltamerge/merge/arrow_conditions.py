@@ -1,7 +1,7 @@
 """Clause conditions evaluated in Arrow: those for which Arrow means exactly what Spark does, whatever its settings.
 
-They look at columns of one side, whole numbers, texts, dates and truth values, and compare them with others of their
-kind; there is nothing in them to cast, to overflow or to divide by zero.
+They look at columns, whole numbers, texts, dates, times and truth values, and compare them with others of their kind;
+there is nothing in them to cast, to overflow or to divide by zero.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from pyspark.sql.types import (
     ShortType,
     StringType,
     StructField,
+    TimestampNTZType,
+    TimestampType,
 )
 
 from deltamerge.sql.expression import Literal, Name, Node, Operation
 
-Kind: TypeAlias = OneOf["whole", "text", "day", "truth", "other"]
+Kind: TypeAlias = OneOf["whole", "text", "day", "instant", "local", "truth", "other"]
 
 _KINDS: dict[DataType, Kind] = {
     ByteType(): "whole",
@@ -39,16 +41,20 @@ _KINDS: dict[DataType, Kind] = {
     LongType(): "whole",
     StringType(): "text",
     DateType(): "day",
+    TimestampType(): "instant",
+    TimestampNTZType(): "local",
     BooleanType(): "truth",
 }
 _ARROW: dict[Kind, pa.DataType] = {
     "whole": pa.int64(),
     "text": pa.string(),
     "day": pa.date32(),
+    "instant": pa.timestamp("us", "UTC"),
+    "local": pa.timestamp("us"),
     "truth": pa.bool_(),
 }
 _PYTHON: dict[Kind, type] = {"whole": int, "text": str, "day": date, "truth": bool}
-_ORDERED = frozenset({"whole", "text", "day"})
+_ORDERED = frozenset({"whole", "text", "day", "instant", "local"})
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
     "<>": pc.not_equal,
@@ -76,7 +82,7 @@ class ArrowValue:
 
 @dataclass(frozen=True)
 class ClauseChoice:
-    """Which of several clauses takes a row.
+    """Which of several clauses takes a row, or a pair of rows.
 
     Args:
         clauses: The clauses' numbers in their order, each with its condition; None where it has none.

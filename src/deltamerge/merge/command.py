@@ -28,7 +28,7 @@ from deltamerge.merge.execute import execute_classic, execute_insert_only, reads
 from deltamerge.merge.execution import Execution, MergeChanges
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
-from deltamerge.merge.key_lookup import EXECUTOR, REASON, REASON_BY_SOURCE, execute_key_lookup
+from deltamerge.merge.key_lookup import EXECUTOR, REASON, REASON_WITH_TARGET, execute_key_lookup
 from deltamerge.merge.key_lookup_fit import KeyLookup, key_lookup_of
 from deltamerge.merge.lookup import few_keys, lookup_of
 from deltamerge.merge.low_shuffle import execute_low_shuffle
@@ -214,7 +214,7 @@ def _execute_with_retries(
     if how is not None:
         by_keys = _by_key_lookup(execution, how)
         if by_keys is not None:
-            return by_keys, EXECUTOR, REASON_BY_SOURCE if how.by_source else REASON
+            return by_keys, EXECUTOR, REASON_WITH_TARGET if how.asks_target else REASON
         execution = replace(execution, folder=_new_folder(execution, new_id))
     attempts = max(1, conf.materialize_source_max_attempts)
     for attempt in range(attempts):

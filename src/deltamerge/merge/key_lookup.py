@@ -60,8 +60,8 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 EXECUTOR = "key_lookup"
 REASON = "ON only equates keys, and all that clauses ask and write comes from the source's rows"
-REASON_BY_SOURCE = (
-    "ON only equates keys, clauses write what comes from the source's rows, and BY SOURCE clauses delete"
+REASON_WITH_TARGET = (
+    "ON only equates keys, clauses write what comes from the source, and compare plain columns"
 )
 
 # Executors need not have this package: what they run travels with the task.

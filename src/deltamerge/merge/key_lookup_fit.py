@@ -15,8 +15,10 @@ from deltamerge.merge.lookup import PLAIN_TYPES, Lookup, lookup_of
 from deltamerge.merge.plan import (
     by_source_choice,
     decides_from_source,
+    pair_choice,
     sets_from_source,
     taken_column,
+    takes_as_it_is,
     why_rows_are_not_plain,
 )
 from deltamerge.merge.repeatable import is_repeatable
@@ -27,7 +29,7 @@ from deltamerge.merge.resolved import (
     TakeTarget,
     TakeValue,
 )
-from deltamerge.scan.key_lookup import Leaving
+from deltamerge.scan.key_lookup import Leaving, PairChoice
 from deltamerge.session import conf_value, runs_arrow
 from deltamerge.write.char_varchar import METADATA_KEY
 from deltamerge.write.constraints import NotNull, constraints_of
@@ -65,7 +67,9 @@ class KeyLookup:
 
     Args:
         lookup: The keys.
-        matched: The MATCHED clauses that update or delete; what they look at is the source's row alone.
+        matched: The MATCHED clauses that update or delete.
+        of_pairs: Which of them takes a pair of rows, where they look at the target's row; else None.
+        asked: The source's columns that this depends on, by position.
         by_source: The NOT MATCHED BY SOURCE clauses that delete.
         leaving: Which of them takes a row of the target that nothing matches; None where there is none.
         takes_all: Whether the first of all MATCHED clauses has no condition, so that no other takes a row.
@@ -78,6 +82,8 @@ class KeyLookup:
 
     lookup: Lookup
     matched: tuple[ResolvedClause, ...]
+    of_pairs: PairChoice | None
+    asked: tuple[int, ...]
     by_source: tuple[ResolvedClause, ...]
     leaving: Leaving | None
     takes_all: bool
@@ -86,6 +92,11 @@ class KeyLookup:
     not_null: frozenset[str]
     codec: str
     records_per_file: int | None
+
+    @property
+    def asks_target(self) -> bool:
+        """Whether a clause looks at rows of the target."""
+        return self.of_pairs is not None or self.leaving is not None
 
     @property
     def updates(self) -> tuple[ResolvedClause, ...]:
@@ -116,11 +127,16 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
         return None
     takes_all = not merge.matched or merge.matched[0].condition is None
     reached = merge.matched[:1] if takes_all else merge.matched
-    if not all(decides_from_source(merge, clause) for clause in reached):
-        return None
     matched = tuple(clause for clause in reached if clause.action in ("update", "delete"))
-    if not all(sets_from_source(merge, clause) for clause in matched if clause.action == "update"):
+    updates = [clause for clause in matched if clause.action == "update"]
+    if not all(sets_from_source(merge, clause) for clause in updates):
         return None
+    choice = None
+    if not all(decides_from_source(merge, clause) for clause in reached):
+        choice = pair_choice(merge, [clause.number for clause in matched])
+        # What is computed of a source row is computed for the clause that takes it, which only pairs tell.
+        if choice is None or not all(takes_as_it_is(merge, clause) for clause in updates):
+            return None
     if not _knows_partitions(merge, lookup, matched, snapshot.metadata.partition_columns):
         return None
     if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
@@ -129,8 +145,8 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
     if any(not isinstance(c, NotNull) or len(c.path) > 1 for c in constraints):
         return None
     by_source = tuple(c for c in merge.not_matched_by_source if c.action != "do_nothing")
-    choice = by_source_choice(merge, [clause.number for clause in by_source]) if by_source else None
-    if any(clause.action != "delete" for clause in by_source) or (by_source and choice is None):
+    leaving = by_source_choice(merge, [clause.number for clause in by_source]) if by_source else None
+    if any(clause.action != "delete" for clause in by_source) or (by_source and leaving is None):
         return None
     types = _arrow_types(merge.output_schema)
     codec = _CODECS.get(
@@ -142,8 +158,10 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
     return KeyLookup(
         lookup=lookup,
         matched=matched,
+        of_pairs=None if choice is None else _of_pairs(execution, choice, types),
+        asked=() if choice is None else tuple(_source_places(merge, choice)),
         by_source=by_source,
-        leaving=None if choice is None else _leaving(merge, choice, types),
+        leaving=None if leaving is None else Leaving(_of_target(merge, leaving, types), leaving.of),
         takes_all=takes_all,
         computes=_computes(merge, reached),
         types=types,
@@ -153,9 +171,25 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
     )
 
 
-def _leaving(merge: ResolvedMerge, choice: ClauseChoice, types: Mapping[str, pa.DataType]) -> Leaving:
-    names = {str(index): merge.target_schema.names[index] for index in sorted(choice.columns)}
-    return Leaving({position: (name, types[name]) for position, name in names.items()}, choice.of)
+def _of_target(
+    merge: ResolvedMerge, choice: ClauseChoice, types: Mapping[str, pa.DataType]
+) -> dict[str, tuple[str, pa.DataType]]:
+    """Gives the target's columns that a choice depends on, by the names that it has for them."""
+    names = merge.target_schema.names
+    found = {str(place): names[place] for place in sorted(choice.columns) if place < len(names)}
+    return {place: (name, types[name]) for place, name in found.items()}
+
+
+def _source_places(merge: ResolvedMerge, choice: ClauseChoice) -> list[int]:
+    before = len(merge.target_schema)
+    return [place - before for place in sorted(choice.columns) if place >= before]
+
+
+def _of_pairs(execution: Execution, choice: ClauseChoice, types: Mapping[str, pa.DataType]) -> PairChoice:
+    merge, names = execution.merge, execution.names
+    places = _source_places(merge, choice)
+    source = {str(len(merge.target_schema) + place): names.source(place) for place in places}
+    return PairChoice(_of_target(merge, choice, types), source, choice.of)
 
 
 def _moves_days(spark: SparkSession, types: Mapping[str, pa.DataType]) -> bool:

@@ -90,11 +90,12 @@ def find_pairs(
     kept = staged.columns
     unique = staged.summary.repeated_keys == 0
     only = how.matched[0].number if how.matched else NO_CLAUSE
-    clause = only if kept.matched is None else kept.matched
+    clause = how.of_pairs or (only if kept.matched is None else kept.matched)
     pair = pairing(staged.kept, kept.keys, clause, how.lookup.target, how.leaving, folder, unique=unique)
-    # Of files and source the key columns alone are read, and what conditions of BY SOURCE clauses look at.
-    looked_at = {name for name, _ in how.leaving.columns.values()} if how.leaving is not None else set()
-    share = len({*how.lookup.target, *looked_at}) / len(how.types)
+    # Of files and source the key columns alone are read, and what conditions look at.
+    asked = {name for name, _ in how.leaving.columns.values()} if how.leaving is not None else set()
+    asked |= {name for name, _ in how.of_pairs.target.values()} if how.of_pairs is not None else set()
+    share = len({*how.lookup.target, *asked}) / len(how.types)
     size = share * (staged.bytes + sum(file.size for file in files)) + may_leave * _BYTES_OF_A_ROW
     here = fits(bytes_for_driver(spark, execution.conf), size, len(files))
     told = run_near(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)

@@ -140,6 +140,16 @@ def taken_column(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -
     return _source_column(merge, node) if isinstance(node, Name) else None
 
 
+def takes_as_it_is(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
+    """Tells whether an UPDATE only takes columns of the source that have the types of the table's."""
+    for output, field in zip(clause.outputs, merge.output_schema.fields, strict=True):
+        taken = taken_column(merge, clause, output)
+        of_type = taken is not None and merge.source_schema.fields[taken].dataType == field.dataType
+        if not (of_type or isinstance(output, TakeTarget)):
+            return False
+    return True
+
+
 def _source_column(merge: ResolvedMerge, name: Name) -> int | None:
     """Finds the position of the source's column that a name stands for."""
     return _column(_scope(merge, sees_source=True), "source", merge.source_schema, name)
@@ -148,6 +158,16 @@ def _source_column(merge: ResolvedMerge, name: Name) -> int | None:
 def _target_column(merge: ResolvedMerge, name: Name) -> int | None:
     """Finds the position of the target's column that a name stands for where there is no source."""
     return _column(_scope(merge, sees_source=False), "target", merge.target_schema, name)
+
+
+def _either_column(merge: ResolvedMerge, name: Name) -> int | None:
+    """Finds the position of a column of either side: first stand the target's, then the source's."""
+    scope = _scope(merge, sees_source=True)
+    of_target = _column(scope, "target", merge.target_schema, name)
+    if of_target is not None:
+        return of_target
+    of_source = _column(scope, "source", merge.source_schema, name)
+    return None if of_source is None else len(merge.target_schema) + of_source
 
 
 def _column(scope: Scope, side: str, schema: StructType, name: Name) -> int | None:
@@ -171,6 +191,21 @@ def clause_choice(
         How; None where a condition is left to Spark.
     """
     return _choice(merge, clauses, kept, partial(_source_column, merge), merge.source_schema)
+
+
+def pair_choice(merge: ResolvedMerge, kept: Collection[int]) -> ClauseChoice | None:
+    """Tells how Arrow finds out which MATCHED clause takes a pair of rows.
+
+    Args:
+        merge: The merge.
+        kept: The numbers that are to be told.
+
+    Returns:
+        How, by columns that are named by their positions among the target's columns and, after these, the source's;
+        None where a condition is left to Spark.
+    """
+    both = StructType([*merge.target_schema.fields, *merge.source_schema.fields])
+    return _choice(merge, merge.matched, kept, partial(_either_column, merge), both)
 
 
 def by_source_choice(merge: ResolvedMerge, kept: Collection[int]) -> ClauseChoice | None:

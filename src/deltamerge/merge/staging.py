@@ -73,7 +73,7 @@ class StagedColumns:
         keys: The columns that are the keys, in ON's order.
         updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column.
         matched: The column with the number of the MATCHED clause that takes the row where it matches, NULL where none
-            changes anything; None where the first one takes all.
+            changes anything; None where the first one takes all, and where the target's row decides, too.
         inserts: By the number of an INSERT clause, for each of the table's columns the column.
         clause: The column with the number of the INSERT clause that takes the row; None where the only one takes all.
         own: Those of all these columns that are the source's as it is, by name: their positions there.
@@ -192,8 +192,10 @@ def staged_columns(execution: Execution, how: KeyLookup) -> StagedColumns:
     columns = _Columns(execution)
     keys = tuple(columns.of_source(index) for index in how.lookup.source)
     updated = {clause.number: columns.of_clause(clause) for clause in how.updates}
+    for index in how.asked:
+        columns.of_source(index)
     matched = None
-    if how.matched and not how.takes_all:
+    if how.matched and not how.takes_all and how.of_pairs is None:
         taken, numbers = F.col(names.clause("matched")), [clause.number for clause in how.matched]
         matched = columns.compute(names.clause("matched"), F.when(taken.isin(*numbers), taken))
         columns.choose(matched, clause_choice(merge, merge.matched, numbers))
@@ -225,7 +227,8 @@ def source_as_it_lies(execution: Execution, how: KeyLookup, columns: StagedColum
     wanted = {in_files[name]: types[column] for name, column in zip(columns.keys, lookup.target, strict=True)}
     for each in (*columns.updates.values(), *columns.inserts.values()):
         wanted |= {in_files[name]: types[column] for column, name in each.items() if name in in_files}
-    for field in [] if columns.needs_spark else [merge.source_schema.fields[i] for i in columns.asked]:
+    looked_at = [*how.asked, *(() if columns.needs_spark else columns.asked)]
+    for field in [merge.source_schema.fields[index] for index in looked_at]:
         kind = arrow_type(field)
         if kind is None:
             return None
@@ -410,7 +413,7 @@ def _evaluated(execution: Execution, how: KeyLookup, source: DataFrame) -> DataF
     """Evaluates the clauses on the source's rows alone; all columns have the merge's own names."""
     merge, names = execution.merge, execution.names
     rows = source_rows(source, merge.source_schema, merge.source_alias, names)
-    if how.matched:
+    if how.matched and how.of_pairs is None:
         reached = merge.matched[:1] if how.takes_all else merge.matched
         rows = generate_precomputed_conditions(rows, reached, "matched", F.lit(True), names)
         rows = generate_clause_values(rows, how.updates, "matched", names)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltamerge.scan.staged_rows import KeptRows, is_of_other_calendar, open_staged
+from deltamerge.scan.staged_rows import KeptRows, is_of_other_calendar, open_staged, taken
 
 PAIRS_SCHEMA = "file STRING, path STRING, found BIGINT, pairs BIGINT, rows BIGINT, told STRING"
 FOUND_SCHEMA = "code INT, file STRING, piece BIGINT, n BIGINT, bits BINARY"
@@ -40,6 +40,8 @@ _MOST_TEXT_BYTES = (1 << 31) - 1
 _MOST_PAIRS = 10_000_000
 # The column with what takes a row that nothing matches.
 _LEAVES = "leaves"
+# What stands before the names of the target's columns that choose a clause.
+_ASKED = "asked "
 _VIEWS = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
 
 
@@ -53,6 +55,22 @@ class Leaving:
     """
 
     columns: Mapping[str, tuple[str, pa.DataType]]
+    choose: Callable[[pa.Table], pa.Array]
+
+
+@dataclass(frozen=True)
+class PairChoice:
+    """Which MATCHED clause takes a pair of rows, where that depends on the target's row.
+
+    Args:
+        target: The target's columns that this depends on: by the name that `choose` has for one, the table's name and
+            the type.
+        source: The source's: by the name that `choose` has for one, the name of the kept rows.
+        choose: Gives, for pairs of these columns, the number of the clause that takes each, NULL for none.
+    """
+
+    target: Mapping[str, tuple[str, pa.DataType]]
+    source: Mapping[str, str]
     choose: Callable[[pa.Table], pa.Array]
 
 
@@ -247,7 +265,7 @@ def _batch(found: list[tuple[int, str | None, int, int, bytes]]) -> pa.RecordBat
 def pairing(
     staged: KeptRows,
     keys: Sequence[str],
-    clause: str | int,
+    clause: str | int | PairChoice,
     columns: Sequence[str],
     leaving: Leaving | None,
     folder: str,
@@ -260,7 +278,7 @@ def pairing(
         staged: The source's rows.
         keys: The source's columns that are the keys.
         clause: The source's column with the number of the MATCHED clause that takes a pair, NULL where none does; or
-            the number of the one that takes all, `NO_CLAUSE` where there is none.
+            the number of the one that takes all, `NO_CLAUSE` where there is none; or what tells it of each pair.
         columns: The target's columns that equal them.
         leaving: Which rows without a match leave the target; None where all stay.
         folder: Where the pairs are written.
@@ -276,7 +294,7 @@ def pairing(
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wanted: pa.Table | None = None
+        wanted: _Wanted | None = None
         read: list[pa.Table] = []
         files: list[str] = []
         for batch in batches:
@@ -285,9 +303,7 @@ def pairing(
             ):
                 if wanted is None:
                     wanted = _wanted(staged, keys, clause)
-                rows = _columns(path, json.loads(values), wanted.schema, columns)
-                if rows is not None and leaving is not None:
-                    rows = _with_leaving(rows, path, json.loads(values), leaving)
+                rows = _looked_at(path, json.loads(values), wanted, columns, leaving)
                 if rows is None:
                     yield _paired([(file, "", 0, UNFIT, 0, "{}")])
                     continue
@@ -303,34 +319,74 @@ def pairing(
     return pair
 
 
-def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | int) -> pa.Table:
-    """Gives the source's keys without NULLs, each with its row's number and the clause that takes its pairs."""
-    if isinstance(clause, int):
-        rows = open_staged(staged, keys)
-        clauses = pa.array(np.full(len(rows), clause, np.int32))
-    else:
-        rows = open_staged(staged, [*keys, clause])
+@dataclass(frozen=True)
+class _Wanted:
+    """What is looked for.
+
+    Args:
+        keys: The source's keys without NULLs, each with its row's number and the clause that takes its pairs.
+        choice: What tells the clause of each pair instead.
+        asked: The source's columns that this depends on, all rows.
+    """
+
+    keys: pa.Table
+    choice: PairChoice | None = None
+    asked: pa.Table | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the keys."""
+        names: list[str] = self.keys.column_names
+        return names[:-2]
+
+
+def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | int | PairChoice) -> _Wanted:
+    choice = clause if isinstance(clause, PairChoice) else None
+    asked = [*choice.source.values()] if choice is not None else [clause] if isinstance(clause, str) else []
+    rows = open_staged(staged, list(dict.fromkeys([*keys, *asked])))
+    if isinstance(clause, str):
         clauses = rows.column(clause).fill_null(NO_CLAUSE)
+    else:
+        clauses = pa.array(np.full(len(rows), clause if isinstance(clause, int) else NO_CLAUSE, np.int32))
     names = [*(f"k{index}" for index in range(len(keys))), "source", "clause"]
-    values = [rows.column(name) for name in keys]
-    table = pa.table([*values, pa.array(np.arange(len(rows))), clauses], names)
-    return table.drop_null() if any(column.null_count for column in table.columns) else table
+    table = pa.table([*map(rows.column, keys), pa.array(np.arange(len(rows))), clauses], names)
+    whole = table.drop_null() if any(column.null_count for column in table.columns) else table
+    return _Wanted(whole, choice, None if choice is None else rows)
 
 
-def _with_leaving(
-    rows: pa.Table, path: str, values: Mapping[str, str | None], leaving: Leaving
+def _looked_at(
+    path: str,
+    values: Mapping[str, str | None],
+    wanted: _Wanted,
+    columns: Sequence[str],
+    leaving: Leaving | None,
 ) -> pa.Table | None:
-    """Adds to the rows of a file what takes each if nothing matches it; None where its columns are of other types."""
-    names = [name for name, _ in leaving.columns.values()]
-    schema = pa.schema(
-        list(zip(leaving.columns, (kind for _, kind in leaving.columns.values()), strict=True))
-    )
-    looked_at = _columns(path, values, schema, names)
-    if looked_at is None:
+    """Reads a file's keys and what else tells which clause takes a row; None where columns are of other types."""
+    rows = _columns(path, values, wanted.keys.schema, columns)
+    if rows is not None and wanted.choice is not None:
+        rows = _beside(rows, _asked(path, values, wanted.choice.target))
+    if rows is None or leaving is None:
+        return rows
+    asked = _asked(path, values, leaving.columns)
+    if asked is None:
         return None
-    numbers = leaving.choose(looked_at)
-    taken = pc.fill_null(pc.subtract(of_by_source(0), numbers), NO_CLAUSE)
-    return rows.append_column(_LEAVES, taken.cast(pa.int32()))
+    leaves = pc.fill_null(pc.subtract(of_by_source(0), leaving.choose(asked)), NO_CLAUSE)
+    return rows.append_column(_LEAVES, leaves.cast(pa.int32()))
+
+
+def _asked(
+    path: str, values: Mapping[str, str | None], columns: Mapping[str, tuple[str, pa.DataType]]
+) -> pa.Table | None:
+    schema = pa.schema([(name, kind) for name, (_, kind) in columns.items()])
+    return _columns(path, values, schema, [name for name, _ in columns.values()])
+
+
+def _beside(rows: pa.Table, asked: pa.Table | None) -> pa.Table | None:
+    if asked is None:
+        return None
+    for name in asked.column_names[:-1]:
+        rows = rows.append_column(_ASKED + name, asked.column(name))
+    return rows
 
 
 def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -341,15 +397,16 @@ def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _pairs(
-    read: list[pa.Table], files: list[str], wanted: pa.Table, folder: str, *, unique: bool
+    read: list[pa.Table], files: list[str], wanted: _Wanted, folder: str, *, unique: bool
 ) -> list[tuple[str, str, int, int, int, str]]:
-    names = wanted.column_names[:-2]
     target = pa.concat_tables(read)
-    keys = target.select(names).append_column("at", pa.array(np.arange(len(target))))
-    joined = _joined(keys, wanted, names, unique=unique)
+    keys = target.select(wanted.names).append_column("at", pa.array(np.arange(len(target))))
+    joined = _joined(keys, wanted.keys, wanted.names, unique=unique)
     if joined is None:
         return [("", "", 0, UNFIT, 0, "{}")]
     at, sources, clauses = (joined[name].to_numpy() for name in ("at", "source", "clause"))
+    if wanted.choice is not None and wanted.asked is not None:
+        clauses = _chosen(wanted.choice, target, at, wanted.asked, sources)
     if _LEAVES in target.column_names:
         leaves = target[_LEAVES].to_numpy()
         alone = _alone(leaves, at)
@@ -374,11 +431,25 @@ def _pairs(
     return found
 
 
+def _chosen(
+    choice: PairChoice,
+    target: pa.Table,
+    at: np.ndarray[Any, Any],
+    source: pa.Table,
+    sources: np.ndarray[Any, Any],
+) -> np.ndarray[Any, Any]:
+    """Gives the number of the clause that takes each pair of a row of the target and one of the source."""
+    pairs = {name: taken(target[_ASKED + name], at) for name in choice.target}
+    pairs |= {name: taken(source[column], sources) for name, column in choice.source.items()}
+    numbers: np.ndarray[Any, Any] = choice.choose(pa.table(pairs)).fill_null(NO_CLAUSE).to_numpy()
+    return numbers
+
+
 def _alone(leaves: np.ndarray[Any, Any], matched: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Gives the places of the rows that a BY SOURCE clause takes and that are none of the matched ones."""
-    taken = leaves != NO_CLAUSE
-    taken[matched] = False
-    return np.flatnonzero(taken)
+    free = leaves != NO_CLAUSE
+    free[matched] = False
+    return np.flatnonzero(free)
 
 
 def _count(pairs: RowPairs, *, unique: bool) -> int:
