@@ -280,7 +280,7 @@ def test_tables_that_are_left_to_classic(spark: SparkSession, tmp_path: Path) ->
         DeltaTable.forPath(spark, path)
         .alias("t")
         .merge(one.alias("s"), "t.id = s.id")
-        .whenMatchedUpdateAll("s.age <> t.age")
+        .whenMatchedUpdateAll("s.age <> t.age + 0")
     )
     assert merge.run().outcome.executor_reason == "the files that may match are small"
     spark.conf.set("spark.databricks.delta.merge.materializeSource", "none")
