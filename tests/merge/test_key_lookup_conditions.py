@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import WriterProperties, convert_to_deltalake, write_deltalake
 
 from deltamerge import DeltaTable, MergeReport, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
@@ -110,3 +111,57 @@ def test_what_is_left_to_spark(
     report = merge.whenMatchedUpdate(condition, values).run()
     assert report.outcome.executor != "key_lookup"
     assert report.metrics["numTargetRowsUpdated"] == (3 if "+ 1 >" in condition else 2)
+
+
+@pytest.mark.parametrize("properties", [{}, VECTORS])
+def test_partitions_and_texts(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
+    path = str(tmp_path / "t")
+    old = frame(spark, "id BIGINT, day DATE, name STRING", [(i, None, f"n{i % 3}") for i in range(12)])
+    old = old.selectExpr(
+        "id", "nullif(date_add(DATE'2024-01-01', cast(id % 4 AS int)), DATE'2024-01-04') AS day", "name"
+    )
+    write_delta(old, path, partition_by=["day"], properties=properties)
+    new = spark.range(14).selectExpr("id", "DATE'2024-01-02' AS day", "if(id % 2 = 0, 'n1', 'n0') AS name")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    merge = merge.whenMatchedDelete("t.day IS NULL").whenMatchedUpdate(
+        "t.day <= s.day AND t.name <> s.name", {"name": "s.name"}
+    )
+    report = merge.whenNotMatchedBySourceDelete().run()
+    assert report.outcome.executor == "key_lookup"
+    expected = []
+    for i in range(12):
+        day, name, other = i % 4, f"n{i % 3}", "n1" if i % 2 == 0 else "n0"
+        if day != 3:
+            expected.append((i, other if day <= 1 else name))
+    found = DeltaTable.forPath(spark, path).toDF().select("id", "name").collect()
+    assert sorted((row.id, row.name) for row in found) == expected
+
+
+def test_many_row_groups(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    ids = pa.array(range(5_000), pa.int64())
+    small = WriterProperties(max_row_group_size=300)
+    write_deltalake(path, pa.table({"id": ids, "v": ids}), writer_properties=small)
+    new = spark.range(0, 6_000, 7).selectExpr("id", "if(id % 2 = 0, id + 1, id) AS v")
+    new = new.union(spark.sql("SELECT 4998L AS id, -1L AS v"))
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    merge = merge.whenMatchedUpdateAll("s.v > t.v").whenNotMatchedBySourceDelete("t.v BETWEEN 1000 AND 1999")
+    report = merge.run()
+    assert report.outcome.executor == "key_lookup"
+    kept = [i for i in range(5_000) if i % 7 == 0 or not 1000 <= i <= 1999]
+    expected = [(i, i + 1 if i % 14 == 0 else i) for i in kept]
+    assert sorted(map(tuple, DeltaTable.forPath(spark, path).toDF().collect())) == expected
+
+
+def test_times_of_another_type(spark: SparkSession, tmp_path: Path) -> None:
+    """A file whose times are not those of the table's type is read by Spark."""
+    path = tmp_path / "t"
+    path.mkdir()
+    some = pa.table({"id": [1, 2], "at": pa.array([10, 20], pa.timestamp("us", "UTC")), "v": ["a", "b"]})
+    pq.write_table(some, path / "a.parquet", use_deprecated_int96_timestamps=True)
+    convert_to_deltalake(path)
+    new = spark.sql("SELECT id, timestamp_micros(15) AS at, 'new' AS v FROM range(1, 3)")
+    merge = DeltaTable.forPath(spark, str(path)).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdate("s.at > t.at", {"v": "s.v"}).run()
+    assert report.outcome.executor != "key_lookup"
+    assert report.metrics["numTargetRowsUpdated"] == 1

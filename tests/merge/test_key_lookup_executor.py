@@ -20,7 +20,7 @@ from pyspark.sql.types import BooleanType, DateType, LongType, StringType, Struc
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.merge.arrow_conditions import ClauseChoice, arrow_condition
-from deltamerge.scan.key_lookup import Leaving, pairing
+from deltamerge.scan.key_lookup import Leaving, PairChoice, pairing
 from deltamerge.scan.staged_rows import TOO_MANY, KeptFile, KeptRows, StagedRows, staging
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.write.arrow_rows import NewRows, writing
@@ -405,6 +405,10 @@ def test_texts_are_compared_byte_by_byte(spark: SparkSession, tmp_path: Path) ->
     assert report.metrics["numTargetRowsUpdated"] == 5
 
 
+def _of_pairs() -> PairChoice:
+    return PairChoice({}, {}, _leaving().choose)
+
+
 def _leaving() -> Leaving:
     text = "n % 3 = 1 AND name IN ('a', 'b') AND (day BETWEEN DATE'2024-01-01' AND DATE'2024-01-09' OR b)"
     types = {"n": LongType(), "name": StringType(), "day": DateType(), "b": BooleanType()}
@@ -422,6 +426,7 @@ def _leaving() -> Leaving:
         ),
         pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), "c", ("b",), None, "/x", unique=True),
         pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), 0, ("b",), _leaving(), "/x", unique=True),
+        pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), _of_pairs(), ("b",), None, "/x", unique=True),
         staging(StagedRows("/x", ("k",), 1, 1)),
     ],
 )

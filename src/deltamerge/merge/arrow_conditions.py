@@ -1,7 +1,7 @@
 """Clause conditions evaluated in Arrow: those for which Arrow means exactly what Spark does, whatever its settings.
 
-They look at columns, whole numbers, texts, dates, times and truth values, and compare them with others of their kind;
-there is nothing in them to cast, to overflow or to divide by zero.
+They compare columns, whole numbers, texts, dates and truth values with others of their kind, and times with times of
+other columns; there is nothing in them to cast, to overflow or to divide by zero.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 )
 
 from deltamerge.sql.expression import Literal, Name, Node, Operation
+from deltamerge.write.char_varchar import METADATA_KEY
 
 Kind: TypeAlias = OneOf["whole", "text", "day", "instant", "local", "truth", "other"]
 
@@ -160,7 +161,8 @@ class _Reader:
             return None
         field = self.fields[index]
         # A CHAR column is compared with blanks at its end.
-        kind = "other" if field.metadata else _KINDS.get(field.dataType, "other")
+        is_padded = METADATA_KEY in (field.metadata or {})
+        kind = "other" if is_padded else _KINDS.get(field.dataType, "other")
         return ArrowValue(kind, frozenset({index}), lambda rows: _column(rows, index, kind))
 
 

@@ -1,9 +1,9 @@
 """KeyLookupMergeExecutor: source rows found in the target by plain keys, and written as they are.
 
-Where ON only equates keys, what the clauses write comes from the source's row, and what they ask from it or, in BY
-SOURCE clauses that delete, from the target's, Spark is needed for the source alone: it is computed once into Arrow
-files. Files are then searched by their key columns, and written again with the changed rows in their places; all that
-happens in Arrow, inside Spark's tasks (where it is little, in the driver), and rows never become Spark's.
+Where ON only equates keys, what the clauses write comes from the source's row, and what they ask of the target's is
+plain, Spark is needed for the source alone: it is computed once into Arrow files. Files are then searched by their key
+columns, and written again with the changed rows in their places; all that happens in Arrow, inside Spark's tasks (where
+it is little, in the driver), and rows never become Spark's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, notes_of
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.metrics import ScanSizes
-from deltamerge.merge.near import bytes_for_driver, fits, run_near
+from deltamerge.merge.near import MOST_SOURCE_IN_DRIVER, bytes_for_driver, fits, run_near
 from deltamerge.merge.pairs import Pairs, find_pairs, fires_twice
 from deltamerge.merge.partitions import Partition, partitions_of
 from deltamerge.merge.plan import may_match, plan_files, read_predicate
@@ -61,7 +61,7 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 EXECUTOR = "key_lookup"
 REASON = "ON only equates keys, and all that clauses ask and write comes from the source's rows"
 REASON_WITH_TARGET = (
-    "ON only equates keys, clauses write what comes from the source, and compare plain columns"
+    "ON only equates keys, clauses write what the source's rows have, and only compare columns of the target"
 )
 
 # Executors need not have this package: what they run travels with the task.
@@ -70,8 +70,6 @@ for module in (arrow_rows, parquet_patch, nan_columns, arrow_conditions):
 
 _PAIRS_OF_A_FILE = 500_000
 _SMALL_BYTES = 8 << 20
-# Each thread of the driver reads the source.
-_MOST_IN_DRIVER = 128 << 20
 
 
 def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | None:
@@ -400,7 +398,7 @@ def _write_files(work: _Work, items: Sequence[str]) -> dict[int, int] | None:
         },
     )
     rows = pa.table({"work": pa.array(items, pa.string())})
-    here = work.staged.bytes_in_memory <= _MOST_IN_DRIVER and fits(
+    here = work.staged.bytes_in_memory <= MOST_SOURCE_IN_DRIVER and fits(
         bytes_for_driver(spark, work.execution.conf), _bytes_read(work, new), len(work.found)
     )
     done = run_near(spark, writing(new), rows, DONE_SCHEMA, here=here)

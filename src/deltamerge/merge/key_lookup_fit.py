@@ -69,7 +69,7 @@ class KeyLookup:
         lookup: The keys.
         matched: The MATCHED clauses that update or delete.
         of_pairs: Which of them takes a pair of rows, where they look at the target's row; else None.
-        asked: The source's columns that this depends on, by position.
+        asked_of_source: The source's columns that this depends on, by position.
         by_source: The NOT MATCHED BY SOURCE clauses that delete.
         leaving: Which of them takes a row of the target that nothing matches; None where there is none.
         takes_all: Whether the first of all MATCHED clauses has no condition, so that no other takes a row.
@@ -83,7 +83,7 @@ class KeyLookup:
     lookup: Lookup
     matched: tuple[ResolvedClause, ...]
     of_pairs: PairChoice | None
-    asked: tuple[int, ...]
+    asked_of_source: tuple[int, ...]
     by_source: tuple[ResolvedClause, ...]
     leaving: Leaving | None
     takes_all: bool
@@ -159,7 +159,7 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
         lookup=lookup,
         matched=matched,
         of_pairs=None if choice is None else _of_pairs(execution, choice, types),
-        asked=() if choice is None else tuple(_source_places(merge, choice)),
+        asked_of_source=() if choice is None else tuple(_source_places(merge, choice)),
         by_source=by_source,
         leaving=None if leaving is None else Leaving(_of_target(merge, leaving, types), leaving.of),
         takes_all=takes_all,

@@ -21,6 +21,8 @@ _SMALL_FILES = 32
 _SMALL_BYTES = 32 << 20
 _SMALL_BYTES_IN_LOCAL_MODE = 1 << 30
 _DRIVER_THREADS = 4
+# Each thread of the driver reads the source.
+MOST_SOURCE_IN_DRIVER = 128 << 20
 
 
 def run_near(

@@ -19,7 +19,7 @@ from deltamerge.log.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.key_lookup_fit import KeyLookup
-from deltamerge.merge.near import bytes_for_driver, fits, run_near
+from deltamerge.merge.near import MOST_SOURCE_IN_DRIVER, bytes_for_driver, fits, run_near
 from deltamerge.merge.staging import StagedSource
 from deltamerge.scan.key_lookup import NO_CLAUSE, PAIRS_SCHEMA, UNFIT, distinct, pairing, read_pairs
 from deltamerge.scan.paths import without_file_scheme
@@ -97,7 +97,8 @@ def find_pairs(
     asked |= {name for name, _ in how.of_pairs.target.values()} if how.of_pairs is not None else set()
     share = len({*how.lookup.target, *asked}) / len(how.types)
     size = share * (staged.bytes + sum(file.size for file in files)) + may_leave * _BYTES_OF_A_ROW
-    here = fits(bytes_for_driver(spark, execution.conf), size, len(files))
+    asks_source = how.of_pairs is not None and staged.bytes_in_memory > MOST_SOURCE_IN_DRIVER
+    here = not asks_source and fits(bytes_for_driver(spark, execution.conf), size, len(files))
     told = run_near(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)
     if any(row["pairs"] == UNFIT for row in told) or sum(row["found"] for row in told) > _MOST_PAIRS:
         return None

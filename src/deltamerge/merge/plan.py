@@ -140,14 +140,23 @@ def taken_column(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -
     return _source_column(merge, node) if isinstance(node, Name) else None
 
 
+def taken_as_it_is(merge: ResolvedMerge, clause: ResolvedClause, index: int) -> int | None:
+    """Finds the source's column that a clause puts into the table's column at a position, without a cast."""
+    taken = taken_column(merge, clause, clause.outputs[index])
+    if (
+        taken is None
+        or merge.source_schema.fields[taken].dataType != merge.output_schema.fields[index].dataType
+    ):
+        return None
+    return taken
+
+
 def takes_as_it_is(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
     """Tells whether an UPDATE only takes columns of the source that have the types of the table's."""
-    for output, field in zip(clause.outputs, merge.output_schema.fields, strict=True):
-        taken = taken_column(merge, clause, output)
-        of_type = taken is not None and merge.source_schema.fields[taken].dataType == field.dataType
-        if not (of_type or isinstance(output, TakeTarget)):
-            return False
-    return True
+    return all(
+        isinstance(output, TakeTarget) or taken_as_it_is(merge, clause, index) is not None
+        for index, output in enumerate(clause.outputs)
+    )
 
 
 def _source_column(merge: ResolvedMerge, name: Name) -> int | None:

@@ -26,7 +26,7 @@ from deltamerge.merge.output import (
     generate_clause_values,
     generate_precomputed_conditions,
 )
-from deltamerge.merge.plan import clause_choice, taken_column
+from deltamerge.merge.plan import clause_choice, taken_as_it_is
 from deltamerge.merge.resolved import ResolvedClause, TakeTarget
 from deltamerge.merge.scopes import source_rows
 from deltamerge.merge.source import read_source
@@ -76,7 +76,8 @@ class StagedColumns:
             changes anything; None where the first one takes all, and where the target's row decides, too.
         inserts: By the number of an INSERT clause, for each of the table's columns the column.
         clause: The column with the number of the INSERT clause that takes the row; None where the only one takes all.
-        own: Those of all these columns that are the source's as it is, by name: their positions there.
+        own: Those of all these columns, and of those that pairs of rows are asked for, that are the source's as it is,
+            by name: their positions there.
         computed: The others, as expressions over the rows on which the clauses were evaluated.
         chosen: Those of the computed ones that hold clauses' numbers and need no Spark.
     """
@@ -192,7 +193,7 @@ def staged_columns(execution: Execution, how: KeyLookup) -> StagedColumns:
     columns = _Columns(execution)
     keys = tuple(columns.of_source(index) for index in how.lookup.source)
     updated = {clause.number: columns.of_clause(clause) for clause in how.updates}
-    for index in how.asked:
+    for index in how.asked_of_source:
         columns.of_source(index)
     matched = None
     if how.matched and not how.takes_all and how.of_pairs is None:
@@ -227,7 +228,7 @@ def source_as_it_lies(execution: Execution, how: KeyLookup, columns: StagedColum
     wanted = {in_files[name]: types[column] for name, column in zip(columns.keys, lookup.target, strict=True)}
     for each in (*columns.updates.values(), *columns.inserts.values()):
         wanted |= {in_files[name]: types[column] for column, name in each.items() if name in in_files}
-    looked_at = [*how.asked, *(() if columns.needs_spark else columns.asked)]
+    looked_at = [*how.asked_of_source, *(() if columns.needs_spark else columns.asked)]
     for field in [merge.source_schema.fields[index] for index in looked_at]:
         kind = arrow_type(field)
         if kind is None:
@@ -457,8 +458,8 @@ class _Columns:
         for index, (output, field) in enumerate(zip(clause.outputs, merge.output_schema.fields, strict=True)):
             if isinstance(output, TakeTarget):
                 continue
-            taken = taken_column(merge, clause, output)
-            if taken is not None and merge.source_schema.fields[taken].dataType == field.dataType:
+            taken = taken_as_it_is(merge, clause, index)
+            if taken is not None:
                 found[field.name] = self.of_source(taken)
             else:
                 name = f"{names.value(clause.clause.kind, clause.number, index)}_stored"

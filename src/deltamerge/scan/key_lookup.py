@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -40,9 +40,11 @@ _MOST_TEXT_BYTES = (1 << 31) - 1
 _MOST_PAIRS = 10_000_000
 # The column with what takes a row that nothing matches.
 _LEAVES = "leaves"
-# What stands before the names of the target's columns that choose a clause.
-_ASKED = "asked "
 _VIEWS = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
+
+
+Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
+"""Columns of a file by the names that they get: their names in the table, and their types."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,11 @@ class Leaving:
     """Which rows of the target leave it where nothing matches them.
 
     Args:
-        columns: The columns that this depends on: by the name that `choose` has for one, the table's name and the type.
+        columns: The columns that this depends on, by the names that `choose` has for them.
         choose: Gives, for rows of these columns, the number of the BY SOURCE clause that takes each, NULL for none.
     """
 
-    columns: Mapping[str, tuple[str, pa.DataType]]
+    columns: Asked
     choose: Callable[[pa.Table], pa.Array]
 
 
@@ -63,13 +65,12 @@ class PairChoice:
     """Which MATCHED clause takes a pair of rows, where that depends on the target's row.
 
     Args:
-        target: The target's columns that this depends on: by the name that `choose` has for one, the table's name and
-            the type.
+        target: The target's columns that this depends on, by the names that `choose` has for them.
         source: The source's: by the name that `choose` has for one, the name of the kept rows.
         choose: Gives, for pairs of these columns, the number of the clause that takes each, NULL for none.
     """
 
-    target: Mapping[str, tuple[str, pa.DataType]]
+    target: Asked
     source: Mapping[str, str]
     choose: Callable[[pa.Table], pa.Array]
 
@@ -139,8 +140,9 @@ def looking_up(
         files: list[str] = []
         for batch in batches:
             for path, file, values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                rows = _columns(path, json.loads(values), wanted.schema, columns)
-                if rows is None:
+                try:
+                    rows = _with_numbers(path, json.loads(values), _named(wanted.schema, columns))
+                except (ValueError, pa.ArrowException):
                     yield _batch([(UNFIT, file, 0, 0, b"")])
                     continue
                 read.append(rows.append_column("file", pa.array(np.full(len(rows), len(files), np.int32))))
@@ -176,47 +178,80 @@ def _found(
     return _batch(found)
 
 
-def _columns(
-    path: str, values: Mapping[str, str | None], schema: pa.Schema, columns: Sequence[str]
-) -> pa.Table | None:
-    """Reads columns and each row's position; one that the file lacks is NULL.
+def _named(schema: pa.Schema, columns: Sequence[str]) -> Asked:
+    """Says under which names the columns of keys are read, the first of a schema."""
+    return {field.name: (name, field.type) for field, name in zip(schema, columns, strict=False)}
+
+
+def _with_numbers(path: str, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
+    """Reads columns of a whole file; for the rest see `_row_groups`."""
+    with pq.ParquetFile(path, memory_map=True) as file:
+        stored = _stored(file, values, asked)
+        rows = file.metadata.num_rows
+        table = file.read(stored, use_threads=False) if stored else None
+    return _typed(table, (0, rows), values, asked)
+
+
+def _row_groups(
+    path: str, values: Mapping[str, str | None], asked: Asked, needed: Callable[[int, int], bool]
+) -> Iterator[pa.Table]:
+    """Reads columns of a file, a row group at a time; one that the file lacks is NULL.
 
     Args:
         path: The file's path.
         values: Its partition values.
-        schema: The names that the columns get, and their types.
-        columns: Their names in the table.
+        asked: The columns.
+        needed: Tells whether some of the rows from one on and before another are needed.
 
     Returns:
-        The columns and ``row``; None where they have other types in the file, another case or another calendar.
+        The columns of each such row group, and last the row's number in the file (``row``).
+
+    Raises:
+        ValueError: They have other types in the file, another case or another calendar.
     """
-    stored = [name for name in columns if name not in values]
     with pq.ParquetFile(path, memory_map=True) as file:
-        found = file.schema_arrow
-        present = [name for name in stored if found.get_field_index(name) >= 0]
-        lowered = {name.lower() for name in found.names}
-        if any(name.lower() in lowered for name in stored if name not in present):
-            return None
-        has_days = any(pa.types.is_temporal(found.field(name).type) for name in present)
-        if has_days and is_of_other_calendar(file.metadata):
-            return None
-        rows = file.metadata.num_rows
-        table = file.read(present, use_threads=False) if present else None
-    arrays = []
-    for name, field in zip(columns, schema, strict=False):
+        stored = _stored(file, values, asked)
+        start = 0
+        for group in range(file.metadata.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            if needed(start, start + rows):
+                table = file.read_row_group(group, stored, use_threads=False) if stored else None
+                yield _typed(table, (start, start + rows), values, asked)
+            start += rows
+
+
+def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked) -> list[str]:
+    """Gives those of some columns that a file has."""
+    schema = file.schema_arrow
+    names = {name for name, _ in asked.values() if name not in values}
+    stored = sorted(name for name in names if schema.get_field_index(name) >= 0)
+    lowered = {name.lower() for name in schema.names}
+    if any(name.lower() in lowered for name in names.difference(stored)):
+        raise ValueError("the file spells a column in another case")
+    if any(pa.types.is_temporal(schema.field(name).type) for name in stored) and is_of_other_calendar(
+        file.metadata
+    ):
+        raise ValueError("the file's dates and times are those of Spark 2")
+    return stored
+
+
+def _typed(
+    table: pa.Table | None, places: tuple[int, int], values: Mapping[str, str | None], asked: Asked
+) -> pa.Table:
+    arrays, rows = [], places[1] - places[0]
+    for name, kind in asked.values():
         if name in values:
-            array = _constant(values[name], field.type, rows)
-        elif table is None or name not in present:
-            array = pa.nulls(rows, field.type)
+            array = _constant(values[name], kind, rows)
+        elif table is None or name not in table.column_names:
+            array = pa.nulls(rows, kind)
         else:
             column = table.column(name)
             plain = _VIEWS.get(column.type)
             array = column if plain is None else column.cast(plain)
-        if array is None or array.type != field.type:
-            return None
+        if array is None or array.type != kind:
+            raise ValueError(f"column {name} is not of type {kind}")
         arrays.append(array)
-    names = schema.names[: len(columns)]
-    return pa.table([*arrays, pa.array(np.arange(rows))], names=[*names, "row"])
+    return pa.table([*arrays, pa.array(np.arange(*places))], names=[*asked, "row"])
 
 
 def _constant(text: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: ANN401
@@ -249,10 +284,10 @@ def _pieces(rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, bytes]]:
     """Gives, for each 32,768 rows in which there are some, their number, how often they were named, and their bits."""
     numbers = rows >> 15
     for number in distinct(numbers):
-        taken = rows[numbers == number]
+        of_piece = rows[numbers == number]
         bits = np.zeros(_PIECE_ROWS, np.uint8)
-        bits[taken & (_PIECE_ROWS - 1)] = 1
-        yield int(number), len(taken), np.packbits(bits, bitorder="little").tobytes()
+        bits[of_piece & (_PIECE_ROWS - 1)] = 1
+        yield int(number), len(of_piece), np.packbits(bits, bitorder="little").tobytes()
 
 
 def _batch(found: list[tuple[int, str | None, int, int, bytes]]) -> pa.RecordBatch:
@@ -296,20 +331,22 @@ def pairing(
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wanted: _Wanted | None = None
         read: list[pa.Table] = []
-        files: list[str] = []
+        files: list[_File] = []
         for batch in batches:
             for path, file, values, gone in zip(
                 *(column.to_pylist() for column in batch.columns), strict=True
             ):
                 if wanted is None:
                     wanted = _wanted(staged, keys, clause)
-                rows = _looked_at(path, json.loads(values), wanted, columns, leaving)
-                if rows is None:
+                lying = _File(file, path, json.loads(values))
+                try:
+                    rows = _looked_at(lying, wanted, columns, leaving)
+                except (ValueError, pa.ArrowException):
                     yield _paired([(file, "", 0, UNFIT, 0, "{}")])
                     continue
                 rows = rows if gone is None else rows.filter(pa.array(_is_there(gone, len(rows))))
                 read.append(rows.append_column("file", pa.array(np.full(len(rows), len(files), np.int32))))
-                files.append(file)
+                files.append(lying)
                 if sum(map(len, read)) >= _ROWS_AT_ONCE:
                     yield _paired(_pairs(read, files, wanted, folder, unique=unique))
                     read = []
@@ -317,6 +354,21 @@ def pairing(
             yield _paired(_pairs(read, files, wanted, folder, unique=unique))
 
     return pair
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of the target.
+
+    Args:
+        name: Its path in the log.
+        path: Its path on this machine.
+        values: Its partition values.
+    """
+
+    name: str
+    path: str
+    values: Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -354,39 +406,15 @@ def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | int | PairChoic
     return _Wanted(whole, choice, None if choice is None else rows)
 
 
-def _looked_at(
-    path: str,
-    values: Mapping[str, str | None],
-    wanted: _Wanted,
-    columns: Sequence[str],
-    leaving: Leaving | None,
-) -> pa.Table | None:
-    """Reads a file's keys and what else tells which clause takes a row; None where columns are of other types."""
-    rows = _columns(path, values, wanted.keys.schema, columns)
-    if rows is not None and wanted.choice is not None:
-        rows = _beside(rows, _asked(path, values, wanted.choice.target))
-    if rows is None or leaving is None:
+def _looked_at(file: _File, wanted: _Wanted, columns: Sequence[str], leaving: Leaving | None) -> pa.Table:
+    """Reads a file's keys, and finds out what takes each row if nothing matches it."""
+    rows = _with_numbers(file.path, file.values, _named(wanted.keys.schema, columns))
+    if leaving is None:
         return rows
-    asked = _asked(path, values, leaving.columns)
-    if asked is None:
-        return None
-    leaves = pc.fill_null(pc.subtract(of_by_source(0), leaving.choose(asked)), NO_CLAUSE)
+    groups = _row_groups(file.path, file.values, leaving.columns, lambda first, end: first < end)
+    numbers = pa.chunked_array([leaving.choose(table) for table in groups], pa.int32())
+    leaves = pc.fill_null(pc.subtract(of_by_source(0), numbers), NO_CLAUSE)
     return rows.append_column(_LEAVES, leaves.cast(pa.int32()))
-
-
-def _asked(
-    path: str, values: Mapping[str, str | None], columns: Mapping[str, tuple[str, pa.DataType]]
-) -> pa.Table | None:
-    schema = pa.schema([(name, kind) for name, (_, kind) in columns.items()])
-    return _columns(path, values, schema, [name for name, _ in columns.values()])
-
-
-def _beside(rows: pa.Table, asked: pa.Table | None) -> pa.Table | None:
-    if asked is None:
-        return None
-    for name in asked.column_names[:-1]:
-        rows = rows.append_column(_ASKED + name, asked.column(name))
-    return rows
 
 
 def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -397,7 +425,7 @@ def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _pairs(
-    read: list[pa.Table], files: list[str], wanted: _Wanted, folder: str, *, unique: bool
+    read: list[pa.Table], files: list[_File], wanted: _Wanted, folder: str, *, unique: bool
 ) -> list[tuple[str, str, int, int, int, str]]:
     target = pa.concat_tables(read)
     keys = target.select(wanted.names).append_column("at", pa.array(np.arange(len(target))))
@@ -405,8 +433,6 @@ def _pairs(
     if joined is None:
         return [("", "", 0, UNFIT, 0, "{}")]
     at, sources, clauses = (joined[name].to_numpy() for name in ("at", "source", "clause"))
-    if wanted.choice is not None and wanted.asked is not None:
-        clauses = _chosen(wanted.choice, target, at, wanted.asked, sources)
     if _LEAVES in target.column_names:
         leaves = target[_LEAVES].to_numpy()
         alone = _alone(leaves, at)
@@ -419,30 +445,44 @@ def _pairs(
     found = []
     for place in distinct(places):
         begin, end = np.searchsorted(places, [place, place + 1])
-        of_file = ordered.among(slice(begin, end))
+        file, of_file = files[place], ordered.among(slice(begin, end))
+        try:
+            of_file = _with_choice(file, of_file, wanted)
+        except (ValueError, pa.ArrowException):
+            return [(file.name, "", 0, UNFIT, 0, "{}")]
         changing = of_file.changing
-        taken = {
+        rows_taken = {
             int(number): _count(changing.of_clause(number), unique=unique)
             for number in distinct(changing.clauses)
         }
         path = write_pairs(folder, of_file)
         numbers = len(of_file.rows), len(changing.rows), _count(changing, unique=unique)
-        found.append((files[place], path, *numbers, json.dumps(taken)))
+        found.append((file.name, path, *numbers, json.dumps(rows_taken)))
     return found
 
 
-def _chosen(
-    choice: PairChoice,
-    target: pa.Table,
-    at: np.ndarray[Any, Any],
-    source: pa.Table,
-    sources: np.ndarray[Any, Any],
-) -> np.ndarray[Any, Any]:
-    """Gives the number of the clause that takes each pair of a row of the target and one of the source."""
-    pairs = {name: taken(target[_ASKED + name], at) for name in choice.target}
-    pairs |= {name: taken(source[column], sources) for name, column in choice.source.items()}
-    numbers: np.ndarray[Any, Any] = choice.choose(pa.table(pairs)).fill_null(NO_CLAUSE).to_numpy()
-    return numbers
+def _with_choice(file: _File, pairs: RowPairs, wanted: _Wanted) -> RowPairs:
+    """Asks of each pair which clause takes it, where that depends on the target's row."""
+    choice, source = wanted.choice, wanted.asked
+    if choice is None or source is None:
+        return pairs
+    clauses = pairs.clauses.copy()
+
+    def place(first: int, end: int) -> slice:
+        return slice(*np.searchsorted(pairs.rows, [first, end]))
+
+    def has_pairs(first: int, end: int) -> bool:
+        return bool((pairs.sources[place(first, end)] != NO_SOURCE).any())
+
+    for table in _row_groups(file.path, file.values, choice.target, has_pairs):
+        first = table["row"][0].as_py()
+        of_group = place(first, first + len(table))
+        rows, sources = pairs.rows[of_group], pairs.sources[of_group]
+        matched = np.flatnonzero(sources != NO_SOURCE)
+        both = {name: taken(table[name], rows[matched] - first) for name in choice.target}
+        both |= {name: taken(source[column], sources[matched]) for name, column in choice.source.items()}
+        clauses[of_group.start + matched] = choice.choose(pa.table(both)).fill_null(NO_CLAUSE).to_numpy()
+    return RowPairs(pairs.rows, pairs.sources, clauses)
 
 
 def _alone(leaves: np.ndarray[Any, Any], matched: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -33,7 +33,7 @@ class StagedRows:
 
     Args:
         folder: An existing folder that all tasks can write to.
-        keys: The columns whose ranges are told; integers or strings.
+        keys: The columns whose ranges are told; integers, dates or strings.
         most_rows: How many rows all tasks keep at most.
         most_bytes: How many bytes they keep at most.
         clause: The column without which a row is only counted, where there is one: NULL there.
