@@ -44,8 +44,9 @@ from deltamerge.merge.staging import (
     with_keys_counted,
 )
 from deltamerge.merge.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
-from deltamerge.scan.key_lookup import UNFIT, distinct, of_by_source, read_pairs
+from deltamerge.scan.key_lookup import UNFIT
 from deltamerge.scan.paths import without_file_scheme
+from deltamerge.scan.row_pairs import distinct, of_by_source, read_pairs
 from deltamerge.scan.staged_rows import SPARK_VERSION, open_staged
 from deltamerge.skipping import nan_columns
 from deltamerge.skipping.predicates import Predicate
@@ -60,9 +61,7 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 EXECUTOR = "key_lookup"
 REASON = "ON only equates keys, and all that clauses ask and write comes from the source's rows"
-REASON_WITH_TARGET = (
-    "ON only equates keys, clauses write what the source's rows have, and only compare columns of the target"
-)
+REASON_WITH_TARGET = "ON only equates keys, clauses write the source's values, and ask little of the target"
 
 # Executors need not have this package: what they run travels with the task.
 for module in (arrow_rows, parquet_patch, nan_columns, arrow_conditions):

@@ -27,7 +27,7 @@ from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows
 from deltamerge.merge.source_keys import SourceKey, SourceSummary
 from deltamerge.names import MergeNames
-from deltamerge.scan import key_lookup, staged_rows
+from deltamerge.scan import file_columns, key_lookup, row_pairs, staged_rows
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.sql.conditions import ConditionShape
 from deltamerge.table import Table
@@ -43,7 +43,7 @@ _MOST_KEY_BYTES = 16 << 20
 PLAIN_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string"})
 
 # Executors need not have this package: what they run travels with the task.
-for module in (key_lookup, staged_rows):
+for module in (key_lookup, file_columns, row_pairs, staged_rows):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
@@ -160,7 +160,9 @@ def look_up_matches(
         logger.warning("keys could not be looked up by executors; Spark joins them", exc_info=True)
         return None
     rows = found.to_pylist()
-    if any(row["code"] == key_lookup.UNFIT for row in rows):
+    unfit = [row["file"] for row in rows if row["code"] == key_lookup.UNFIT]
+    if unfit:
+        logger.info("keys are not looked up in %s; Spark joins them", unfit[0])
         return None
     return matches_of(rows, changing)
 

@@ -6,6 +6,7 @@ They are found by tasks or by the driver, and kept in files.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,9 +22,12 @@ from deltamerge.merge.execution import Execution
 from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.near import MOST_SOURCE_IN_DRIVER, bytes_for_driver, fits, run_near
 from deltamerge.merge.staging import StagedSource
-from deltamerge.scan.key_lookup import NO_CLAUSE, PAIRS_SCHEMA, UNFIT, distinct, pairing, read_pairs
+from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.row_blocks import MOST_ROWS
+from deltamerge.scan.row_pairs import NO_CLAUSE, distinct, read_pairs
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 # A row that leaves without a match takes memory as a pair does, and that it is one is known too late.
 _MOST_LEAVING = 16_000_000
@@ -100,7 +104,10 @@ def find_pairs(
     asks_source = how.of_pairs is not None and staged.bytes_in_memory > MOST_SOURCE_IN_DRIVER
     here = not asks_source and fits(bytes_for_driver(spark, execution.conf), size, len(files))
     told = run_near(spark, pair, pa.table(columns), PAIRS_SCHEMA, here=here)
-    if any(row["pairs"] == UNFIT for row in told) or sum(row["found"] for row in told) > _MOST_PAIRS:
+    unfit = [f"{row['file']}: {row['told']}" for row in told if row["pairs"] == UNFIT]
+    if unfit:
+        logger.info("another executor finds the matches: %s", unfit[0])
+    if unfit or sum(row["found"] for row in told) > _MOST_PAIRS:
         return None
     by_path = {file.path: file for file in files}
     found = [

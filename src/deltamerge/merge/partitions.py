@@ -15,7 +15,7 @@ from deltamerge.merge.execution import Execution
 from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.pairs import Pairs
 from deltamerge.merge.staging import StagedSource
-from deltamerge.scan.key_lookup import unmatched
+from deltamerge.scan.row_pairs import unmatched
 from deltamerge.scan.staged_rows import in_plain_numbers, open_staged
 from deltamerge.write.layout import partition_folders
 

@@ -1,4 +1,4 @@
-"""Which rows of a Parquet file have one of some keys: only the columns that tell are read, and joined in Arrow.
+"""Which rows of Parquet files have one of some keys, and which clause takes them: what tells is joined in Arrow.
 
 Spark's Python workers run this module by value (`deltamerge.merge.lookup`), so of this package it imports only what
 they run by value, too.
@@ -7,44 +7,29 @@ they run by value, too.
 from __future__ import annotations
 
 import json
-import re
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from deltamerge.scan.staged_rows import KeptRows, is_of_other_calendar, open_staged, taken
+from deltamerge.scan.file_columns import Asked, read_columns, read_row_groups
+from deltamerge.scan.row_pairs import NO_CLAUSE, NO_SOURCE, RowPairs, distinct, of_by_source, write_pairs
+from deltamerge.scan.staged_rows import KeptRows, open_staged, taken
 
 PAIRS_SCHEMA = "file STRING, path STRING, found BIGINT, pairs BIGINT, rows BIGINT, told STRING"
 FOUND_SCHEMA = "code INT, file STRING, piece BIGINT, n BIGINT, bits BINARY"
 # What stands in the place of a code where a file's columns are not of the table's types.
 UNFIT = -1
-# What stands in the place of a clause's number for pairs that no clause changes.
-NO_CLAUSE = -1
-# What stands in the place of a source row for rows that nothing matches.
-NO_SOURCE = -1
 
-_INTEGER = re.compile("-?[0-9]+")
-_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PIECE_ROWS = 1 << 15
 _ROWS_AT_ONCE = 4_000_000
-# What the offsets of an array of texts can tell.
-_MOST_TEXT_BYTES = (1 << 31) - 1
 # Where source rows have a key in common; else each row of the target is in one pair at most.
 _MOST_PAIRS = 10_000_000
 # The column with what takes a row that nothing matches.
 _LEAVES = "leaves"
-_VIEWS = {pa.string_view(): pa.string(), pa.large_string(): pa.string()}
-
-
-Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
-"""Columns of a file by the names that they get: their names in the table, and their types."""
 
 
 @dataclass(frozen=True)
@@ -66,57 +51,13 @@ class PairChoice:
 
     Args:
         target: The target's columns that this depends on, by the names that `choose` has for them.
-        source: The source's: by the name that `choose` has for one, the name of the kept rows.
+        source: The source's: by the name that `choose` has for one, its name in the kept rows.
         choose: Gives, for pairs of these columns, the number of the clause that takes each, NULL for none.
     """
 
     target: Asked
     source: Mapping[str, str]
     choose: Callable[[pa.Table], pa.Array]
-
-
-@dataclass(frozen=True)
-class RowPairs:
-    """Pairs of rows of one file and source rows, by the file's rows, and rows that a BY SOURCE clause takes.
-
-    Args:
-        rows: The file's rows.
-        sources: For each the source's row, or `NO_SOURCE`.
-        clauses: For each the number of the MATCHED clause that takes the pair, `of_by_source` of the clause that takes
-            the row, or `NO_CLAUSE`.
-    """
-
-    rows: np.ndarray[Any, Any]
-    sources: np.ndarray[Any, Any]
-    clauses: np.ndarray[Any, Any]
-
-    @property
-    def changing(self) -> RowPairs:
-        """Those that a clause takes."""
-        return self.among(self.clauses != NO_CLAUSE)
-
-    @property
-    def matched_sources(self) -> np.ndarray[Any, Any]:
-        """The source's rows that match one of the file, once for each that they match."""
-        found: np.ndarray[Any, Any] = self.sources[self.sources != NO_SOURCE]
-        return found
-
-    def of_clause(self, number: int) -> RowPairs:
-        """Gives those that one clause takes."""
-        return self.among(self.clauses == number)
-
-    def among(self, wanted: np.ndarray[Any, Any] | slice) -> RowPairs:
-        """Gives some of them.
-
-        Args:
-            wanted: For each whether it stays, or a slice.
-        """
-        return RowPairs(self.rows[wanted], self.sources[wanted], self.clauses[wanted])
-
-
-def of_by_source(number: int) -> int:
-    """Gives what stands for a BY SOURCE clause in the place of a MATCHED clause's number."""
-    return NO_CLAUSE - 1 - number
 
 
 def looking_up(
@@ -141,7 +82,7 @@ def looking_up(
         for batch in batches:
             for path, file, values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 try:
-                    rows = _with_numbers(path, json.loads(values), _named(wanted.schema, columns))
+                    rows = read_columns(path, json.loads(values), _named(wanted.schema, columns))
                 except (ValueError, pa.ArrowException):
                     yield _batch([(UNFIT, file, 0, 0, b"")])
                     continue
@@ -181,103 +122,6 @@ def _found(
 def _named(schema: pa.Schema, columns: Sequence[str]) -> Asked:
     """Says under which names the columns of keys are read, the first of a schema."""
     return {field.name: (name, field.type) for field, name in zip(schema, columns, strict=False)}
-
-
-def _with_numbers(path: str, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
-    """Reads columns of a whole file; for the rest see `_row_groups`."""
-    with pq.ParquetFile(path, memory_map=True) as file:
-        stored = _stored(file, values, asked)
-        rows = file.metadata.num_rows
-        table = file.read(stored, use_threads=False) if stored else None
-    return _typed(table, (0, rows), values, asked)
-
-
-def _row_groups(
-    path: str, values: Mapping[str, str | None], asked: Asked, needed: Callable[[int, int], bool]
-) -> Iterator[pa.Table]:
-    """Reads columns of a file, a row group at a time; one that the file lacks is NULL.
-
-    Args:
-        path: The file's path.
-        values: Its partition values.
-        asked: The columns.
-        needed: Tells whether some of the rows from one on and before another are needed.
-
-    Returns:
-        The columns of each such row group, and last the row's number in the file (``row``).
-
-    Raises:
-        ValueError: They have other types in the file, another case or another calendar.
-    """
-    with pq.ParquetFile(path, memory_map=True) as file:
-        stored = _stored(file, values, asked)
-        start = 0
-        for group in range(file.metadata.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            if needed(start, start + rows):
-                table = file.read_row_group(group, stored, use_threads=False) if stored else None
-                yield _typed(table, (start, start + rows), values, asked)
-            start += rows
-
-
-def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked) -> list[str]:
-    """Gives those of some columns that a file has."""
-    schema = file.schema_arrow
-    names = {name for name, _ in asked.values() if name not in values}
-    stored = sorted(name for name in names if schema.get_field_index(name) >= 0)
-    lowered = {name.lower() for name in schema.names}
-    if any(name.lower() in lowered for name in names.difference(stored)):
-        raise ValueError("the file spells a column in another case")
-    if any(pa.types.is_temporal(schema.field(name).type) for name in stored) and is_of_other_calendar(
-        file.metadata
-    ):
-        raise ValueError("the file's dates and times are those of Spark 2")
-    return stored
-
-
-def _typed(
-    table: pa.Table | None, places: tuple[int, int], values: Mapping[str, str | None], asked: Asked
-) -> pa.Table:
-    arrays, rows = [], places[1] - places[0]
-    for name, kind in asked.values():
-        if name in values:
-            array = _constant(values[name], kind, rows)
-        elif table is None or name not in table.column_names:
-            array = pa.nulls(rows, kind)
-        else:
-            column = table.column(name)
-            plain = _VIEWS.get(column.type)
-            array = column if plain is None else column.cast(plain)
-        if array is None or array.type != kind:
-            raise ValueError(f"column {name} is not of type {kind}")
-        arrays.append(array)
-    return pa.table([*arrays, pa.array(np.arange(*places))], names=[*asked, "row"])
-
-
-def _constant(text: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: ANN401
-    """Gives a partition's value for each row; None where readers do not agree on what the text means."""
-    if text is None:
-        return pa.nulls(rows, kind)
-    if text in ("", "__HIVE_DEFAULT_PARTITION__"):
-        return None
-    if len(text.encode()) * rows > _MOST_TEXT_BYTES:
-        return None
-    value = _read(text, kind)
-    return None if value is None else pa.repeat(pa.scalar(value, kind), rows)
-
-
-def _read(text: str, kind: pa.DataType) -> str | int | date | None:
-    """Reads a partition's value; None where it is spelled in another way than usual, or is none of the type's."""
-    if pa.types.is_string(kind):
-        return text
-    try:
-        if pa.types.is_date(kind):
-            return date.fromisoformat(text) if _DAY.fullmatch(text) else None
-        value = int(text) if _INTEGER.fullmatch(text) else None
-    except ValueError:
-        return None
-    most = 1 << (kind.bit_width - 1)
-    return value if value is not None and -most <= value < most else None
 
 
 def _pieces(rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, bytes]]:
@@ -325,7 +169,7 @@ def pairing(
         rows that leave without one, it gives where they lie; how many they are; how many of them a clause takes; how
         many rows of the target these name; as JSON, how many of these rows each clause takes. For a file whose columns
         are not of the table's types, and where there are too many pairs, `UNFIT` in the place of those that a clause
-        takes.
+        takes, and why instead of the JSON.
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -341,9 +185,9 @@ def pairing(
                 lying = _File(file, path, json.loads(values))
                 try:
                     rows = _looked_at(lying, wanted, columns, leaving)
-                except (ValueError, pa.ArrowException):
-                    yield _paired([(file, "", 0, UNFIT, 0, "{}")])
-                    continue
+                except (ValueError, pa.ArrowException) as error:
+                    yield _paired([(file, "", 0, UNFIT, 0, str(error))])
+                    return
                 rows = rows if gone is None else rows.filter(pa.array(_is_there(gone, len(rows))))
                 read.append(rows.append_column("file", pa.array(np.full(len(rows), len(files), np.int32))))
                 files.append(lying)
@@ -376,9 +220,10 @@ class _Wanted:
     """What is looked for.
 
     Args:
-        keys: The source's keys without NULLs, each with its row's number and the clause that takes its pairs.
-        choice: What tells the clause of each pair instead.
-        asked: The source's columns that this depends on, all rows.
+        keys: The source's keys without NULLs, each with its row's number and the clause that takes its pairs, or
+            `NO_CLAUSE` where a choice tells it.
+        choice: What tells the clause of each pair.
+        asked: The source's columns that this depends on, all rows, in one piece each.
     """
 
     keys: pa.Table
@@ -403,15 +248,16 @@ def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | int | PairChoic
     names = [*(f"k{index}" for index in range(len(keys))), "source", "clause"]
     table = pa.table([*map(rows.column, keys), pa.array(np.arange(len(rows))), clauses], names)
     whole = table.drop_null() if any(column.null_count for column in table.columns) else table
-    return _Wanted(whole, choice, None if choice is None else rows)
+    # To take rows of texts in several pieces puts these together each time.
+    return _Wanted(whole, choice, None if choice is None else rows.select(asked).combine_chunks())
 
 
 def _looked_at(file: _File, wanted: _Wanted, columns: Sequence[str], leaving: Leaving | None) -> pa.Table:
     """Reads a file's keys, and finds out what takes each row if nothing matches it."""
-    rows = _with_numbers(file.path, file.values, _named(wanted.keys.schema, columns))
+    rows = read_columns(file.path, file.values, _named(wanted.keys.schema, columns))
     if leaving is None:
         return rows
-    groups = _row_groups(file.path, file.values, leaving.columns, lambda first, end: first < end)
+    groups = read_row_groups(file.path, file.values, leaving.columns, lambda first, end: first < end)
     numbers = pa.chunked_array([leaving.choose(table) for table in groups], pa.int32())
     leaves = pc.fill_null(pc.subtract(of_by_source(0), numbers), NO_CLAUSE)
     return rows.append_column(_LEAVES, leaves.cast(pa.int32()))
@@ -431,7 +277,7 @@ def _pairs(
     keys = target.select(wanted.names).append_column("at", pa.array(np.arange(len(target))))
     joined = _joined(keys, wanted.keys, wanted.names, unique=unique)
     if joined is None:
-        return [("", "", 0, UNFIT, 0, "{}")]
+        return [("", "", 0, UNFIT, 0, "few keys of many rows make very many pairs")]
     at, sources, clauses = (joined[name].to_numpy() for name in ("at", "source", "clause"))
     if _LEAVES in target.column_names:
         leaves = target[_LEAVES].to_numpy()
@@ -448,8 +294,8 @@ def _pairs(
         file, of_file = files[place], ordered.among(slice(begin, end))
         try:
             of_file = _with_choice(file, of_file, wanted)
-        except (ValueError, pa.ArrowException):
-            return [(file.name, "", 0, UNFIT, 0, "{}")]
+        except (ValueError, pa.ArrowException) as error:
+            return [(file.name, "", 0, UNFIT, 0, str(error))]
         changing = of_file.changing
         rows_taken = {
             int(number): _count(changing.of_clause(number), unique=unique)
@@ -464,7 +310,7 @@ def _pairs(
 def _with_choice(file: _File, pairs: RowPairs, wanted: _Wanted) -> RowPairs:
     """Asks of each pair which clause takes it, where that depends on the target's row."""
     choice, source = wanted.choice, wanted.asked
-    if choice is None or source is None:
+    if choice is None or source is None or not len(pairs.matched_sources):
         return pairs
     clauses = pairs.clauses.copy()
 
@@ -474,7 +320,7 @@ def _with_choice(file: _File, pairs: RowPairs, wanted: _Wanted) -> RowPairs:
     def has_pairs(first: int, end: int) -> bool:
         return bool((pairs.sources[place(first, end)] != NO_SOURCE).any())
 
-    for table in _row_groups(file.path, file.values, choice.target, has_pairs):
+    for table in read_row_groups(file.path, file.values, choice.target, has_pairs):
         first = table["row"][0].as_py()
         of_group = place(first, first + len(table))
         rows, sources = pairs.rows[of_group], pairs.sources[of_group]
@@ -512,42 +358,6 @@ def _makes_many_pairs(target: pa.Table, source: pa.Table, keys: Sequence[str]) -
     both = target.group_by(keys).aggregate([([], "count_all")]).join(times, keys, right_suffix="_of_source")
     pairs = [both[name].to_numpy().astype(np.float64) for name in ("count_all", "count_all_of_source")]
     return bool(np.nansum(pairs[0] * pairs[1]) > _MOST_PAIRS)
-
-
-def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Gives the distinct ones of integers, in order."""
-    # Since NumPy 2.3 np.unique puts them into a hash table, which takes far longer than to sort them.
-    ordered = np.sort(numbers)
-    found: np.ndarray[Any, Any] = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
-    return found
-
-
-def write_pairs(folder: str, pairs: RowPairs) -> str:
-    """Writes the pairs of one file; gives their path."""
-    path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
-    table = pa.table({"row": pairs.rows, "source": pairs.sources, "clause": pairs.clauses})
-    with pa.ipc.new_file(path, table.schema) as writer:
-        writer.write_table(table)
-    return path
-
-
-def read_pairs(path: str) -> RowPairs:
-    """Reads the pairs of one file."""
-    table = pa.ipc.open_file(pa.memory_map(path)).read_all()
-    return RowPairs(*(table[name].to_numpy() for name in ("row", "source", "clause")))
-
-
-def unmatched(pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Tells of source rows whether they match nothing.
-
-    Args:
-        pairs: The files of all pairs.
-        rows: How many source rows there are.
-    """
-    found = np.ones(rows, np.bool_)
-    for path in pairs:
-        found[read_pairs(path).matched_sources] = False
-    return found
 
 
 def _paired(found: list[tuple[str, str, int, int, int, str]]) -> pa.RecordBatch:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltamerge.scan.key_lookup import UNFIT, RowPairs, read_pairs, unmatched
+from deltamerge.scan.key_lookup import UNFIT
+from deltamerge.scan.row_pairs import RowPairs, read_pairs, unmatched
 from deltamerge.scan.staged_rows import (
     KeptRows,
     in_plain_numbers,
