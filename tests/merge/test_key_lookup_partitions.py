@@ -66,7 +66,7 @@ AGREEING = [
     (merge, vectors)
     for number, merge in enumerate(MERGES)
     for vectors in (False, True)
-    if merge in MOST_PARTS or (number % 2 == vectors and not CONNECT)
+    if (merge in MOST_PARTS and not (CONNECT and vectors)) or (number % 2 == vectors and not CONNECT)
 ]
 
 

@@ -31,7 +31,6 @@ from .tables import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.sessions
 
 CHANGE_DATA = {"delta.enableChangeDataFeed": "true"}
 
@@ -113,6 +112,7 @@ AGREEING = [
 ]
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize(("merge", "change_data"), AGREEING)
 def test_both_executors_agree(
     spark: SparkSession,
@@ -132,6 +132,7 @@ def test_both_executors_agree(
     assert not caplog.records, "no step was done in another way than planned"
 
 
+@pytest.mark.sessions
 @pytest.mark.quick
 def test_rows_that_stay_are_patched(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path / "t")
@@ -180,6 +181,7 @@ def test_one_source_row_updates_several_target_rows(spark: SparkSession, tmp_pat
     assert report.metrics["numTargetRowsUpdated"] == 2
 
 
+@pytest.mark.sessions
 def test_competing_source_rows_are_named(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     before = files_below(path)
@@ -193,6 +195,7 @@ def test_competing_source_rows_are_named(spark: SparkSession, tmp_path: Path) ->
     assert report.metrics["numTargetRowsDeleted"] == 1
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("change_data", [False, True])
 @pytest.mark.parametrize(
     ("value", "said"), [("-1L", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"), ("s.d / 0", "DIVIDE_BY_ZERO")]
@@ -256,6 +259,7 @@ def test_spark_writes_what_pyarrow_cannot(spark: SparkSession, tmp_path: Path) -
     assert left.collect() == [(i, i) for i in range(20) if i != 3]
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("change_data", [False, True])
 def test_executors_that_cannot_patch(spark: SparkSession, tmp_path: Path, change_data: bool) -> None:
     path = people(spark, tmp_path / "t", properties=CHANGE_DATA if change_data else {})
@@ -290,6 +294,7 @@ def test_tables_that_are_left_to_classic(spark: SparkSession, tmp_path: Path) ->
     assert "the source is not kept" in outcome.executor_reason
 
 
+@pytest.mark.sessions
 def test_more_rows_than_the_driver_takes_positions_of(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     claim_rows(path, 1, 1 << 30)

@@ -15,7 +15,6 @@ from .tables import EXECUTOR, made_once
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.sessions
 
 SCHEMA = "a INT, b STRING, v INT"
 MATCHED = (5, "z", 0)
@@ -42,6 +41,7 @@ def upsert(spark: SparkSession, path: str, source: DataFrame, on: str) -> MergeR
     return merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("lies_in_files", [False, True])
 def test_nulls_and_repetitions(
@@ -78,6 +78,7 @@ def test_null_is_a_key_where_it_is_compared_as_one(spark: SparkSession, tmp_path
     ]
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("lies_in_files", [False, True])
 def test_inserts_of_some_rows(spark: SparkSession, tmp_path: Path, lies_in_files: bool) -> None:
     """Where not all rows are looked at, nothing is said of them."""
@@ -129,6 +130,7 @@ def test_inserts_alone(spark: SparkSession, tmp_path: Path, executor: str) -> No
         ]
 
 
+@pytest.mark.sessions
 @pytest.mark.slow
 def test_repetitions_of_many_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Spark's rows are not put in order for a count: NULLs are counted, and repetitions estimated."""

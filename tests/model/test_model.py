@@ -21,13 +21,11 @@ from .witness import witness_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.sessions
 
 FEW = 6
-CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
-EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "6" if CONNECT else "30"))
+EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "30"))
 # Processes that share out the tests share out the examples too.
-PARTS = 1 if CONNECT else 3
+PARTS = 3
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 
@@ -103,6 +101,7 @@ def clear(folder: Path) -> None:
         shutil.rmtree(child)
 
 
+@pytest.mark.sessions
 def test_random_merges(spark: SparkSession, tmp_path: Path) -> None:
     @searching(FEW)
     @given(example=examples())
@@ -174,6 +173,7 @@ def test_model_knows_several_source_rows() -> None:
     assert merged([], twice, Clause("not_matched", "insert")).rows == twice
 
 
+@pytest.mark.sessions
 def test_language_says_what_spark_says(spark: SparkSession) -> None:
     """Each form of the language has the value in Spark that it has in Python."""
     nan, zero, minus = (Literal(v, "DOUBLE") for v in (float("nan"), 0.0, -0.0))
