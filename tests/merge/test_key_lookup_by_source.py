@@ -13,7 +13,7 @@ from deltalake import convert_to_deltalake
 
 from deltamerge import DeltaTable, MergeReport, write_delta
 
-from .tables import VECTORS, frame, rows
+from .tables import VECTORS, claim_rows, frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,3 +132,15 @@ def test_conditions_that_are_left_to_spark(spark: SparkSession, tmp_path: Path, 
     report = snapshot_of_a_day(spark, path, condition)
     assert report.outcome.executor != "key_lookup"
     assert report.metrics["numTargetRowsNotMatchedBySourceDeleted"] == before
+
+
+@pytest.mark.parametrize("condition", [None, "t.v >= 0"])
+def test_more_rows_than_may_leave(spark: SparkSession, tmp_path: Path, condition: str | None) -> None:
+    path = table(spark, tmp_path / "t", properties=VECTORS)
+    for version in range(len(DAYS)):
+        claim_rows(path, version, 10_000_000)
+    new = frame(spark, "id BIGINT, v BIGINT", [(10, -1)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedBySourceDelete(condition).run()
+    assert report.outcome.executor != "key_lookup"
+    assert rows(DeltaTable.forPath(spark, path).toDF().select("id", "v")) == [(10, -1)]

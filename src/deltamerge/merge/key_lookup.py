@@ -29,7 +29,7 @@ from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.metrics import ScanSizes
 from deltamerge.merge.near import MOST_SOURCE_IN_DRIVER, bytes_for_driver, fits, run_near
-from deltamerge.merge.pairs import Pairs, find_pairs, fires_twice
+from deltamerge.merge.pairs import MOST_LEAVING, Pairs, find_pairs, fires_twice
 from deltamerge.merge.partitions import Partition, partitions_of
 from deltamerge.merge.plan import may_match, plan_files, read_predicate
 from deltamerge.merge.row_counts import count_rows, inserting_clauses
@@ -85,6 +85,8 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
         execution's folder.
     """
     steps = execution.steps
+    if any(clause.condition is None for clause in how.by_source) and _has_very_many_rows(execution):
+        return None
     # Tasks make none, so that one that still runs when this has failed leaves nothing.
     execution.table.store.make_folder(execution.folder)
     staged = _staged(execution, how)
@@ -109,6 +111,11 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     if competing and not execution.merge.is_only_one_unconditional_delete:
         return None
     return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
+
+
+def _has_very_many_rows(execution: Execution) -> bool:
+    """Tells whether more rows than may leave without a match are in the table, before its source is kept for that."""
+    return rows_about((f.stats, f.size) for f in execution.snapshot.files.add_files()) > MOST_LEAVING
 
 
 def _looked_at(execution: Execution, how: KeyLookup, staged: StagedSource) -> tuple[StagedSource, FileTable]:

@@ -30,7 +30,7 @@ from deltamerge.scan.row_pairs import NO_CLAUSE, distinct, read_pairs
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 # A row that leaves without a match takes memory as a pair does, and that it is one is known too late.
-_MOST_LEAVING = 16_000_000
+MOST_LEAVING = 16_000_000
 _BYTES_OF_A_ROW = 48
 # The driver looks at the rows of all pairs at once, 8 bytes each.
 _MOST_PAIRS = 32_000_000
@@ -74,7 +74,7 @@ def find_pairs(
     """
     store, spark = execution.table.store, execution.table.spark
     may_leave = rows_about((file.stats, file.size) for file in files) if how.leaving is not None else 0
-    if may_leave > _MOST_LEAVING:
+    if may_leave > MOST_LEAVING:
         return None
     if rows_about((file.stats, file.size) for file in files if file.deletion_vector) > MOST_ROWS:
         return None

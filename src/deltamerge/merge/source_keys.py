@@ -278,10 +278,11 @@ def _slices_of(key: SourceKey, slices: Mapping[tuple[str, ...], KeySlices]) -> K
 
 def has_slices(key: SourceKey) -> bool:
     """Tells whether gaps between a key's values can be found by slices of the target's span."""
-    scale = unscaled_digits(key)
-    if scale is None or not _keep_order(key.given, key.wanted):
-        return _keep_order(key.given, key.wanted)
-    given = key.given
+    if not _keep_order(key.given, key.wanted):
+        return False
+    given, scale = key.given, unscaled_digits(key)
+    if scale is None:
+        return True
     digits, fraction = (
         (given.precision, given.scale) if isinstance(given, DecimalType) else (_DIGITS[type(given)], 0)
     )

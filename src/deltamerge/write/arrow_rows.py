@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltamerge.scan.file_columns import read_columns
 from deltamerge.scan.key_lookup import UNFIT
 from deltamerge.scan.row_pairs import RowPairs, read_pairs, unmatched
 from deltamerge.scan.staged_rows import (
@@ -352,22 +353,8 @@ def _updated(
 
 def _rows_of(path: str, columns: Sequence[str], rows: np.ndarray[Any, Any] | None, new: NewRows) -> pa.Table:
     """Reads columns of some rows of a file, or of all; one that the file lacks is NULL."""
-    with pq.ParquetFile(path, memory_map=True) as file:
-        _refuse_other_calendar(file)
-        present = [name for name in columns if name in file.schema_arrow.names]
-        lowered = {name.lower() for name in file.schema_arrow.names}
-        if any(name.lower() in lowered for name in columns if name not in present):
-            raise ValueError("the file spells a column in another case")
-        table = file.read(present, use_threads=False) if present else pa.table({})
-        count = file.metadata.num_rows if rows is None else len(rows)
-    found = {}
-    for name in columns:
-        kind = new.types[name]
-        column = table.column(name) if name in present else pa.nulls(count, kind)
-        if plain_types(pa.schema([(name, column.type)])).field(0).type != kind:
-            raise ValueError(f"column {name} is {column.type}, not {kind}")
-        found[name] = column if rows is None or name not in present else column.take(pa.array(rows))
-    return pa.table({name: column.cast(new.types[name]) for name, column in found.items()})
+    found = read_columns(path, {}, {name: (name, new.types[name]) for name in columns}).select(columns)
+    return found if rows is None else found.take(pa.array(rows))
 
 
 def _inserted(
