@@ -35,11 +35,15 @@ CONNECT = os.environ.get("DELTAMERGE_TEST_MODE", "classic") == "connect"
 EXECUTOR = os.environ.get("DELTAMERGE_TEST_EXECUTOR")
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SERVER = "DELTAMERGE_TEST_SERVER"
+SERVER_LOG = "DELTAMERGE_TEST_SERVER_LOG"
+CONNECTED = pytest.StashKey[bool]()
 START_SECONDS = 120
 
 SETTINGS = {
     "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {os.environ.get('DELTAMERGE_TEST_JAVA', '')}",
+    # Without its second compiler the JVM would keep 48 MiB for compiled code; where that is full, a server dies.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=512m "
+    + os.environ.get("DELTAMERGE_TEST_JAVA", ""),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
@@ -84,8 +88,19 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     running = ExitStack()
     folder = Path(running.enter_context(TemporaryDirectory(prefix="deltamerge-connect-")))
+    os.environ[SERVER_LOG] = str(folder / "server.log")
     os.environ[SERVER] = running.enter_context(connect_server(_settings(folder), folder / "server.log"))
     config.add_cleanup(running.close)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fails a test at once where the server has died: Spark's client would try for ten minutes to reach it."""
+    if item.config.stash.get(CONNECTED, False) and not _answers(os.environ[SERVER]):
+        pytest.fail(f"The Spark Connect server has died. The end of its log:\n{_end_of_log()}", pytrace=False)
+
+
+def _end_of_log() -> str:
+    return "\n".join(Path(os.environ[SERVER_LOG]).read_text(errors="replace").splitlines()[-20:])
 
 
 def _settings(folder: Path) -> dict[str, str]:
@@ -98,13 +113,14 @@ def _settings(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def _session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
     if CONNECT:
         _wait_for(os.environ[SERVER])
+        request.config.stash[CONNECTED] = True
         session = SparkSession.builder.remote(os.environ[SERVER]).getOrCreate()
         yield session
         session.stop()
@@ -146,14 +162,18 @@ def connect_server(settings: Mapping[str, str], log: Path) -> Iterator[str]:
 
 
 def _wait_for(url: str) -> None:
-    address = urlsplit(url)
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex((address.hostname, address.port)) == 0:
-                return
+        if _answers(url):
+            return
         time.sleep(0.1)
     raise RuntimeError("The Spark Connect server did not start.")
+
+
+def _answers(url: str) -> bool:
+    address = urlsplit(url)
+    with socket.socket() as probe:
+        return probe.connect_ex((address.hostname, address.port)) == 0
 
 
 @pytest.fixture
