@@ -25,7 +25,7 @@ from deltamerge.merge.output import (
 )
 from deltamerge.merge.plan import assigns_from_source
 from deltamerge.merge.resolved import ResolvedMerge
-from deltamerge.merge.scopes import Rows, joined
+from deltamerge.merge.scopes import Rows, TargetSide, joined, with_rows_alone
 from deltamerge.names import MergeNames
 from deltamerge.scan.row_blocks import block_of, blocks_table, holds
 
@@ -95,7 +95,7 @@ class ChangedRows:
         found = found.adding([*self._absent_target(), (names.target_row_present, F.lit(True))])
         return self._selected(changes_output(merge, found, names, self.defaults))
 
-    def changed_in_target(self, sent: Rows, target: Rows) -> DataFrame:
+    def changed_in_target(self, sent: Rows, target: TargetSide) -> DataFrame:
         """Makes changed rows of the touched files' rows.
 
         Args:
@@ -110,9 +110,10 @@ class ChangedRows:
         by_source = any(clause.action in wanted for clause in merge.not_matched_by_source)
         looked_at = merge.not_matched_by_source if by_source else ()
         merge = replace(merge, clauses=(*merge.matched, *looked_at))
-        rows = joined(sent, target, merge.condition, "right_outer" if by_source else "inner")
+        rows = joined(sent, target.joined, merge.condition, "right_outer" if by_source else "inner")
         rows = evaluate_matched(rows, merge, names, values=True)
         if by_source:
+            rows = with_rows_alone(rows, target.alone)
             rows = evaluate_not_matched_by_source(rows, merge, names, values=True)
         rows = rows.adding([(names.file_rewritten, F.lit(True))])
         output = changes_output(merge, rows, names, self.defaults)

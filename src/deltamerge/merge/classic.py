@@ -20,7 +20,7 @@ from deltamerge.merge.output import (
     target_copy,
 )
 from deltamerge.merge.resolved import ResolvedMerge
-from deltamerge.merge.scopes import Rows, joined
+from deltamerge.merge.scopes import Rows, TargetSide, joined, with_rows_alone
 from deltamerge.names import MergeNames
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def join_type(merge: ResolvedMerge, conf: MergeConf, *, copies_rows: bool) -> st
 def write_all_changes_rows(
     merge: ResolvedMerge,
     source: Rows,
-    target: Rows,
+    target: TargetSide,
     names: MergeNames,
     conf: MergeConf,
     defaults: Callable[[int], Column],
@@ -85,11 +85,12 @@ def write_all_changes_rows(
         merge.statement.condition.text,
         merge.output_schema.names,
     )
-    rows = joined(source, target, merge.condition, how)
+    rows = joined(source, target.joined, merge.condition, how)
     rows = evaluate_matched(rows, merge, names, values=True)
     if merge.not_matched:
         rows = evaluate_not_matched(rows, merge, names)
     if merge.not_matched_by_source:
+        rows = with_rows_alone(rows, target.alone)
         rows = evaluate_not_matched_by_source(rows, merge, names, values=True)
     return changes_output(merge, rows, names, defaults)
 

@@ -26,6 +26,7 @@ from deltamerge.merge.current_time import at_one_time
 from deltamerge.merge.dedupe import check_dedupe_by, latest_per_key
 from deltamerge.merge.execute import execute_classic, execute_insert_only, reads_source_once
 from deltamerge.merge.execution import Execution, MergeChanges
+from deltamerge.merge.executor_choice import choose_executor, why_classic
 from deltamerge.merge.identity import generated_identities
 from deltamerge.merge.job_errors import is_lost_source, source_failed_repeatedly, translated
 from deltamerge.merge.key_lookup import EXECUTOR, REASON, REASON_WITH_TARGET, execute_key_lookup
@@ -34,9 +35,10 @@ from deltamerge.merge.lookup import few_keys, lookup_of
 from deltamerge.merge.low_shuffle import execute_low_shuffle
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
-from deltamerge.merge.plan import choose_executor, condition_shape, key_slices, source_keys, why_classic
+from deltamerge.merge.plan import condition_shape, source_keys
 from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
+from deltamerge.merge.scan_plan import key_slices
 from deltamerge.merge.source import Source, materialize_source, narrowed, read_source, reads_table
 from deltamerge.merge.source_keys import SourceSummary
 from deltamerge.merge.steps import Steps
@@ -338,7 +340,7 @@ def _metrics(merge: ResolvedMerge, changes: MergeChanges, steps: Steps, snapshot
         merge,
         source_rows=changes.source_rows,
         second_scan_rows=changes.second_scan_rows,
-        scan=changes.scan,
+        scan=changes.plan.sizes,
         touched=changes.touched,
         inserted=changes.inserted,
         copied=changes.copied,

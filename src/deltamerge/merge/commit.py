@@ -42,8 +42,8 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
         snapshot=snapshot,
         actions=tuple(actions),
         read_set=ReadSet(
-            predicates=(changes.predicate,),
-            files=frozenset(file.path for file in changes.read_files),
+            predicates=(changes.plan.predicate,),
+            files=frozenset(file.path for file in changes.plan.files),
             whole_table=False,
         ),
         operation="MERGE",

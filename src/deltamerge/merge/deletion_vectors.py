@@ -11,6 +11,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import physical_rows, rows_about
 from deltamerge.log.store import Store
 from deltamerge.merge.execution import Execution
+from deltamerge.merge.scan_plan import ScanPlan
 from deltamerge.merge.scopes import Rows
 from deltamerge.merge.target_scan import target_side
 from deltamerge.merge.touched_files import TouchedFiles, find_touched_rows
@@ -27,6 +28,7 @@ def fit_the_driver(files: Sequence[AddFile]) -> bool:
 def delete_rows(
     execution: Execution,
     source: Rows,
+    plan: ScanPlan,
     touched: TouchedFiles,
     found: Mapping[str, BitMap64] | None,
     files: Mapping[str, AddFile],
@@ -36,6 +38,7 @@ def delete_rows(
     Args:
         execution: What the executor works on.
         source: The source's side.
+        plan: Which files are joined with it.
         touched: The touched files.
         found: The positions of the rows that clauses change, by `file_key`, where the first scan told them; else
             they are looked for once more, in a few of the touched files at a time.
@@ -49,7 +52,7 @@ def delete_rows(
         return write_deletion_vectors(store, folder, found, files)
     written, rows, all_there = [], 0, True
     for group in _groups(store, touched.rewrite):
-        target = target_side(execution, group)
+        target = target_side(execution, plan, group)
         _, positions = find_touched_rows(execution.merge, source, target, files, execution.names)
         all_there &= set(positions) == {absolute_key(execution.table, file) for file in group}
         rows += sum(map(len, positions.values()))

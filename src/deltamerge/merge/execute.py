@@ -25,13 +25,7 @@ from deltamerge.merge.insert_only import (
 from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.metrics import ScanSizes
 from deltamerge.merge.observed import observed
-from deltamerge.merge.plan import (
-    condition_shape,
-    may_match,
-    plan_files,
-    read_predicate,
-    source_keys,
-)
+from deltamerge.merge.plan import condition_shape, source_keys
 from deltamerge.merge.repeatable import is_repeatable
 from deltamerge.merge.row_counts import (
     RowCounts,
@@ -42,11 +36,12 @@ from deltamerge.merge.row_counts import (
     inserts_by_clause,
     observing_clauses,
 )
-from deltamerge.merge.scopes import Rows, source_rows, target_rows
+from deltamerge.merge.scan_plan import ScanPlan, may_match, plan_scan, read_predicate
+from deltamerge.merge.scopes import Rows, TargetSide, source_rows, target_rows
 from deltamerge.merge.second_scan import check_source_unchanged, counted_again
 from deltamerge.merge.source import Source, summarize_source
 from deltamerge.merge.source_keys import SourceSummary, can_broadcast
-from deltamerge.merge.target_scan import first_side, matching_side, scan_to_rewrite, target_side
+from deltamerge.merge.target_scan import first_side, matching_side, scan_rows, scan_to_rewrite
 from deltamerge.merge.touched_files import (
     NOTHING_TOUCHED,
     TouchedFiles,
@@ -61,7 +56,9 @@ from deltamerge.write.data_files import WrittenFiles, write_files, write_files_w
 from deltamerge.write.deletion_vectors import NO_VECTORS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+    from deltamerge.log.actions import AddFile
 
 # What one task may read of the target, and of the source.
 _ONE_TASK_FILES = 32
@@ -95,8 +92,8 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
     summary = source.summary
     with steps.step("plan", "choosing the files to read"):
         possible = ALWAYS if summary is None else summary.predicate
-        predicate = read_predicate(merge, condition_shape(merge), possible)
-        files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
+        zone = execution.conf.session_time_zone
+        plan = plan_scan(execution.snapshot, merge, condition_shape(merge), possible, zone)
     counted = Observation()
     frame = (
         source.frame.observe(counted, F.count(F.lit(1)).alias("rows")) if summary is None else source.frame
@@ -104,10 +101,11 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
     rows = source_rows(frame, merge.source_schema, merge.source_alias, names)
     with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values(merge):
         unmatched = filtered_source(merge, rows)
-        if files and summary is None:
-            unmatched = unmatched_source(merge, unmatched, target_side(execution, files))
-        elif files and summary is not None:
-            unmatched = _unmatched(execution, unmatched, summary, matching_side(execution, files, summary))
+        if plan.files and summary is None:
+            unmatched = unmatched_source(merge, unmatched, scan_rows(execution, plan.files))
+        elif plan.files and summary is not None:
+            matching = matching_side(execution, plan.files, summary)
+            unmatched = _unmatched(execution, unmatched, summary, matching)
         if summary is not None:
             together = put_together(unmatched.frame, summary.partitions, summary.row_count)
             unmatched = Rows(together, unmatched.names)
@@ -118,15 +116,13 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         execution=execution,
         source_rows=source_count,
         second_scan_rows=-1,
-        scan=sizes,
-        read_files=files,
-        predicate=predicate,
+        plan=plan,
         touched=NOTHING_TOUCHED,
         written=written,
         inserted=written.row_count,
         inserted_by_clause=inserts_by_clause(merge, counts, written.row_count),
         copied=0,
-        notes=notes_of(sizes, by, summary),
+        notes=notes_of(plan.sizes, by, summary),
     )
 
 
@@ -152,18 +148,21 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         with steps.step("summarize_source", "counting the source's rows and its keys' ranges"):
             summary = summarize_source(source, merge.source_alias, source_keys(merge, shape), names, None)
     with steps.step("plan", "choosing the files to read"):
-        predicate = read_predicate(merge, shape, summary.predicate)
-        files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
+        zone = execution.conf.session_time_zone
+        plan = plan_scan(execution.snapshot, merge, shape, summary.predicate, zone)
+        is_small = _is_small(source, plan.sizes, summary)
+        # Rows that are not joined would be another task's; and a source that is not kept may match them the next time.
+        plan = plan.joining_all() if is_small or source.summary is None else plan
     rows = first = source_rows(source.frame, merge.source_schema, merge.source_alias, names)
-    gathered = _in_one_task if _is_small(source, sizes, summary) else _as_it_is
+    gathered = _in_one_task if is_small else _as_it_is
     touched = NOTHING_TOUCHED
     deleted: dict[str, BitMap64] | None = None
-    by_name = {absolute_key(execution.table, file): file for file in files}
-    if files:
+    by_name = {absolute_key(execution.table, file): file for file in plan.files}
+    if plan.files:
         with steps.step("find_touched_files", "scanning files for matches"):
-            target = gathered(first_side(execution, files, source.summary))
+            target = _joined_as(gathered, first_side(execution, plan, source.summary))
             rows_once = gathered(rows)
-            if execution.writes_deletion_vectors and fit_the_driver(files):
+            if execution.writes_deletion_vectors and fit_the_driver(plan.files):
                 touched, deleted = find_touched_rows(merge, rows_once, target, by_name, names)
             else:
                 touched = find_touched_files(merge, rows_once, target, by_name, names)
@@ -179,7 +178,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             assigning_values(merge),
         ):
             counting = source.summary is None or not is_repeatable(merge)
-            written, counts = _write_all_changes(execution, rows, touched, gathered, counting=counting)
+            written, counts = _write_all_changes(execution, rows, plan, touched, gathered, counting)
         if counts is not None:
             found = touched.rows_by_clause
             check_same_changes(merge, found, counts, written.row_count, ("update", "delete"))
@@ -198,20 +197,18 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     vectors = NO_VECTORS
     if touched.rewrite and execution.writes_deletion_vectors:
         with steps.step("write_deletion_vectors", "writing deletion vectors"):
-            vectors = delete_rows(execution, first, touched, deleted, by_name)
+            vectors = delete_rows(execution, first, plan, touched, deleted, by_name)
     return MergeChanges(
         execution=execution,
         source_rows=summary.row_count,
         second_scan_rows=second_scan,
-        scan=sizes,
-        read_files=files,
-        predicate=predicate,
+        plan=plan,
         touched=touched,
         written=written,
         inserted=inserted,
         inserted_by_clause=inserts_by_clause(merge, counts, inserted),
         copied=copied,
-        notes=notes_of(sizes, BY_KEYS_AND_CONDITIONS, summary),
+        notes=notes_of(plan.sizes, BY_KEYS_AND_CONDITIONS, summary),
         vectors=vectors,
     )
 
@@ -267,6 +264,10 @@ def _is_small(source: Source, sizes: ScanSizes, summary: SourceSummary) -> bool:
     )
 
 
+def _joined_as(gathered: Callable[[Rows], Rows], target: TargetSide) -> TargetSide:
+    return replace(target, joined=gathered(target.joined))
+
+
 def _as_it_is(rows: Rows) -> Rows:
     return rows
 
@@ -283,34 +284,21 @@ def _in_one_task(rows: Rows) -> Rows:
 def _write_all_changes(
     execution: Execution,
     source: Rows,
+    plan: ScanPlan,
     touched: TouchedFiles,
     gathered: Callable[[Rows], Rows],
-    *,
     counting: bool,
 ) -> tuple[WrittenFiles, RowCounts | None]:
     merge, names = execution.merge, execution.names
-    # Files in which nothing changes are joined only so that an INSERT knows of their matches. Of files whose changed
-    # rows a vector deletes, the other rows stay where they are.
-    copies_rows = not execution.writes_deletion_vectors
-    rewritten = F.lit(copies_rows)
-    scanned = scan_to_rewrite(execution, touched.rewrite).withColumn(names.file_rewritten, rewritten)
-    if merge.inserts and touched.only_matched:
-        matched = scan_to_rewrite(execution, touched.only_matched)
-        matched = matched.withColumn(names.file_rewritten, F.lit(False))
-        scanned = scanned.union(matched) if touched.rewrite else matched
-    target = target_rows(scanned, merge.target_schema, merge.target_alias, names)
-    tracked = (names.row_id, names.row_commit_version) if execution.row_tracking is not None else ()
-    target = Rows(
-        target.frame, (*target.names[:-1], *tracked, names.file_rewritten, names.target_row_present)
-    )
+    target = _side_to_rewrite(execution, plan, touched)
     rows = write_all_changes_rows(
         merge,
         gathered(source),
-        gathered(target),
+        _joined_as(gathered, target),
         names,
         execution.conf,
         execution.defaults,
-        copies_rows=copies_rows,
+        copies_rows=_copies_rows(execution),
     )
     if touched.has_multiple_matches:
         rows = keep_one_match(rows, names)
@@ -329,6 +317,37 @@ def _write_all_changes(
         output = table_columns(Rows(rows.frame.where(kept), rows.names), execution, hidden)
         written = _write(execution, output, hidden)
     return written, None if observation is None else counted(observation, merge.clauses)
+
+
+def _copies_rows(execution: Execution) -> bool:
+    """Tells whether rows that stay are written again: of files whose changed rows a vector deletes they are not."""
+    return not execution.writes_deletion_vectors
+
+
+def _side_to_rewrite(execution: Execution, plan: ScanPlan, touched: TouchedFiles) -> TargetSide:
+    """Makes the target's side of the second join."""
+    joined = plan.joined_among(touched.rewrite)
+    copies_rows = F.lit(_copies_rows(execution))
+    frame = _scan_to_rewrite(execution, joined, copies_rows)
+    if execution.merge.inserts and touched.only_matched:
+        # Nothing changes in these files: they are joined only so that an INSERT knows of their matches.
+        matched = _scan_to_rewrite(execution, touched.only_matched, F.lit(False))
+        frame = frame.union(matched) if joined else matched
+    alone = plan.alone_among(touched.rewrite)
+    of_alone = _rows_to_rewrite(execution, _scan_to_rewrite(execution, alone, copies_rows)) if alone else None
+    return TargetSide(_rows_to_rewrite(execution, frame), of_alone)
+
+
+def _scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...], rewritten: Column) -> DataFrame:
+    return scan_to_rewrite(execution, files).withColumn(execution.names.file_rewritten, rewritten)
+
+
+def _rows_to_rewrite(execution: Execution, frame: DataFrame) -> Rows:
+    """Brings a scan under the names of the target's side; what row tracking and a rewrite add stands before its end."""
+    merge, names = execution.merge, execution.names
+    rows = target_rows(frame, merge.target_schema, merge.target_alias, names)
+    tracked = (names.row_id, names.row_commit_version) if execution.row_tracking is not None else ()
+    return Rows(rows.frame, (*rows.names[:-1], *tracked, names.file_rewritten, names.target_row_present))
 
 
 def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[str, ...]]:

@@ -12,14 +12,13 @@ from deltamerge.log.row_tracking import MaterializedColumns, materialized_column
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.identity import with_identities
-from deltamerge.merge.metrics import ScanSizes
 from deltamerge.merge.resolved import ResolvedMerge
+from deltamerge.merge.scan_plan import ScanPlan
 from deltamerge.merge.steps import Steps
 from deltamerge.merge.touched_files import (
     TouchedFiles,
 )
 from deltamerge.names import MergeNames
-from deltamerge.skipping.predicates import Predicate
 from deltamerge.table import Table
 from deltamerge.write.data_files import WriteTarget, WrittenFiles
 from deltamerge.write.defaults import column_defaults
@@ -118,9 +117,7 @@ class MergeChanges:
         execution: What it worked on.
         source_rows: Rows of the source.
         second_scan_rows: Rows of the source in a second scan, -1 where there was none.
-        scan: What skipping left.
-        read_files: The files that were read.
-        predicate: What the target rows look like that had to be seen.
+        plan: The files that were read, and what rows were looked for in them.
         touched: What the first scan found; its `rewrite` files are replaced.
         written: The new files.
         inserted: Rows inserted.
@@ -133,9 +130,7 @@ class MergeChanges:
     execution: Execution
     source_rows: int
     second_scan_rows: int
-    scan: ScanSizes
-    read_files: tuple[AddFile, ...]
-    predicate: Predicate
+    plan: ScanPlan
     touched: TouchedFiles
     written: WrittenFiles
     inserted: int

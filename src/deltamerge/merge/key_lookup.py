@@ -19,20 +19,17 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark import cloudpickle
 
-from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
-from deltamerge.log.file_table import FileTable
 from deltamerge.log.paths import decode_path
 from deltamerge.merge import arrow_conditions
 from deltamerge.merge.execute import BY_KEYS_AND_CONDITIONS, notes_of
 from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.key_lookup_fit import KeyLookup
-from deltamerge.merge.metrics import ScanSizes
 from deltamerge.merge.near import MOST_SOURCE_IN_DRIVER, bytes_for_driver, fits, run_near
 from deltamerge.merge.pairs import MOST_LEAVING, Pairs, find_pairs, fires_twice
 from deltamerge.merge.partitions import Partition, partitions_of
-from deltamerge.merge.plan import may_match, plan_files, read_predicate
 from deltamerge.merge.row_counts import count_rows, inserting_clauses
+from deltamerge.merge.scan_plan import ScanPlan, may_match_mask, plan_scan, read_predicate
 from deltamerge.merge.staging import (
     StagedSource,
     source_as_it_lies,
@@ -49,7 +46,7 @@ from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.row_pairs import distinct, of_by_source, read_pairs
 from deltamerge.scan.staged_rows import SPARK_VERSION, open_staged
 from deltamerge.skipping import nan_columns
-from deltamerge.skipping.predicates import Predicate
+from deltamerge.skipping.keys import Mask
 from deltamerge.write import arrow_rows, parquet_patch
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.arrow_rows import DONE_SCHEMA, NewRows, new_file_work, patch_work, writing
@@ -96,13 +93,12 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
         return None
     with steps.step("plan", "choosing the files to read"):
         staged, possible = _looked_at(execution, how, staged)
-        predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
-        zone = execution.conf.session_time_zone
-        files, sizes = plan_files(execution.snapshot, predicate, zone, possible)
+        zone, wanted = execution.conf.session_time_zone, staged.summary.predicate
+        plan = plan_scan(execution.snapshot, execution.merge, how.lookup.shape, wanted, zone, possible)
     found: tuple[Pairs, ...] | None = ()
-    if files and staged.rows:
+    if plan.files and staged.rows:
         with steps.step("find_touched_files", "scanning files for matches"):
-            found = find_pairs(execution, how, staged, files)
+            found = find_pairs(execution, how, staged, plan)
     if found is None:
         return None
     if how.computes and fires_twice(found):
@@ -110,7 +106,7 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     competing = any(pairs.pairs > pairs.rows for pairs in found)
     if competing and not execution.merge.is_only_one_unconditional_delete:
         return None
-    return _write_changes(_Work(execution, how, staged, found, files, sizes, predicate))
+    return _write_changes(_Work(execution, how, staged, found, plan))
 
 
 def _has_very_many_rows(execution: Execution) -> bool:
@@ -118,19 +114,19 @@ def _has_very_many_rows(execution: Execution) -> bool:
     return rows_about((f.stats, f.size) for f in execution.snapshot.files.add_files()) > MOST_LEAVING
 
 
-def _looked_at(execution: Execution, how: KeyLookup, staged: StagedSource) -> tuple[StagedSource, FileTable]:
+def _looked_at(execution: Execution, how: KeyLookup, staged: StagedSource) -> tuple[StagedSource, Mask]:
     """Looks at the source's keys for NULLs and repetitions, and for gaps where their ranges leave several files.
 
     Returns:
-        The source, and the files that the ranges leave.
+        The source, and which files the ranges leave.
     """
     predicate = read_predicate(execution.merge, how.lookup.shape, staged.summary.predicate)
-    files = may_match(execution.snapshot, predicate, execution.conf.session_time_zone)
+    files = may_match_mask(execution.snapshot, predicate, execution.conf.session_time_zone)
     if not staged.rows:
         return staged, files
     keys = open_staged(staged.kept, list(dict.fromkeys(staged.columns.keys)))
     staged = with_keys_counted(staged, keys)
-    return (with_gaps(staged, keys) if files.num_files > 1 else staged), files
+    return (with_gaps(staged, keys) if files.sum() > 1 else staged), files
 
 
 def _staged(execution: Execution, how: KeyLookup) -> StagedSource | None:
@@ -177,9 +173,7 @@ class _Work:
     how: KeyLookup
     staged: StagedSource
     found: tuple[Pairs, ...]
-    files: tuple[AddFile, ...]
-    sizes: ScanSizes
-    predicate: Predicate
+    plan: ScanPlan
 
     @property
     def touched(self) -> TouchedFiles:
@@ -244,9 +238,7 @@ def _write_changes(work: _Work) -> MergeChanges | None:
         second_scan_rows=work.staged.summary.row_count
         if items and not merge.statement.is_insert_only
         else -1,
-        scan=work.sizes,
-        read_files=work.files,
-        predicate=work.predicate,
+        plan=work.plan,
         touched=touched,
         written=written,
         inserted=inserted,
@@ -255,7 +247,7 @@ def _write_changes(work: _Work) -> MergeChanges | None:
             for clause in inserting_clauses(merge)
         },
         copied=copied,
-        notes=notes_of(work.sizes, BY_KEYS_AND_CONDITIONS, work.staged.summary),
+        notes=notes_of(work.plan.sizes, BY_KEYS_AND_CONDITIONS, work.staged.summary),
         vectors=vectors,
     )
 

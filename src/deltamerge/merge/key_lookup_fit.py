@@ -11,6 +11,7 @@ from pyspark.sql.types import DecimalType, StructField, StructType
 
 from deltamerge.merge.arrow_conditions import ClauseChoice
 from deltamerge.merge.execution import Execution
+from deltamerge.merge.executor_choice import why_rows_are_not_plain
 from deltamerge.merge.lookup import PLAIN_TYPES, Lookup, lookup_of
 from deltamerge.merge.plan import (
     by_source_choice,
@@ -19,7 +20,6 @@ from deltamerge.merge.plan import (
     sets_from_source,
     taken_column,
     takes_as_it_is,
-    why_rows_are_not_plain,
 )
 from deltamerge.merge.repeatable import is_repeatable
 from deltamerge.merge.resolved import (

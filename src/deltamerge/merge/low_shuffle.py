@@ -25,7 +25,7 @@ from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.lookup import few_keys, look_up_matches, lookup_of
 from deltamerge.merge.matches import NO_MATCHES, Matches, changing_clauses, find_matches
-from deltamerge.merge.plan import condition_shape, plan_files, read_predicate
+from deltamerge.merge.plan import condition_shape
 from deltamerge.merge.repeatable import is_repeatable
 from deltamerge.merge.resolved import ResolvedClause
 from deltamerge.merge.row_counts import (
@@ -37,10 +37,11 @@ from deltamerge.merge.row_counts import (
     inserts_by_clause,
     observing_clauses,
 )
+from deltamerge.merge.scan_plan import ScanPlan, plan_scan
 from deltamerge.merge.scopes import Rows, source_rows
 from deltamerge.merge.source import Source
 from deltamerge.merge.source_keys import SourceSummary, can_broadcast
-from deltamerge.merge.target_scan import first_side, target_side
+from deltamerge.merge.target_scan import first_side, scan_rows, target_side
 from deltamerge.merge.touched_files import (
     NOTHING_TOUCHED,
     TRACE,
@@ -73,6 +74,7 @@ class _Work:
     Args:
         execution: What the executor works on.
         summary: What is known of the source.
+        plan: Which files are read.
         source: The source's side.
         sent: The same, to be sent to every executor where it is small.
         matches: What the first scan found.
@@ -82,6 +84,7 @@ class _Work:
 
     execution: Execution
     summary: SourceSummary
+    plan: ScanPlan
     source: Rows
     sent: Rows
     matches: Matches
@@ -111,16 +114,16 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     """
     merge, names, steps = execution.merge, execution.names, execution.steps
     with steps.step("plan", "choosing the files to read"):
-        predicate = read_predicate(merge, condition_shape(merge), summary.predicate)
-        files, sizes = plan_files(execution.snapshot, predicate, execution.conf.session_time_zone)
+        zone = execution.conf.session_time_zone
+        plan = plan_scan(execution.snapshot, merge, condition_shape(merge), summary.predicate, zone)
     rows = source_rows(source.frame, merge.source_schema, merge.source_alias, names)
     broadcast = can_broadcast(summary, execution.conf.auto_broadcast_join_threshold)
     sent = Rows(F.broadcast(rows.frame), rows.names) if broadcast else rows
-    by_path = {file.path: file for file in files}
+    by_path = {file.path: file for file in plan.files}
     matches = NO_MATCHES
-    if files and (changing_clauses(merge) or merge.inserts):
+    if plan.files and (changing_clauses(merge) or merge.inserts):
         with steps.step("find_touched_files", "scanning files for matches"):
-            matches = _find(execution, summary, rows, sent, files)
+            matches = _find(execution, summary, rows, sent, plan)
     changed = {path: by_path[path] for path in matches.changed}
     touched = NOTHING_TOUCHED
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changed))
@@ -131,7 +134,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     if touched.rewrite or (merge.inserts and summary.row_count):
         second_scan = summary.row_count
         patched = patchable(execution.table.store, touched.rewrite)
-        work = _Work(execution, summary, rows, sent, matches, changed, patched)
+        work = _Work(execution, summary, plan, rows, sent, matches, changed, patched)
         name = "write_all_changes" if touched.rewrite else "write_only_inserts"
         what = f"writing new rows, patching {len(patched)} of {len(touched.rewrite)} touched files"
         with (
@@ -146,21 +149,17 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
         execution=execution,
         source_rows=summary.row_count,
         second_scan_rows=second_scan,
-        scan=sizes,
-        read_files=files,
-        predicate=predicate,
+        plan=plan,
         touched=touched,
         written=written,
         inserted=inserted,
         inserted_by_clause=inserts_by_clause(merge, counts, inserted),
         copied=copied,
-        notes=notes_of(sizes, BY_KEYS_AND_CONDITIONS, summary),
+        notes=notes_of(plan.sizes, BY_KEYS_AND_CONDITIONS, summary),
     )
 
 
-def _find(
-    execution: Execution, summary: SourceSummary, source: Rows, sent: Rows, files: tuple[AddFile, ...]
-) -> Matches:
+def _find(execution: Execution, summary: SourceSummary, source: Rows, sent: Rows, plan: ScanPlan) -> Matches:
     """Finds what changes, by the key columns alone where these say it all; names files by their path in the log."""
     merge, names = execution.merge, execution.names
     updates = any(clause.action == "update" for clause in merge.matched)
@@ -171,16 +170,18 @@ def _find(
         lookup = lookup_of(merge, execution.table.store)
     matches = None
     if lookup is not None:
-        matches = look_up_matches(execution.table, merge, lookup, source, names, files, of_source=of_source)
-    by_name = {absolute_key(execution.table, file): file for file in files}
+        matches = look_up_matches(
+            execution.table, merge, lookup, source, names, plan.files, of_source=of_source
+        )
+    by_name = {absolute_key(execution.table, file): file for file in plan.files}
     if matches is None:
-        target = first_side(execution, files, summary)
+        target = first_side(execution, plan, summary)
         found = find_matches(merge, sent, target, names, of_source=of_source)
         by_path = {by_name[file_key(uri)].path: rows for uri, rows in found.changed.items()}
         matches = replace(found, changed=by_path)
     if matches.has_competing and not merge.is_only_one_unconditional_delete:
         # The scan that knows the rows themselves says which they are.
-        find_touched_files(merge, source, target_side(execution, files), by_name, names)
+        find_touched_files(merge, source, target_side(execution, plan, plan.files), by_name, names)
         raise AssertionError("several source rows change one target row")
     return matches
 
@@ -260,7 +261,7 @@ def _parts(work: _Work) -> tuple[list[DataFrame], int]:
     updates = any(c.action == "update" and _rows(work, c) for c in changing_clauses(merge))
     if (work.touched and made.change_data) or (updates and made.need_target):
         scanned += len(work.touched)
-        touched = target_side(execution, tuple(work.touched.values()))
+        touched = target_side(execution, work.plan, tuple(work.touched.values()))
         parts.append(made.changed_in_target(work.sent, touched))
     elif updates:
         parts.append(made.updated_from_source(work.source))
@@ -275,7 +276,7 @@ def _parts(work: _Work) -> tuple[list[DataFrame], int]:
 
 def _kept(work: _Work, files: Sequence[AddFile]) -> DataFrame:
     """Makes the rows that stay of some touched files."""
-    rows = target_side(work.execution, tuple(files)).renamed()
+    rows = scan_rows(work.execution, tuple(files)).renamed()
     changed = {
         uri: work.matches.changed[file.path]
         for file in files

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from deltamerge.merge.bitmaps import NO_ROWS, RowSet, bit_of, piece_of, united
 from deltamerge.merge.output import evaluate_matched, evaluate_not_matched_by_source
 from deltamerge.merge.resolved import ResolvedClause, ResolvedMerge
-from deltamerge.merge.scopes import Rows, joined
+from deltamerge.merge.scopes import Rows, TargetSide, joined, with_rows_alone
 from deltamerge.names import MergeNames
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def changing_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
 
 
 def find_matches(
-    merge: ResolvedMerge, source: Rows, target: Rows, names: MergeNames, *, of_source: bool
+    merge: ResolvedMerge, source: Rows, target: TargetSide, names: MergeNames, *, of_source: bool
 ) -> Matches:
     """Joins source and target once, on what ON and the conditions need, and keeps only row numbers.
 
@@ -68,9 +68,10 @@ def find_matches(
         The rows that change.
     """
     by_source = [c for c in merge.not_matched_by_source if c.action != "do_nothing"]
-    rows = joined(source, target, merge.condition, "right_outer" if by_source else "inner")
+    rows = joined(source, target.joined, merge.condition, "right_outer" if by_source else "inner")
     rows = evaluate_matched(rows, merge, names, values=False)
     if by_source:
+        rows = with_rows_alone(rows, target.alone)
         rows = evaluate_not_matched_by_source(rows, merge, names, values=False)
     changing = changing_clauses(merge)
     places = [_place(_code(changing, names), F.col(names.file_name), F.col(names.row_index))]

@@ -21,6 +21,7 @@ from deltamerge.log.paths import decode_path
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.key_lookup_fit import KeyLookup
 from deltamerge.merge.near import MOST_SOURCE_IN_DRIVER, bytes_for_driver, fits, run_near
+from deltamerge.merge.scan_plan import ScanPlan
 from deltamerge.merge.staging import StagedSource
 from deltamerge.scan.key_lookup import PAIRS_SCHEMA, UNFIT, pairing
 from deltamerge.scan.paths import without_file_scheme
@@ -57,7 +58,7 @@ class Pairs:
 
 
 def find_pairs(
-    execution: Execution, how: KeyLookup, staged: StagedSource, files: Sequence[AddFile]
+    execution: Execution, how: KeyLookup, staged: StagedSource, plan: ScanPlan
 ) -> tuple[Pairs, ...] | None:
     """Looks the source's keys up in files of the target.
 
@@ -65,14 +66,14 @@ def find_pairs(
         execution: What to work on.
         how: How the merge runs.
         staged: The source.
-        files: The files.
+        plan: The files, and in which of them no key can be, so that their keys are not read.
 
     Returns:
         The pairs of each file that has some; None where a file's columns are not of the table's types, there are too
         many pairs, or may be too many rows that leave without one, or deletion vectors for more rows than the driver
         takes a bit of.
     """
-    store, spark = execution.table.store, execution.table.spark
+    store, spark, files = execution.table.store, execution.table.spark, plan.files
     may_leave = rows_about((file.stats, file.size) for file in files) if how.leaving is not None else 0
     if may_leave > MOST_LEAVING:
         return None
@@ -90,6 +91,7 @@ def find_pairs(
         "file": [file.path for file in files],
         "values": [json.dumps(dict(file.partition_values)) for file in files],
         "gone": pa.array(gone, pa.binary()),
+        "joined": [file.path not in plan.alone for file in files],
     }
     kept = staged.columns
     unique = staged.summary.repeated_keys == 0

@@ -1,4 +1,4 @@
-"""What will be read: which executor runs, and which files of the target may hold rows it changes."""
+"""What the statement's expressions look at: the target's columns, the source's, and the keys that ON equates."""
 
 from __future__ import annotations
 
@@ -8,19 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from deltamerge.config import MergeConf
-from deltamerge.errors import DeltaAnalysisException
-from deltamerge.log.actions import AddFile
-from deltamerge.log.file_table import FileTable
-from deltamerge.log.protocol import TableFacts
-from deltamerge.log.schema import contains_type
-from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.arrow_conditions import ArrowValue, ClauseChoice, arrow_condition
-from deltamerge.merge.metrics import ScanSizes, partition_count
 from deltamerge.merge.resolved import (
     Output,
     ResolvedClause,
@@ -31,11 +22,8 @@ from deltamerge.merge.resolved import (
     TakeTarget,
     TakeValue,
 )
-from deltamerge.merge.source_keys import SourceKey, SourceKeys, SourceSummary, has_slices, unscaled_digits
-from deltamerge.scan.row_blocks import MOST_ROWS
-from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
-from deltamerge.skipping.pruning import extents, files_that_may_match
-from deltamerge.skipping.slices import KeySlices, slices_of
+from deltamerge.merge.source_keys import SourceKey, SourceKeys
+from deltamerge.skipping.predicates import ALWAYS, Predicate
 from deltamerge.sql.column_proto import read_proto
 from deltamerge.sql.column_text import read_classic_column
 from deltamerge.sql.condition_reader import read_condition
@@ -43,9 +31,6 @@ from deltamerge.sql.conditions import ConditionShape, EquiKey, shape_of_tree
 from deltamerge.sql.expression import Name, Node, names_in, unreadable
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.statement import Expression
-
-# So few bytes cost less to write again than the jobs that would spare them.
-_SMALL_BYTES = 4 << 20
 
 
 def condition_shape(merge: ResolvedMerge) -> ConditionShape:
@@ -277,141 +262,19 @@ def _from_source(merge: ResolvedMerge, clause: ResolvedClause) -> list[bool]:
     return [is_from_source(output, field) for output, field in zip(clause.outputs, fields, strict=True)]
 
 
-def choose_executor(merge: ResolvedMerge, conf: MergeConf) -> tuple[str, str]:
-    """Chooses how the merge runs.
-
-    Args:
-        merge: The merge.
-        conf: The session's settings.
-
-    Returns:
-        The executor's name and the reason.
-
-    Raises:
-        DeltaAnalysisException: The session asks for an executor that this merge cannot use.
-    """
-    insert_only = merge.statement.is_insert_only
-    if conf.executor == "insert_only" and not insert_only:
-        raise DeltaAnalysisException(
-            "DELTAMERGE_EXECUTOR_NOT_AVAILABLE",
-            "spark.deltamerge.merge.executor is insert_only, but the merge has clauses that update or delete. Set it "
-            "to auto or classic.",
-            sqlstate="0A000",
-        )
-    # A merge that key lookup cannot run comes here, too.
-    if conf.executor not in ("auto", "key_lookup"):
-        return conf.executor, "spark.deltamerge.merge.executor asks for it"
-    if insert_only and conf.optimize_insert_only_merge:
-        return "insert_only", "there are only NOT MATCHED clauses"
-    if insert_only:
-        return "classic", "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
-    return "low_shuffle", "rows that stay need not be shuffled: only the rows that change are computed"
-
-
-def why_classic(
-    snapshot: Snapshot, merge: ResolvedMerge, conf: MergeConf, source: SourceSummary
-) -> str | None:
-    """Says why a merge by low_shuffle is left to classic.
-
-    Args:
-        snapshot: The table.
-        merge: The merge.
-        conf: The session's settings.
-        source: What is known of the source.
-
-    Returns:
-        The reason, or None where low_shuffle runs it.
-    """
-    facts = TableFacts(snapshot.metadata, snapshot.schema)
-    if facts.property_is("delta.enableDeletionVectors", "true") or snapshot.files.has_deletion_vectors:
-        return "the table has deletion vectors"
-    against = why_rows_are_not_plain(snapshot, merge)
-    if against is not None:
-        return against
-    predicate = read_predicate(merge, condition_shape(merge), source.predicate)
-    files = may_match(snapshot, predicate, conf.session_time_zone)
-    if files.rows_about() + source.row_count > MOST_ROWS:
-        return "source and files that may match have more rows than the driver takes positions of"
-    if conf.executor == "auto" and files.size_in_bytes <= _SMALL_BYTES:
-        return "the files that may match are small"
-    return None
-
-
-def why_rows_are_not_plain(snapshot: Snapshot, merge: ResolvedMerge) -> str | None:
-    """Says what a table has for which a row in a file is more than the values of the table's columns by their names.
-
-    Args:
-        snapshot: The table.
-        merge: The merge.
-
-    Returns:
-        The feature in words, or None.
-    """
-    facts = TableFacts(snapshot.metadata, snapshot.schema)
-    if facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
-        return "the table has column mapping"
-    if facts.property_is("delta.enableRowTracking", "true"):
-        return "the table has row tracking"
-    if facts.property_is("delta.enableTypeWidening", "true") or facts.any_field_has("delta.typeChanges"):
-        return "the table has type widening"
-    if merge.evolves_schema:
-        return "the table gets new columns or fields, which some readers want in every file of a map"
-    if contains_type(snapshot.schema, "variant"):
-        return "the table has VARIANT columns"
-    if facts.any_field_has("delta.identity"):
-        return "the table has identity columns"
-    return None
-
-
-def read_predicate(merge: ResolvedMerge, shape: ConditionShape, source: Predicate) -> Predicate:
-    """Says what a target row looks like that the merge may have to see.
-
-    Args:
-        merge: The merge.
-        shape: What ON says.
-        source: What a target row looks like that the source can match.
-
-    Returns:
-        ON's part for the target and the source's ranges; or, where BY SOURCE clauses look at the rest of the table,
-        their conditions.
-    """
-    matching: Predicate = And((shape.target_predicate, source))
-    by_source: list[Predicate] = []
+def by_source_predicates(merge: ResolvedMerge) -> list[Predicate]:
+    """Says what target rows look like that BY SOURCE clauses change where nothing matches them: one for each clause."""
+    found: list[Predicate] = []
     for clause in merge.not_matched_by_source:
+        condition = clause.clause.condition
         if clause.action == "do_nothing":
             continue
-        condition = clause.clause.condition
         if condition is None:
-            return ALWAYS
-        seen = _shape(condition, _scope(merge, sees_source=False), merge.double_quoted_identifiers)
-        by_source.append(seen.target_predicate)
-    return Or((matching, *by_source)) if by_source else matching
-
-
-def plan_files(
-    snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: FileTable | None = None
-) -> tuple[tuple[AddFile, ...], ScanSizes]:
-    """Finds the files that may hold rows the merge must see.
-
-    Args:
-        snapshot: The table.
-        predicate: What these rows look like.
-        session_time_zone: ``spark.sql.session.timeZone``.
-        among: Files of the table that have all of them; None for all of its files.
-
-    Returns:
-        The files, and what skipping left of the table.
-    """
-    kept = may_match(snapshot, predicate, session_time_zone, among)
-    files = tuple(kept.add_files())
-    sizes = ScanSizes(
-        files_before=snapshot.files.num_files,
-        bytes_before=snapshot.files.size_in_bytes,
-        files_after=kept.num_files,
-        bytes_after=kept.size_in_bytes,
-        partitions_after=partition_count(files, bool(snapshot.metadata.partition_columns)),
-    )
-    return files, sizes
+            found.append(ALWAYS)
+        else:
+            scope = _scope(merge, sees_source=False)
+            found.append(_shape(condition, scope, merge.double_quoted_identifiers).target_predicate)
+    return found
 
 
 def source_keys(merge: ResolvedMerge, shape: ConditionShape) -> SourceKeys:
@@ -450,46 +313,9 @@ def _guarded_keys(merge: ResolvedMerge, shape: ConditionShape) -> list[EquiKey]:
     ]
 
 
-def key_slices(
-    snapshot: Snapshot, shape: ConditionShape, keys: SourceKeys, session_time_zone: str
-) -> dict[tuple[str, ...], KeySlices]:
-    """Cuts the spans of the target's key columns into slices, by which gaps between the source's keys are found.
-
-    Args:
-        snapshot: The table.
-        shape: What ON says.
-        keys: Its keys.
-        session_time_zone: ``spark.sql.session.timeZone``.
-
-    Returns:
-        The slices by the column's path; none where there is one file, of which nothing can be left out.
-    """
-    # Of a column that equals more than one key the decimal decides.
-    ordered = sorted(filter(has_slices, keys.keys), key=lambda key: unscaled_digits(key) is not None)
-    scales = {key.key.target.path: unscaled_digits(key) for key in ordered}
-    files = may_match(snapshot, shape.target_predicate, session_time_zone)
-    if not scales or files.num_files < 2:
-        return {}
-    partition_columns = snapshot.metadata.partition_columns
-    found = extents(scales, files, snapshot.schema, partition_columns, session_time_zone)
-    cut = {path: slices_of(low, high, scales[path]) for path, (low, high) in found.items()}
-    return {path: slices for path, slices in cut.items() if slices is not None}
-
-
 def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
     field = next(f for f in schema.fields if f.name == path[0])
     if len(path) == 1:
         return field.dataType
     assert isinstance(field.dataType, StructType)
     return _type_at(field.dataType, path[1:])
-
-
-def may_match(
-    snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: FileTable | None = None
-) -> FileTable:
-    """Finds the files that `plan_files` would give, without an object for each."""
-    files = snapshot.files if among is None else among
-    mask = files_that_may_match(
-        predicate, files, snapshot.schema, snapshot.metadata.partition_columns, session_time_zone
-    )
-    return files if bool(np.all(mask)) else files.filter(mask)

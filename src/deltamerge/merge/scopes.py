@@ -43,6 +43,19 @@ class Rows:
         return Rows(self.frame.toDF(*self.names), self.names)
 
 
+@dataclass(frozen=True)
+class TargetSide:
+    """The target's side of a merge.
+
+    Args:
+        joined: The rows of files that source rows may match.
+        alone: The rows of files that BY SOURCE clauses alone can change; None where there are none.
+    """
+
+    joined: Rows
+    alone: Rows | None = None
+
+
 def target_rows(frame: DataFrame, schema: StructType, alias: str, names: MergeNames) -> Rows:
     """Makes the target's side of a join.
 
@@ -82,6 +95,21 @@ def source_rows(frame: DataFrame, schema: StructType, alias: str | None, names: 
 def joined(source: Rows, target: Rows, condition: Column, how: str) -> Rows:
     """Joins the two sides, both in sight."""
     return Rows(source.frame.join(target.frame, condition, how), (*source.names, *target.names))
+
+
+def with_rows_alone(rows: Rows, alone: Rows | None) -> Rows:
+    """Adds rows of the target that need no join, since no source row can match them.
+
+    Args:
+        rows: Joined rows, renamed.
+        alone: The target's side of files that are not joined; None where all are.
+
+    Returns:
+        All of them; columns of the source, and what was computed of pairs of rows, are NULL in the added ones.
+    """
+    if alone is None:
+        return rows
+    return Rows(rows.frame.unionByName(alone.renamed().frame, allowMissingColumns=True), rows.names)
 
 
 def seeing_source(rows: Rows, schema: StructType, alias: str | None, names: MergeNames) -> Rows:

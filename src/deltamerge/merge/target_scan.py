@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -12,7 +13,8 @@ from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, Struct
 from deltamerge.log.actions import AddFile
 from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.merge.execution import Execution
-from deltamerge.merge.scopes import Rows, target_rows
+from deltamerge.merge.scan_plan import ScanPlan
+from deltamerge.merge.scopes import Rows, TargetSide, target_rows
 from deltamerge.merge.source_keys import SourceSummary
 from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, target_frame
@@ -30,9 +32,16 @@ _COMPARED_NAMES = frozenset({"tinyint", "smallint", "int", "bigint"})
 _MOST_FILTERS = 16
 
 
-def target_side(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
+def scan_rows(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
     """Makes the target's side of a join from some files."""
     return _side_of(execution, scan_files(execution, files))
+
+
+def target_side(execution: Execution, plan: ScanPlan, files: Sequence[AddFile]) -> TargetSide:
+    """Makes the target's side of a merge from some of the files that it reads."""
+    alone = plan.alone_among(files)
+    joined = scan_rows(execution, plan.joined_among(files))
+    return TargetSide(joined, scan_rows(execution, alone) if alone else None)
 
 
 def _side_of(execution: Execution, frame: DataFrame) -> Rows:
@@ -40,10 +49,11 @@ def _side_of(execution: Execution, frame: DataFrame) -> Rows:
     return target_rows(frame, merge.target_schema, merge.target_alias, execution.names)
 
 
-def first_side(execution: Execution, files: tuple[AddFile, ...], source: SourceSummary | None) -> Rows:
+def first_side(execution: Execution, plan: ScanPlan, source: SourceSummary | None) -> TargetSide:
     """Makes the target's side of the first scan: all rows where BY SOURCE clauses look at those without a match."""
-    by_source = any(clause.action != "do_nothing" for clause in execution.merge.not_matched_by_source)
-    return target_side(execution, files) if by_source else matching_side(execution, files, source)
+    if any(clause.action != "do_nothing" for clause in execution.merge.not_matched_by_source):
+        return target_side(execution, plan, plan.files)
+    return TargetSide(matching_side(execution, plan.files, source))
 
 
 def matching_side(execution: Execution, files: tuple[AddFile, ...], source: SourceSummary | None) -> Rows:

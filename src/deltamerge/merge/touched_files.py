@@ -18,7 +18,7 @@ from deltamerge.merge.bitmaps import piece_of
 from deltamerge.merge.deleted_rows import bitmap_of, positions_of
 from deltamerge.merge.output import evaluate_matched, evaluate_not_matched_by_source
 from deltamerge.merge.resolved import ResolvedClause, ResolvedMerge
-from deltamerge.merge.scopes import Rows, joined
+from deltamerge.merge.scopes import Rows, TargetSide, joined, with_rows_alone
 from deltamerge.names import MergeNames
 from deltamerge.scan.paths import file_key
 
@@ -61,7 +61,11 @@ NOTHING_TOUCHED = TouchedFiles((), (), {}, has_multiple_matches=False)
 
 
 def find_touched_files(
-    merge: ResolvedMerge, source: Rows, target: Rows, files: Mapping[str, AddFile], names: MergeNames
+    merge: ResolvedMerge,
+    source: Rows,
+    target: TargetSide,
+    files: Mapping[str, AddFile],
+    names: MergeNames,
 ) -> TouchedFiles:
     """Joins source and target once and finds what the merge changes.
 
@@ -88,7 +92,11 @@ def find_touched_files(
 
 
 def find_touched_rows(
-    merge: ResolvedMerge, source: Rows, target: Rows, files: Mapping[str, AddFile], names: MergeNames
+    merge: ResolvedMerge,
+    source: Rows,
+    target: TargetSide,
+    files: Mapping[str, AddFile],
+    names: MergeNames,
 ) -> tuple[TouchedFiles, dict[str, BitMap64]]:
     """Joins source and target once and finds what the merge changes, down to the rows.
 
@@ -123,12 +131,13 @@ def _looks_at_target(merge: ResolvedMerge) -> bool:
     return bool(merge.matched or merge.not_matched_by_source or merge.inserts)
 
 
-def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: Rows, names: MergeNames) -> Rows:
+def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: TargetSide, names: MergeNames) -> Rows:
     """Joins the sides and finds the clause that takes each row."""
     how = "right_outer" if merge.not_matched_by_source else "inner"
-    rows = joined(source, target, merge.condition, how)
+    rows = joined(source, target.joined, merge.condition, how)
     rows = evaluate_matched(rows, merge, names, values=False)
     if merge.not_matched_by_source:
+        rows = with_rows_alone(rows, target.alone)
         rows = evaluate_not_matched_by_source(rows, merge, names, values=False)
     return rows
 

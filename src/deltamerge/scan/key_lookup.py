@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ _PIECE_ROWS = 1 << 15
 _ROWS_AT_ONCE = 4_000_000
 # Where source rows have a key in common; else each row of the target is in one pair at most.
 _MOST_PAIRS = 10_000_000
+# What is told of a file: its name, where its pairs lie, how many they are and change, how many rows these name, and,
+# as JSON, how many each clause takes.
+_Found: TypeAlias = "tuple[str, str, int, int, int, str]"
 # The column with what takes a row that nothing matches.
 _LEAVES = "leaves"
 
@@ -164,8 +167,9 @@ def pairing(
         unique: Whether no two source rows have the same keys, so that a row of the target is in one pair at most.
 
     Returns:
-        A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON) and ``gone`` (a bitmap of
-        rows that the file no longer has, the lowest bit first, or NULL), a row a file. For each file with pairs, or
+        A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``gone`` (a bitmap of
+        rows that the file no longer has, the lowest bit first, or NULL) and ``joined`` (FALSE where no row can have a
+        key, so that they are not read), a row a file. For each file with pairs, or
         rows that leave without one, it gives where they lie; how many they are; how many of them a clause takes; how
         many rows of the target these name; as JSON, how many of these rows each clause takes. For a file whose columns
         are not of the table's types, and where there are too many pairs, `UNFIT` in the place of those that a clause
@@ -177,18 +181,19 @@ def pairing(
         read: list[pa.Table] = []
         files: list[_File] = []
         for batch in batches:
-            for path, file, values, gone in zip(
+            for path, file, values, gone, is_joined in zip(
                 *(column.to_pylist() for column in batch.columns), strict=True
             ):
-                if wanted is None:
-                    wanted = _wanted(staged, keys, clause)
-                lying = _File(file, path, json.loads(values))
+                lying = _File(file, path, json.loads(values), gone)
                 try:
+                    if not is_joined:
+                        yield _paired(_leaving_pairs(lying, leaving, folder))
+                        continue
+                    wanted = _wanted(staged, keys, clause) if wanted is None else wanted
                     rows = _looked_at(lying, wanted, columns, leaving)
                 except (ValueError, pa.ArrowException) as error:
                     yield _paired([(file, "", 0, UNFIT, 0, str(error))])
                     return
-                rows = rows if gone is None else rows.filter(pa.array(_is_there(gone, len(rows))))
                 read.append(rows.append_column("file", pa.array(np.full(len(rows), len(files), np.int32))))
                 files.append(lying)
                 if sum(map(len, read)) >= _ROWS_AT_ONCE:
@@ -208,11 +213,21 @@ class _File:
         name: Its path in the log.
         path: Its path on this machine.
         values: Its partition values.
+        gone: A bitmap of rows that it no longer has, the lowest bit first, or None.
     """
 
     name: str
     path: str
     values: Mapping[str, str | None]
+    gone: bytes | None
+
+    def there(self, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Tells of each of its rows whether it still has it."""
+        there = np.ones(rows, np.bool_)
+        if self.gone is not None:
+            bits = np.unpackbits(np.frombuffer(self.gone, np.uint8), bitorder="little")[:rows]
+            there[: len(bits)] = bits == 0
+        return there
 
 
 @dataclass(frozen=True)
@@ -255,24 +270,43 @@ def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | int | PairChoic
 def _looked_at(file: _File, wanted: _Wanted, columns: Sequence[str], leaving: Leaving | None) -> pa.Table:
     """Reads a file's keys, and finds out what takes each row if nothing matches it."""
     rows = read_columns(file.path, file.values, _named(wanted.keys.schema, columns))
-    if leaving is None:
-        return rows
+    if leaving is not None:
+        rows = rows.append_column(_LEAVES, _leaves(file, leaving))
+    return rows if file.gone is None else rows.filter(pa.array(file.there(len(rows))))
+
+
+def _leaves(file: _File, leaving: Leaving) -> pa.ChunkedArray:
+    """Gives, for each row of a file, what takes it if nothing matches it."""
     groups = read_row_groups(file.path, file.values, leaving.columns, lambda first, end: first < end)
     numbers = pa.chunked_array([leaving.choose(table) for table in groups], pa.int32())
-    leaves = pc.fill_null(pc.subtract(of_by_source(0), numbers), NO_CLAUSE)
-    return rows.append_column(_LEAVES, leaves.cast(pa.int32()))
+    return pc.fill_null(pc.subtract(of_by_source(0), numbers), NO_CLAUSE).cast(pa.int32())
 
 
-def _is_there(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    there = np.ones(rows, np.bool_)
-    bits = np.unpackbits(np.frombuffer(gone, np.uint8), bitorder="little")[:rows]
-    there[: len(bits)] = bits == 0
-    return there
+def _leaving_pairs(file: _File, leaving: Leaving | None, folder: str) -> list[_Found]:
+    """Finds the rows that leave a file in which nothing can match."""
+    if leaving is None:
+        return []
+    leaves = _leaves(file, leaving).to_numpy()
+    rows = np.flatnonzero((leaves != NO_CLAUSE) & file.there(len(leaves)))
+    pairs = RowPairs(rows, np.full(len(rows), NO_SOURCE), leaves[rows])
+    return [_kept(file, pairs, folder, unique=True)] if len(rows) else []
+
+
+def _kept(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Found:
+    """Keeps the pairs of a file, and tells of them."""
+    changing = pairs.changing
+    rows_taken = {
+        int(number): _count(changing.of_clause(number), unique=unique)
+        for number in distinct(changing.clauses)
+    }
+    path = write_pairs(folder, pairs)
+    numbers = len(pairs.rows), len(changing.rows), _count(changing, unique=unique)
+    return (file.name, path, *numbers, json.dumps(rows_taken))
 
 
 def _pairs(
     read: list[pa.Table], files: list[_File], wanted: _Wanted, folder: str, *, unique: bool
-) -> list[tuple[str, str, int, int, int, str]]:
+) -> list[_Found]:
     target = pa.concat_tables(read)
     keys = target.select(wanted.names).append_column("at", pa.array(np.arange(len(target))))
     joined = _joined(keys, wanted.keys, wanted.names, unique=unique)
@@ -296,14 +330,7 @@ def _pairs(
             of_file = _with_choice(file, of_file, wanted)
         except (ValueError, pa.ArrowException) as error:
             return [(file.name, "", 0, UNFIT, 0, str(error))]
-        changing = of_file.changing
-        rows_taken = {
-            int(number): _count(changing.of_clause(number), unique=unique)
-            for number in distinct(changing.clauses)
-        }
-        path = write_pairs(folder, of_file)
-        numbers = len(of_file.rows), len(changing.rows), _count(changing, unique=unique)
-        found.append((file.name, path, *numbers, json.dumps(rows_taken)))
+        found.append(_kept(file, of_file, folder, unique=unique))
     return found
 
 
@@ -360,7 +387,7 @@ def _makes_many_pairs(target: pa.Table, source: pa.Table, keys: Sequence[str]) -
     return bool(np.nansum(pairs[0] * pairs[1]) > _MOST_PAIRS)
 
 
-def _paired(found: list[tuple[str, str, int, int, int, str]]) -> pa.RecordBatch:
+def _paired(found: list[_Found]) -> pa.RecordBatch:
     columns = list(zip(*found, strict=True)) if found else [()] * 6
     types = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.string())
     arrays = [pa.array(column, data_type) for column, data_type in zip(columns, types, strict=True)]

@@ -9,7 +9,7 @@ of UTF-8's bytes.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -67,6 +67,16 @@ class Bounds:
     may_be_null: Mask
     may_be_value: Mask
     hides_nan: bool
+
+    def among(self, wanted: Mask) -> Bounds:
+        """Gives those of some files, one bool per file."""
+        return (
+            self if wanted.all() else replace(self, **{name: getattr(self, name)[wanted] for name in ARRAYS})
+        )
+
+
+ARRAYS = tuple(field.name for field in fields(Bounds) if field.name != "hides_nan")
+"""The names of what has one element per file."""
 
 
 def keys_of(values: pa.Array, kind: ColumnType) -> tuple[KeyArray, Mask]:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.schema import StructType
+from deltamerge.skipping.bounds import data_bounds
 from deltamerge.skipping.columns import ColumnType, TargetColumn, find_column, referenced_columns
 from deltamerge.skipping.intervals import interval_of, may_differ, may_meet, may_meet_any, may_start_with
-from deltamerge.skipping.keys import Bounds, Key, Mask, as_mask, keys_of
+from deltamerge.skipping.keys import Bounds, Key, Mask, as_mask
 from deltamerge.skipping.literals import span_function
 from deltamerge.skipping.negation import push_not_down
 from deltamerge.skipping.partition_values import partition_bounds
@@ -32,7 +32,6 @@ from deltamerge.skipping.predicates import (
     StartsWith,
     Unknown,
 )
-from deltamerge.skipping.statistics import FileStatistics, read_statistics
 
 _ORDERED = ("integral", "decimal", "string", "date", "timestamp")
 
@@ -43,6 +42,7 @@ def files_that_may_match(
     schema: StructType,
     partition_columns: Iterable[str],
     session_time_zone: str,
+    among: Mask | None = None,
 ) -> Mask:
     """Finds the files that may hold a row for which a predicate is TRUE.
 
@@ -52,9 +52,10 @@ def files_that_may_match(
         schema: The table's schema; its spelling of names is the predicate's.
         partition_columns: The names of the partition columns.
         session_time_zone: ``spark.sql.session.timeZone``.
+        among: Which files are asked for, one bool per file; None for all.
 
     Returns:
-        One bool per file. FALSE is certain: no row of the file matches. TRUE says nothing.
+        One bool per file. FALSE is certain: no row of the file matches, or it was not asked for. TRUE says nothing.
     """
     pushed = push_not_down(predicate)
     partitions = frozenset(partition_columns)
@@ -62,14 +63,13 @@ def files_that_may_match(
     columns = {column.path: column for column in found if column is not None}
     bounds = _partition_bounds(columns, files, session_time_zone)
     mask = _evaluate(pushed, _Scope(columns, bounds, files.num_files, session_time_zone))
+    mask = mask if among is None else as_mask(mask & among)
     if len(bounds) == len(columns) or not mask.any():
         return mask
     # Statistics are dear to read: only those of the files that partition values leave.
-    left = files if mask.all() else files.filter(mask)
-    if bounds:
-        bounds = _partition_bounds(columns, left, session_time_zone)
-    bounds |= _data_bounds(columns, left)
-    mask[mask] = _evaluate(pushed, _Scope(columns, bounds, left.num_files, session_time_zone))
+    bounds = {path: of_column.among(mask) for path, of_column in bounds.items()}
+    bounds |= data_bounds(columns.values(), files, mask)
+    mask[mask] = _evaluate(pushed, _Scope(columns, bounds, int(mask.sum()), session_time_zone))
     return mask
 
 
@@ -79,6 +79,7 @@ def extents(
     schema: StructType,
     partition_columns: Iterable[str],
     session_time_zone: str,
+    among: Mask,
 ) -> dict[tuple[str, ...], tuple[Key, Key]]:
     """Finds between which values the columns of a table lie, as far as its log tells.
 
@@ -88,6 +89,7 @@ def extents(
         schema: The table's schema.
         partition_columns: The names of the partition columns.
         session_time_zone: ``spark.sql.session.timeZone``.
+        among: Which files are asked for, one bool per file.
 
     Returns:
         The least and the greatest value of integers, decimals (unscaled), texts, dates (days) and timestamps
@@ -96,9 +98,9 @@ def extents(
     partitions = frozenset(partition_columns)
     found = (find_column(schema, path, partitions) for path in paths)
     columns = {c.path: c for c in found if c is not None and c.type is not None and c.type.kind in _ORDERED}
-    bounds = _partition_bounds(columns, files, session_time_zone)
-    if len(bounds) < len(columns):
-        bounds |= _data_bounds(columns, files)
+    of_partitions = _partition_bounds(columns, files, session_time_zone)
+    bounds = {path: of_column.among(among) for path, of_column in of_partitions.items()}
+    bounds |= data_bounds(columns.values(), files, among)
     ends: dict[tuple[str, ...], tuple[Key, Key]] = {}
     for path, of_column in bounds.items():
         known = of_column.lower_known & of_column.upper_known & of_column.may_be_value
@@ -131,54 +133,8 @@ def _partition_bounds(
     }
 
 
-def _data_bounds(
-    columns: Mapping[tuple[str, ...], TargetColumn], files: FileTable
-) -> dict[tuple[str, ...], Bounds]:
-    # Of structs, arrays and maps themselves statistics say nothing.
-    wanted = [column for column in columns.values() if not column.partition and column.counts_nulls]
-    statistics = read_statistics(files.arrow.column("stats"), wanted)
-    return {column.path: _bounds_of(column, statistics) for column in wanted}
-
-
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _bounds_of(column: TargetColumn, statistics: FileStatistics) -> Bounds:
-    """Gives a data column's bounds from statistics.
-
-    Wide bounds (``tightBounds`` false) need no care here: minima and maxima still bound every row, a
-    nullCount of zero still means no NULL and one of all physical rows still means no value
-    (Protocol: Per-file Statistics).
-    """
-    found = statistics.columns[column.path]
-    count = len(found.null_count)
-    everywhere = np.ones(count, dtype=bool)
-    if column.counts_nulls:
-        may_be_null = ~_true(pc.equal(found.null_count, 0))
-        may_be_value = ~_true(pc.greater_equal(found.null_count, statistics.num_records))
-    else:
-        may_be_null, may_be_value = everywhere, everywhere
-    if found.lower is None or found.upper is None or column.type is None:
-        nothing = np.zeros(count, dtype=np.int64)
-        return Bounds(nothing, nothing, ~everywhere, ~everywhere, may_be_null, may_be_value, False)
-    lower, lower_known = keys_of(found.lower, column.type)
-    upper, upper_known = keys_of(found.upper, column.type)
-    # Bounds that contradict each other are not to be believed.
-    contradict = lower_known & upper_known & as_mask(lower > upper)
-    return Bounds(
-        lower=lower,
-        upper=upper,
-        lower_known=lower_known & ~contradict,
-        upper_known=upper_known & ~contradict,
-        may_be_null=may_be_null,
-        may_be_value=may_be_value,
-        hides_nan=column.type.kind in ("float", "double"),
-    )
-
-
-def _true(array: pa.Array) -> Mask:
-    return as_mask(pc.fill_null(array, False).to_numpy(zero_copy_only=False))
 
 
 def _evaluate(predicate: Predicate, scope: _Scope) -> Mask:
