@@ -77,9 +77,8 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
 
     Returns:
         The files written and those they replace; None where it came out on the way that another executor must do it:
-        the source is large or, where BY SOURCE clauses delete, empty, rows compete for a row of the target, very many
-        may leave it, or a file holds other types than the table says. What was written until then lies in the
-        execution's folder.
+        the source is large, rows compete for a row of the target, very many may leave it, or a file holds other types
+        than the table says. What was written until then lies in the execution's folder.
     """
     steps = execution.steps
     if any(clause.condition is None for clause in how.by_source) and _has_very_many_rows(execution):
@@ -89,14 +88,12 @@ def execute_key_lookup(execution: Execution, how: KeyLookup) -> MergeChanges | N
     staged = _staged(execution, how)
     if staged is None or not _are_there(execution, staged):
         return None
-    if how.by_source and not staged.rows:
-        return None
     with steps.step("plan", "choosing the files to read"):
         staged, possible = _looked_at(execution, how, staged)
         zone, wanted = execution.conf.session_time_zone, staged.summary.predicate
         plan = plan_scan(execution.snapshot, execution.merge, how.lookup.shape, wanted, zone, possible)
     found: tuple[Pairs, ...] | None = ()
-    if plan.files and staged.rows:
+    if plan.files and (staged.rows or how.by_source):
         with steps.step("find_touched_files", "scanning files for matches"):
             found = find_pairs(execution, how, staged, plan)
     if found is None:
