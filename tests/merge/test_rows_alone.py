@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FEED = {"delta.enableChangeDataFeed": "true"}
 TRACKED = {"delta.enableRowTracking": "true"}
 MAPPED = {"delta.columnMapping.mode": "name"}
+STRUCT = "CAST(named_struct('a', id, 'B', NULL) AS STRUCT<a: BIGINT, B: STRING>) AS st"
 # A merge of so many source rows does not run in one task, where nothing is gained.
 SOURCE_ROWS = 10_001
 
@@ -34,13 +35,13 @@ def claim_keys(path: str, version: int) -> None:
     edited(path, version, claim)
 
 
-def table(spark: SparkSession, path: Path, **options: Any) -> str:
+def table(spark: SparkSession, path: Path, *more: str, **options: Any) -> str:
     """Makes a table of keys 0 to 4 and 100 to 104 in two files, of whose second the log tells other keys.
 
     Whoever joins the second file finds matches that whoever believes the log does not look for.
     """
     for number in range(2):
-        some = spark.range(5).selectExpr(f"id + {100 * number} AS id", "id AS v", f"'p{number}' AS p")
+        some = spark.range(5).selectExpr(f"id + {100 * number} AS id", "id AS v", f"'p{number}' AS p", *more)
         write_delta(some.coalesce(1), str(path), mode="append", **options)
     claim_keys(str(path), 1)
     return str(path)
@@ -93,12 +94,25 @@ def test_they_are_not_joined(
         assert kinds == ["delete", *["update_postimage"] * 6, *["update_preimage"] * 6]
 
 
-@pytest.mark.parametrize("executor", ["classic", "low_shuffle"])
-def test_no_file_is_joined(spark: SparkSession, tmp_path: Path, executor: str) -> None:
+@pytest.mark.parametrize(
+    ("executor", "options"),
+    [
+        ("classic", {}),
+        ("classic", {"properties": VECTORS}),
+        ("classic", {"properties": FEED}),
+        ("classic", {"properties": TRACKED}),
+        ("low_shuffle", {}),
+        ("low_shuffle", {"properties": FEED}),
+    ],
+    ids=str,
+)
+def test_no_file_is_joined(
+    spark: SparkSession, tmp_path: Path, executor: str, options: dict[str, Any]
+) -> None:
     """All source rows are new, and no file can have their keys."""
-    path = table(spark, tmp_path / "t")
+    path = table(spark, tmp_path / "t", STRUCT, **options)
     spark.conf.set(EXECUTOR, executor)
-    new = spark.range(SOURCE_ROWS).selectExpr("-id - 1 AS id", "id AS v", "'new' AS p")
+    new = spark.range(SOURCE_ROWS).selectExpr("-id - 1 AS id", "id AS v", "'new' AS p", STRUCT)
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
     merge = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll()
     report = merge.whenNotMatchedBySourceUpdate("t.v > 2", set={"p": "'old'"}).run()

@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, StructType
 
 from deltamerge.errors import DeltaAnalysisException
 from deltamerge.merge.analysis_errors import analysis_error, is_of_types
-from deltamerge.merge.plan import condition_tree
+from deltamerge.merge.references import condition_tree
 from deltamerge.names import free_prefix
 from deltamerge.session import empty_frame, is_built_on_subquery
 from deltamerge.sql.conditions import contains_subquery, tree_contains_subquery

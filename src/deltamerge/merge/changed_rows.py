@@ -23,7 +23,7 @@ from deltamerge.merge.output import (
     generate_clause_values,
     target_copy,
 )
-from deltamerge.merge.plan import assigns_from_source
+from deltamerge.merge.references import assigns_from_source
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows, TargetSide, joined, with_rows_alone
 from deltamerge.names import MergeNames

@@ -70,7 +70,7 @@ def write_all_changes_rows(
         copies_rows: Whether rows that no clause changes are written again.
 
     Returns:
-        Per joined row its output columns (what the row becomes; for a deleted one what it was), the target's own
+        Per row, joined or alone, its output columns (what it becomes; for a deleted one what it was), the target's own
         values, what change it is (`row_change`), the clause of each kind that takes it, its file, position and source
         row number.
         Delta: ClassicMergeExecutor.writeAllChanges.
@@ -98,7 +98,7 @@ def write_all_changes_rows(
 def changes_output(
     merge: ResolvedMerge, rows: Rows, names: MergeNames, defaults: Callable[[int], Column]
 ) -> Rows:
-    """Computes what joined rows become, on which all clauses are evaluated; see `write_all_changes_rows`."""
+    """Computes what rows become, on which all clauses are evaluated; see `write_all_changes_rows`."""
     outputs = generate_write_all_changes_output_cols(merge, names, defaults)
     copies = [
         (names.copy(index), target_copy(merge, index, names))

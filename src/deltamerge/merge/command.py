@@ -35,7 +35,7 @@ from deltamerge.merge.lookup import few_keys, lookup_of
 from deltamerge.merge.low_shuffle import execute_low_shuffle
 from deltamerge.merge.metrics import Timings, merge_metrics, operation_parameters
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, Progress
-from deltamerge.merge.plan import condition_shape, source_keys
+from deltamerge.merge.references import condition_shape, source_keys
 from deltamerge.merge.resolve import resolve
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scan_plan import key_slices

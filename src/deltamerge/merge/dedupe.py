@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from deltamerge.errors import DeltaAnalysisException, MultipleSourceRowsException
-from deltamerge.merge.plan import condition_shape
+from deltamerge.merge.references import condition_shape
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.names import free_prefix
 from deltamerge.sql.names import near_misses, quote

@@ -25,7 +25,7 @@ from deltamerge.merge.insert_only import (
 from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.metrics import ScanSizes
 from deltamerge.merge.observed import observed
-from deltamerge.merge.plan import condition_shape, source_keys
+from deltamerge.merge.references import condition_shape, source_keys
 from deltamerge.merge.repeatable import is_repeatable
 from deltamerge.merge.row_counts import (
     RowCounts,
@@ -160,7 +160,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     by_name = {absolute_key(execution.table, file): file for file in plan.files}
     if plan.files:
         with steps.step("find_touched_files", "scanning files for matches"):
-            target = _joined_as(gathered, first_side(execution, plan, source.summary))
+            target = _with_joined(gathered, first_side(execution, plan, source.summary))
             rows_once = gathered(rows)
             if execution.writes_deletion_vectors and fit_the_driver(plan.files):
                 touched, deleted = find_touched_rows(merge, rows_once, target, by_name, names)
@@ -264,7 +264,7 @@ def _is_small(source: Source, sizes: ScanSizes, summary: SourceSummary) -> bool:
     )
 
 
-def _joined_as(gathered: Callable[[Rows], Rows], target: TargetSide) -> TargetSide:
+def _with_joined(gathered: Callable[[Rows], Rows], target: TargetSide) -> TargetSide:
     return replace(target, joined=gathered(target.joined))
 
 
@@ -294,7 +294,7 @@ def _write_all_changes(
     rows = write_all_changes_rows(
         merge,
         gathered(source),
-        _joined_as(gathered, target),
+        _with_joined(gathered, target),
         names,
         execution.conf,
         execution.defaults,

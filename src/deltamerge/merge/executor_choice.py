@@ -7,7 +7,7 @@ from deltamerge.errors import DeltaAnalysisException
 from deltamerge.log.protocol import TableFacts
 from deltamerge.log.schema import contains_type
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.merge.plan import condition_shape
+from deltamerge.merge.references import condition_shape
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scan_plan import may_match, read_predicate
 from deltamerge.merge.source_keys import SourceSummary

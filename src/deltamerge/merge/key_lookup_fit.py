@@ -13,7 +13,7 @@ from deltamerge.merge.arrow_conditions import ClauseChoice
 from deltamerge.merge.execution import Execution
 from deltamerge.merge.executor_choice import why_rows_are_not_plain
 from deltamerge.merge.lookup import PLAIN_TYPES, Lookup, lookup_of
-from deltamerge.merge.plan import (
+from deltamerge.merge.references import (
     by_source_choice,
     decides_from_source,
     pair_choice,

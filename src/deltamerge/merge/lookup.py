@@ -22,7 +22,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.log.store import Store
 from deltamerge.merge.matches import OF_SOURCE, Matches, changing_clauses, matches_of
-from deltamerge.merge.plan import condition_shape
+from deltamerge.merge.references import condition_shape
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.scopes import Rows
 from deltamerge.merge.source_keys import SourceKey, SourceSummary

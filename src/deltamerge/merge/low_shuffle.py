@@ -25,7 +25,7 @@ from deltamerge.merge.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.job_errors import assigning_values
 from deltamerge.merge.lookup import few_keys, look_up_matches, lookup_of
 from deltamerge.merge.matches import NO_MATCHES, Matches, changing_clauses, find_matches
-from deltamerge.merge.plan import condition_shape
+from deltamerge.merge.references import condition_shape
 from deltamerge.merge.repeatable import is_repeatable
 from deltamerge.merge.resolved import ResolvedClause
 from deltamerge.merge.row_counts import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deltamerge.merge.plan import expression_tree
+from deltamerge.merge.references import expression_tree
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.sql.expression import Literal, Name, leaves
 from deltamerge.statement import Expression

@@ -11,7 +11,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.metrics import ScanSizes, partition_count
-from deltamerge.merge.plan import by_source_predicates
+from deltamerge.merge.references import by_source_predicates
 from deltamerge.merge.resolved import ResolvedMerge
 from deltamerge.merge.source_keys import SourceKeys, has_slices, unscaled_digits
 from deltamerge.skipping.keys import Mask
@@ -71,7 +71,7 @@ def plan_scan(
     """
     predicate = read_predicate(merge, shape, source)
     mask = may_match_mask(snapshot, predicate, session_time_zone, among)
-    kept = snapshot.files if bool(np.all(mask)) else snapshot.files.filter(mask)
+    kept = _among(snapshot.files, mask)
     files = tuple(kept.add_files())
     joined = (
         may_match_mask(snapshot, _matching(shape, source), session_time_zone, mask)[mask]
@@ -116,8 +116,11 @@ def may_match(
     snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: Mask | None = None
 ) -> FileTable:
     """Finds the files that may hold rows of a predicate, without an object for each."""
-    mask = may_match_mask(snapshot, predicate, session_time_zone, among)
-    return snapshot.files if bool(np.all(mask)) else snapshot.files.filter(mask)
+    return _among(snapshot.files, may_match_mask(snapshot, predicate, session_time_zone, among))
+
+
+def _among(files: FileTable, mask: Mask) -> FileTable:
+    return files if bool(mask.all()) else files.filter(mask)
 
 
 def may_match_mask(

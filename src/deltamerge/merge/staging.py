@@ -26,7 +26,7 @@ from deltamerge.merge.output import (
     generate_clause_values,
     generate_precomputed_conditions,
 )
-from deltamerge.merge.plan import clause_choice, taken_as_it_is
+from deltamerge.merge.references import clause_choice, taken_as_it_is
 from deltamerge.merge.resolved import ResolvedClause, TakeTarget
 from deltamerge.merge.scopes import source_rows
 from deltamerge.merge.source import read_source

@@ -168,8 +168,8 @@ def pairing(
 
     Returns:
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``gone`` (a bitmap of
-        rows that the file no longer has, the lowest bit first, or NULL) and ``joined`` (FALSE where no row can have a
-        key, so that they are not read), a row a file. For each file with pairs, or
+        rows that the file no longer has, the lowest bit first, or NULL) and ``joined`` (FALSE where no row can have one
+        of the keys, so that the file's are not read), a row a file. For each file with pairs, or
         rows that leave without one, it gives where they lie; how many they are; how many of them a clause takes; how
         many rows of the target these name; as JSON, how many of these rows each clause takes. For a file whose columns
         are not of the table's types, and where there are too many pairs, `UNFIT` in the place of those that a clause
@@ -315,9 +315,9 @@ def _pairs(
     at, sources, clauses = (joined[name].to_numpy() for name in ("at", "source", "clause"))
     if _LEAVES in target.column_names:
         leaves = target[_LEAVES].to_numpy()
-        alone = _alone(leaves, at)
-        at, clauses = np.concatenate((at, alone)), np.concatenate((clauses, leaves[alone]))
-        sources = np.concatenate((sources, np.full(len(alone), NO_SOURCE)))
+        left = _leaving_rows(leaves, at)
+        at, clauses = np.concatenate((at, left)), np.concatenate((clauses, leaves[left]))
+        sources = np.concatenate((sources, np.full(len(left), NO_SOURCE)))
     order = np.lexsort((sources, at))
     at = at[order]
     places = target["file"].to_numpy()[at]
@@ -358,7 +358,7 @@ def _with_choice(file: _File, pairs: RowPairs, wanted: _Wanted) -> RowPairs:
     return RowPairs(pairs.rows, pairs.sources, clauses)
 
 
-def _alone(leaves: np.ndarray[Any, Any], matched: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _leaving_rows(leaves: np.ndarray[Any, Any], matched: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Gives the places of the rows that a BY SOURCE clause takes and that are none of the matched ones."""
     free = leaves != NO_CLAUSE
     free[matched] = False

@@ -31,6 +31,7 @@ from deltamerge.scan.deletion_vectors import without_deleted_rows
 from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings
+from deltamerge.session import empty_frame
 from deltamerge.table import Table
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def target_frame(
             [StructField(f.name, f.dataType, True) for f in schema.fields]
             + [StructField(extra.file_name, StringType()), StructField(extra.row_index, LongType())]
         )
-        return table.spark.createDataFrame([], empty)
+        return empty_frame(table.spark, empty)
     data = [f for f in schema.fields if f.name not in set(partition_columns)]
     frames = [
         _frame_of(table, _FileColumns(schema, tuple(partition_columns), mode, found), group, extra)

@@ -117,7 +117,7 @@ def _float_keys(values: pa.Array, kind: ColumnType, known: Mask) -> tuple[KeyArr
 
 def _decimal_keys(values: pa.Array, kind: ColumnType, known: Mask) -> tuple[KeyArray, Mask]:
     if len(values) == 0:
-        return np.zeros(0, np.int64), known
+        return np.zeros(0, np.int64 if fits_int64(kind) else object), known
     words = np.frombuffer(values.buffers()[1], dtype=np.int64).reshape(-1, 2)
     words = words[values.offset : values.offset + len(values)]
     low, high = words[:, 0], words[:, 1]
