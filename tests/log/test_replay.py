@@ -33,7 +33,7 @@ def test_path_and_deletion_vector_identify_a_file(order, split):
     ]
     before, after = commits[:split], commits[split:]
     base = live_files(None, parse(*before), "/t")
-    files = live_files(base, parse(*after), "/t").to_pylist()
+    files = live_files(base, parse(*after), "/t").arrow.to_pylist()
     assert [(file["path"], file["deletion_vector"]["offset"]) for file in files] == [("a", 5)]
 
     old = tombstones(None, parse(*before, remove_schema=REMOVE_SCHEMA), "/t")
@@ -44,7 +44,7 @@ def test_path_and_deletion_vector_identify_a_file(order, split):
 
 def test_file_that_came_back_is_no_tombstone():
     commits = [[add("a"), add("b")], [remove("a"), remove("b")], [add("a", size=3)]]
-    assert live_files(None, parse(*commits), "/t").column("size").to_pylist() == [3]
+    assert live_files(None, parse(*commits), "/t").arrow.column("size").to_pylist() == [3]
     dead = tombstones(None, parse(*commits, remove_schema=REMOVE_SCHEMA), "/t")
     assert dead.column("path").to_pylist() == ["b"]
 
@@ -52,7 +52,7 @@ def test_file_that_came_back_is_no_tombstone():
 def test_nothing_to_apply():
     base = live_files(None, parse([add("a")]), "/t")
     assert live_files(base, parse(), "/t") is base
-    assert live_files(None, parse([info()]), "/t").num_rows == 0
+    assert live_files(None, parse([info()]), "/t").num_files == 0
 
 
 def test_other_actions_in_order():
@@ -79,7 +79,7 @@ def test_state_keeps_the_newest():
 def test_long_text_is_taken_in_pieces():
     rows = [add(f"f{number}", stats="x" * 50_000) for number in range(500)]
     lines = parse(rows, [remove("f7")], [add("f7")])
-    files = live_files(None, lines, "/t")
+    files = live_files(None, lines, "/t").arrow
     assert files.num_rows == 500
     assert files.column("stats").null_count == 1
 

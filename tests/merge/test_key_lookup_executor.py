@@ -315,6 +315,39 @@ def test_conditions_that_compute_of_the_target_are_for_others(spark: SparkSessio
     assert rows(DeltaTable.forPath(spark, path).toDF())[:2] == [(1, "new", 1), (2, "bob", 40)]
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("on", "clauses", "told"),
+    [
+        ("t.id = s.id + 1", "MATCHED THEN UPDATE SET *", "ON does more than to equate plain columns"),
+        (
+            "t.id = s.id",
+            "MATCHED THEN UPDATE SET age = t.age + 1",
+            "an UPDATE sets what depends on the target",
+        ),
+        ("t.id = s.id", "MATCHED AND t.age % 2 = 0 THEN DELETE", "a MATCHED condition asks more"),
+        (
+            "t.id = s.id",
+            "NOT MATCHED BY SOURCE THEN UPDATE SET age = 0",
+            "a NOT MATCHED BY SOURCE clause updates",
+        ),
+        (
+            "t.id = s.id",
+            "NOT MATCHED BY SOURCE AND t.age % 2 = 0 THEN DELETE",
+            "a NOT MATCHED BY SOURCE condition asks more than plain comparisons",
+        ),
+    ],
+)
+def test_what_is_against_it_is_logged(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, on: str, clauses: str, told: str
+) -> None:
+    path = people(spark, tmp_path / "t")
+    frame(spark, "id INT, name STRING, age INT", [(2, "new", 1)]).createOrReplaceTempView("new")
+    with caplog.at_level("DEBUG", logger="deltamerge.merge.MergeIntoCommand"):
+        merge_sql(spark, f"MERGE INTO delta.`{path}` t USING new s ON {on} WHEN {clauses}")
+    assert f"key lookup does not run the merge: {told}" in caplog.text
+
+
 @pytest.mark.parametrize("clause", ["update", "insert"])
 def test_null_in_a_column_that_is_not_null(spark: SparkSession, tmp_path: Path, clause: str) -> None:
     path = str(tmp_path / "t")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import permutations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
 from deltamerge.skipping import bounds
+from deltamerge.skipping.columns import TargetColumn
 from deltamerge.skipping.predicates import And, ColumnRef, Comparison, IsNull, Or
 from deltamerge.skipping.pruning import extents, files_that_may_match
+from deltamerge.skipping.statistics import FileStatistics
 
 SCHEMA = StructType(
     (
@@ -82,17 +86,53 @@ def test_extents_of_some_files_after_others() -> None:
         assert found == extents(paths, FileTable.from_add_files(files), SCHEMA, ["day"], "UTC", among)
 
 
-def test_texts_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Tells how many texts were parsed each time."""
+    sizes: list[int] = []
     real = bounds.read_statistics
 
-    def counted(stats, columns):
-        read.append(len(stats))
+    def counted(stats: pa.ChunkedArray, columns: Sequence[TargetColumn]) -> FileStatistics:
+        sizes.append(len(stats))
         return real(stats, columns)
 
     monkeypatch.setattr(bounds, "read_statistics", counted)
+    return sizes
+
+
+def test_texts_are_parsed_once(read: list[int]) -> None:
     table = FileTable.from_add_files([file(number) for number in range(40)])
     for name in ("of one day", "of one day", "of another", "of all", "of another"):
         kept(table, name)
     # A day each, of the second day two columns; then what is left of all, once.
     assert read == [10, 10, 40]
+
+
+@pytest.mark.parametrize("asked", [[], ["of one day"], ["of one day", "of another"], ["of all", "of texts"]])
+def test_the_next_versions_start_with_what_was_read(read: list[int], asked: list[str]) -> None:
+    """Files 3 to 12 leave the table, others come, and at last some of these leave it."""
+    table = FileTable.from_add_files([file(number) for number in range(40)])
+    for name in asked:
+        kept(table, name)
+    more = FileTable.from_add_files([file(number) for number in range(40, 60)])
+    table = table.at_next_version(np.array([not 3 <= n <= 12 for n in range(40)]), more.arrow)
+    numbers = [n for n in range(60) if not 3 <= n <= 12]
+    assert table.paths() == [f"f{n}" for n in numbers]
+    for left in (numbers, [n for n in numbers if n % 3]):
+        table = table.at_next_version(np.isin(numbers, left), more.arrow[:0])
+        del read[:]
+        answers = {name: kept(table, name) for name in PREDICATES}
+        read_for_them = sum(read)
+        fresh = FileTable.from_add_files([file(n) for n in left])
+        assert answers == {name: kept(fresh, name) for name in PREDICATES}
+        numbers = left
+    # The last version had all of it from the one before.
+    assert read_for_them == 0
+
+
+def test_only_new_files_are_read(read: list[int]) -> None:
+    table = FileTable.from_add_files([file(number) for number in range(40)])
+    kept(table, "of all")
+    more = FileTable.from_add_files([file(number) for number in range(40, 43)])
+    kept(table.at_next_version(np.ones(40, np.bool_), more.arrow), "of all")
+    assert read == [40, 3]

@@ -35,6 +35,16 @@ def to_numpy(values: pa.Array) -> npt.NDArray[Any]:
     return np.frombuffer(content, dtype, len(values), values.offset * dtype.itemsize)
 
 
+def bools(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Gives the values of an Arrow array of booleans without NULLs."""
+    content = values.buffers()[1]
+    if content is None:
+        return np.empty(0, np.bool_)
+    bits = np.unpackbits(np.frombuffer(content, np.uint8), bitorder="little")
+    found: npt.NDArray[np.bool_] = bits[values.offset : values.offset + len(values)].astype(np.bool_)
+    return found
+
+
 def mask_from_numpy(mask: npt.NDArray[np.bool_]) -> pa.Array:
     """Gives an Arrow array of booleans from a NumPy one."""
     bits = np.packbits(np.asarray(mask, dtype=bool), bitorder="little")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,30 @@ from deltamerge.log.file_actions import ADD_SCHEMA
 from deltamerge.log.paths import decode_paths
 
 
+class PerFile(Protocol):
+    """Something that was worked out of files and is dear, one element per file."""
+
+    def at_next_version(self, kept: npt.NDArray[np.bool_], added: int) -> PerFile:
+        """Gives the same for the next version of the table.
+
+        Args:
+            kept: Which of the files are still there.
+            added: How many come after them, of which nothing is known yet.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class FileTable:
     """Files of a table, one row each; an immutable view that filters and takes without Python objects.
 
     Args:
         arrow: A table of `ADD_SCHEMA`: an AddFile's fields in snake_case, `path` in the log's spelling.
+        derived: What was worked out of the files, by what it is: whoever does so puts it here, and the next version of
+            the table starts with it.
     """
 
     arrow: pa.Table
+    derived: dict[Hashable, PerFile] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def from_add_files(files: Iterable[AddFile]) -> FileTable:
@@ -67,6 +82,19 @@ class FileTable:
         """Keeps the files whose place in `mask` (one bool a row) is true."""
         return FileTable(self.arrow.filter(mask_from_numpy(mask)))
 
+    def at_next_version(self, kept: npt.NDArray[np.bool_], added: pa.Table) -> FileTable:
+        """Gives the files of the table's next version.
+
+        Args:
+            kept: Which of the files are still there, one bool a row.
+            added: The new files, rows of `ADD_SCHEMA`.
+        """
+        left = _among(self.arrow, kept)
+        derived = {
+            key: known.at_next_version(kept, added.num_rows) for key, known in list(self.derived.items())
+        }
+        return FileTable(pa.concat_tables([left, added]) if added.num_rows else left, derived)
+
     def take(self, indices: npt.ArrayLike) -> FileTable:
         """Gives the files of these rows, in this order."""
         return FileTable(self.arrow.take(from_numpy(np.asarray(indices, dtype=np.int64))))
@@ -74,6 +102,16 @@ class FileTable:
     def add_files(self) -> list[AddFile]:
         """Gives the files as actions: for the few that a commit names, not for a whole table."""
         return [_add_file(row) for row in self.arrow.to_pylist()]
+
+
+def _among(table: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:
+    # Of a large table most chunks lose no file: those are not copied.
+    batches, at = [], 0
+    for batch in table.to_batches():
+        part = kept[at : at + batch.num_rows]
+        batches.append(batch if part.all() else batch.filter(mask_from_numpy(part)))
+        at += batch.num_rows
+    return pa.Table.from_batches(batches, table.schema)
 
 
 def add_files_to_arrow(files: Iterable[AddFile]) -> pa.Table:

@@ -24,7 +24,7 @@ from deltamerge.log.actions import (
     SetTransaction,
     Sidecar,
 )
-from deltamerge.log.arrays import empty_table, mask_from_numpy, to_numpy
+from deltamerge.log.arrays import bools, empty_table, mask_from_numpy, to_numpy
 from deltamerge.log.commits import damaged, parse_action
 from deltamerge.log.file_actions import (
     ADD_SCHEMA,
@@ -32,6 +32,7 @@ from deltamerge.log.file_actions import (
     file_keys,
     parse_file_actions,
 )
+from deltamerge.log.file_table import FileTable
 
 _CHUNK = 8 << 20
 _PASSED_OVER = ("cdc", "commitInfo")
@@ -120,11 +121,11 @@ def parse_log_files(
     return collector.finish()
 
 
-def live_files(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
+def live_files(base: FileTable | None, lines: LogLines, root: str) -> FileTable:
     """Applies commits to the files of an earlier version.
 
     Args:
-        base: Live files before, rows of `ADD_SCHEMA`; None at the start of the log.
+        base: Live files before; None at the start of the log.
         lines: The commits.
         root: The table's root.
 
@@ -132,16 +133,15 @@ def live_files(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
         The live files after.
     """
     if lines.adds.num_rows == 0 and lines.removes.num_rows == 0:
-        return lines.adds if base is None else base
+        return FileTable(lines.adds) if base is None else base
     touched, newest = _newest(lines, root)
     adds = lines.adds
     wins = newest[newest < adds.num_rows]
     if len(wins) < adds.num_rows:
         adds = _keep(adds, wins)
-    if base is None or base.num_rows == 0:
-        return adds
-    kept = _untouched(base, touched, root)
-    return pa.concat_tables([kept, adds]) if adds.num_rows else kept
+    if base is None or base.num_files == 0:
+        return FileTable(adds)
+    return base.at_next_version(_untouched(base.arrow, touched, root), adds)
 
 
 def tombstones(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
@@ -162,7 +162,7 @@ def tombstones(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
     removes = _keep(lines.removes, wins)
     if base is None or base.num_rows == 0:
         return removes
-    return pa.concat_tables([_untouched(base, touched, root), removes])
+    return pa.concat_tables([base.filter(mask_from_numpy(_untouched(base, touched, root))), removes])
 
 
 def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
@@ -181,16 +181,11 @@ def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]
     return encoded.dictionary, newest
 
 
-def _untouched(base: pa.Table, touched: pa.Array, root: str) -> pa.Table:
+def _untouched(base: pa.Table, touched: pa.Array, root: str) -> npt.NDArray[np.bool_]:
+    """Tells of each file whether its key is none of some."""
     keys = file_keys(base.column("path"), base.column("deletion_vector"), root)
-    gone = pa.chunked_array(_chunks(pc.is_in(keys, value_set=touched)), pa.bool_()).combine_chunks()
-    # Of a large table most chunks lose no file: those are not copied.
-    kept, at = [], 0
-    for batch in base.to_batches():
-        part = gone.slice(at, batch.num_rows)
-        kept.append(batch.filter(pc.invert(part)) if pc.any(part).as_py() else batch)
-        at += batch.num_rows
-    return pa.Table.from_batches(kept, base.schema)
+    found = _chunks(pc.invert(pc.is_in(keys, value_set=touched)))
+    return np.concatenate([bools(chunk) for chunk in found]) if found else np.ones(0, np.bool_)
 
 
 def _keep(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:

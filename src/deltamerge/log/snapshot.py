@@ -173,7 +173,7 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
     protocol, metadata = _checked(store, segment, state)
     base = None
     if segment.checkpoint is not None:
-        base = read_checkpoint_adds(store, segment.checkpoint, found)
+        base = FileTable(read_checkpoint_adds(store, segment.checkpoint, found))
     return _snapshot(store, segment, state, protocol, metadata, lines, base)
 
 
@@ -207,7 +207,7 @@ def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot 
     protocol, metadata = _checked(store, segment, state)
     if metadata.id != previous.metadata.id:
         return None
-    return _snapshot(store, segment, state, protocol, metadata, lines, previous.files.arrow)
+    return _snapshot(store, segment, state, protocol, metadata, lines, previous.files)
 
 
 def _read_commits(
@@ -251,7 +251,7 @@ def _snapshot(
     protocol: Protocol,
     metadata: Metadata,
     lines: LogLines,
-    base: pa.Table | None,
+    base: FileTable | None,
 ) -> Snapshot:
     return Snapshot(
         store=store,
@@ -259,7 +259,7 @@ def _snapshot(
         timestamp_ms=_timestamp(store, segment, metadata, lines),
         protocol=protocol,
         metadata=metadata,
-        files=FileTable(live_files(base, lines, store.root)),
+        files=live_files(base, lines, store.root),
         set_transactions=dict(state.set_transactions),
         domain_metadata=dict(state.domain_metadata),
         segment=segment,

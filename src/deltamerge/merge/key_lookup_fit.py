@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ from deltamerge.write.constraints import NotNull, constraints_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 _CODECS = {
     "snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none",
@@ -105,7 +108,7 @@ class KeyLookup:
 
 
 def key_lookup_of(execution: Execution) -> KeyLookup | None:
-    """Tells whether a merge can run by key lookup.
+    """Tells whether a merge can run by key lookup; logs what is against it.
 
     Args:
         execution: What to work on.
@@ -113,62 +116,126 @@ def key_lookup_of(execution: Execution) -> KeyLookup | None:
     Returns:
         How, or None where a clause, a column or the table needs more.
     """
-    merge, snapshot, conf = execution.merge, execution.snapshot, execution.conf
-    if conf.materialize_source == "none" or not runs_arrow(execution.table.spark):
+    found = _fitted(execution)
+    if isinstance(found, str):
+        logger.debug("key lookup does not run the merge: %s", found)
         return None
-    if merge.statement.is_insert_only and not conf.optimize_insert_only_merge:
-        return None
-    if execution.writes_change_data or why_rows_are_not_plain(snapshot, merge) is not None:
-        return None
-    if snapshot.files.has_deletion_vectors and not execution.writes_deletion_vectors:
-        return None
+    return found
+
+
+def _fitted(execution: Execution) -> KeyLookup | str:
+    """Gives how a merge runs by key lookup, or what is against it."""
+    merge, spark = execution.merge, execution.table.spark
+    against = _against_session(execution) or _against_table(execution)
+    if against is not None:
+        return against
     lookup = lookup_of(merge, execution.table.store, _KEY_TYPES)
     if lookup is None:
-        return None
+        return "ON does more than to equate plain columns of one type, or the table is on an object store"
+    clauses = _fitted_clauses(merge)
+    if isinstance(clauses, str):
+        return clauses
+    partition_columns = execution.snapshot.metadata.partition_columns
+    if not _knows_partitions(merge, lookup, clauses.matched, partition_columns):
+        return "an UPDATE may move rows to another partition, or new rows' partitions are computed"
+    types = _arrow_types(merge.output_schema)
+    if types is None:
+        return "a column is of a type that is not plain"
+    if _moves_days(spark, types):
+        return "the session moves old dates"
+    constraints = constraints_of(merge.output_schema, execution.snapshot.metadata.configuration)
+    if any(not isinstance(c, NotNull) or len(c.path) > 1 for c in constraints):
+        return "the table has constraints"
+    pairs, leaving = clauses.pairs, clauses.leaving
+    return KeyLookup(
+        lookup=lookup,
+        matched=clauses.matched,
+        of_pairs=None if pairs is None else _of_pairs(execution, pairs, types),
+        asked_of_source=() if pairs is None else tuple(_source_places(merge, pairs)),
+        by_source=clauses.by_source,
+        leaving=None if leaving is None else Leaving(_of_target(merge, leaving, types), leaving.of),
+        takes_all=clauses.takes_all,
+        computes=_computes(merge, clauses.reached),
+        types=types,
+        not_null=frozenset(c.path[0] for c in constraints if isinstance(c, NotNull)),
+        codec=_CODECS[_codec_name(spark)],
+        records_per_file=_records_per_file(execution),
+    )
+
+
+def _against_session(execution: Execution) -> str | None:
+    """Says what a session asks that key lookup does not do."""
+    conf, spark = execution.conf, execution.table.spark
+    if conf.materialize_source == "none":
+        return "the source is not to be kept"
+    if not runs_arrow(spark):
+        return "the session does not run Arrow"
+    if execution.merge.statement.is_insert_only and not conf.optimize_insert_only_merge:
+        return "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
+    if _codec_name(spark) not in _CODECS:
+        return "the session's compression is not one of PyArrow's"
+    return None
+
+
+def _against_table(execution: Execution) -> str | None:
+    """Says what a table has that key lookup does not write."""
+    if execution.writes_change_data:
+        return "the table has a change data feed"
+    if execution.snapshot.files.has_deletion_vectors and not execution.writes_deletion_vectors:
+        return "the table has deletion vectors and is to get no more of them"
+    return why_rows_are_not_plain(execution.snapshot, execution.merge)
+
+
+@dataclass(frozen=True)
+class _Clauses:
+    """The clauses of a merge as key lookup takes them.
+
+    Args:
+        reached: The MATCHED clauses up to the first without a condition, where that is the first of all; else all.
+        matched: Those of them that update or delete.
+        takes_all: Whether the first of all MATCHED clauses has no condition.
+        pairs: What tells which of them takes a pair of rows, where they look at the target's row.
+        by_source: The NOT MATCHED BY SOURCE clauses that delete.
+        leaving: What tells which of them takes a row; None where there is none.
+    """
+
+    reached: tuple[ResolvedClause, ...]
+    matched: tuple[ResolvedClause, ...]
+    takes_all: bool
+    pairs: ClauseChoice | None
+    by_source: tuple[ResolvedClause, ...]
+    leaving: ClauseChoice | None
+
+
+def _fitted_clauses(merge: ResolvedMerge) -> _Clauses | str:
+    """Gives the clauses, or what is against them."""
+    if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
+        return "a column is generated"
     takes_all = not merge.matched or merge.matched[0].condition is None
     reached = merge.matched[:1] if takes_all else merge.matched
     matched = tuple(clause for clause in reached if clause.action in ("update", "delete"))
     updates = [clause for clause in matched if clause.action == "update"]
     if not all(sets_from_source(merge, clause) for clause in updates):
-        return None
-    choice = None
+        return "an UPDATE sets what depends on the target's row"
+    pairs = None
     if not all(decides_from_source(merge, clause) for clause in reached):
-        choice = pair_choice(merge, [clause.number for clause in matched])
+        pairs = pair_choice(merge, [clause.number for clause in matched])
+        if pairs is None:
+            return "a MATCHED condition asks more of the target's row than plain comparisons"
         # What is computed of a source row is computed for the clause that takes it, which only pairs tell.
-        if choice is None or not all(takes_as_it_is(merge, clause) for clause in updates):
-            return None
-    if not _knows_partitions(merge, lookup, matched, snapshot.metadata.partition_columns):
-        return None
-    if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
-        return None
-    constraints = constraints_of(merge.output_schema, snapshot.metadata.configuration)
-    if any(not isinstance(c, NotNull) or len(c.path) > 1 for c in constraints):
-        return None
+        if not all(takes_as_it_is(merge, clause) for clause in updates):
+            return "MATCHED conditions ask of the target's row, and an UPDATE computes values"
     by_source = tuple(c for c in merge.not_matched_by_source if c.action != "do_nothing")
+    if any(clause.action != "delete" for clause in by_source):
+        return "a NOT MATCHED BY SOURCE clause updates"
     leaving = by_source_choice(merge, [clause.number for clause in by_source]) if by_source else None
-    if any(clause.action != "delete" for clause in by_source) or (by_source and leaving is None):
-        return None
-    types = _arrow_types(merge.output_schema)
-    codec = _CODECS.get(
-        (conf_value(execution.table.spark, "spark.sql.parquet.compression.codec") or "snappy").lower()
-    )
-    if types is None or codec is None or _moves_days(execution.table.spark, types):
-        return None
-    not_null = frozenset(c.path[0] for c in constraints if isinstance(c, NotNull))
-    return KeyLookup(
-        lookup=lookup,
-        matched=matched,
-        of_pairs=None if choice is None else _of_pairs(execution, choice, types),
-        asked_of_source=() if choice is None else tuple(_source_places(merge, choice)),
-        by_source=by_source,
-        leaving=None if leaving is None else Leaving(_of_target(merge, leaving, types), leaving.of),
-        takes_all=takes_all,
-        computes=_computes(merge, reached),
-        types=types,
-        not_null=not_null,
-        codec=codec,
-        records_per_file=_records_per_file(execution),
-    )
+    if by_source and leaving is None:
+        return "a NOT MATCHED BY SOURCE condition asks more than plain comparisons"
+    return _Clauses(reached, matched, takes_all, pairs, by_source, leaving)
+
+
+def _codec_name(spark: SparkSession) -> str:
+    return (conf_value(spark, "spark.sql.parquet.compression.codec") or "snappy").lower()
 
 
 def _of_target(

@@ -1,11 +1,13 @@
-"""What the log tells of columns' values in each file: statistics are dear to read, so each file's are read once."""
+"""What the log tells of columns' values in each file: statistics are dear to read, so each file's are read once.
+
+What was read stays with the table of files, and goes on to the next version's (`FileTable.derived`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pyarrow.compute as pc
 from deltamerge.log.arrays import mask_from_numpy
 from deltamerge.log.file_table import FileTable
 from deltamerge.skipping.columns import TargetColumn
-from deltamerge.skipping.keys import ARRAYS, Bounds, Mask, as_mask, keys_of
+from deltamerge.skipping.keys import ARRAYS, Bounds, KeyArray, Mask, as_mask, keys_of
 from deltamerge.skipping.statistics import FileStatistics, read_statistics
 
 
@@ -30,9 +32,14 @@ class _Read:
     bounds: Bounds
     files: Mask
 
+    def at_next_version(self, kept: Mask, added: int) -> _Read:
+        """Keeps what was read of files that are still there; see `PerFile`."""
 
-# A table of files does not change, and goes with its snapshot.
-_READ: WeakKeyDictionary[FileTable, dict[TargetColumn, _Read]] = WeakKeyDictionary()
+        def with_added(values: KeyArray) -> KeyArray:
+            return np.concatenate([values[kept], np.zeros(added, values.dtype)])
+
+        bounds: dict[str, Any] = {name: with_added(getattr(self.bounds, name)) for name in ARRAYS}
+        return _Read(replace(self.bounds, **bounds), with_added(self.files))
 
 
 def data_bounds(
@@ -48,10 +55,10 @@ def data_bounds(
     Returns:
         By the column's path the bounds, one element per wanted file.
     """
-    of_table = _READ.setdefault(files, {})
     # Of structs, arrays and maps themselves statistics say nothing.
     asked = [column for column in columns if not column.partition and column.counts_nulls]
-    read = {column: of_table[column] for column in asked if column in of_table}
+    derived = {column: files.derived.get(column) for column in asked}
+    read = {column: found for column, found in derived.items() if isinstance(found, _Read)}
     lacking = [column for column in asked if column not in read or (wanted & ~read[column].files).any()]
     if lacking:
         # What any of them lacks is read for all of them: the texts are parsed once.
@@ -59,7 +66,7 @@ def data_bounds(
         unread = as_mask(wanted & ~np.all(have, axis=0))
         found = read_statistics(_among(files.arrow.column("stats"), unread), lacking)
         read |= {column: _with(read.get(column), unread, _bounds_of(column, found)) for column in lacking}
-        of_table |= {column: read[column] for column in lacking}
+        files.derived.update({column: read[column] for column in lacking})
     return {column.path: read[column].bounds.among(wanted) for column in asked}
 
 
