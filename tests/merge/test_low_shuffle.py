@@ -310,3 +310,29 @@ def test_more_rows_than_the_driver_takes_positions_of(spark: SparkSession, tmp_p
         (3, "cy", 50),
         (9, "y", 2),
     ]
+
+
+def test_a_key_of_most_rows_does_not_stay_in_one_task(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark splits what a task would get of a key; it does so for joins of what matches, and for no full outer one."""
+    path = str(tmp_path / "t")
+    skewed = spark.range(100_000).selectExpr(
+        "IF(id % 10 = 0, id, 7) AS id", "id AS v", "sha1(string(id)) AS x"
+    )
+    write_delta(skewed.repartition(2), path)
+    for name, value in {
+        EXECUTOR: "low_shuffle",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        # A partition is large for Spark from 256 MiB on.
+        "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes": "20kb",
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "20kb",
+        "spark.sql.adaptive.skewJoin.skewedPartitionFactor": "2",
+    }.items():
+        spark.conf.set(name, value)
+    new = spark.range(20_000).selectExpr("id", "-id AS v", "'new' AS x")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    merge = merge.whenMatchedUpdate("t.v % 2 = 0", set={"v": "s.v + t.v"})
+    report = merge.whenNotMatchedInsertAll().whenNotMatchedBySourceDelete("t.v >= 99990").run()
+    assert report.metrics["numTargetRowsUpdated"] == 42_000
+    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
+    plans = [executions.apply(i).physicalPlanDescription() for i in range(executions.size())]
+    assert any("SortMergeJoin(skew=true)" in plan for plan in plans[-6:])
