@@ -325,7 +325,7 @@ def test_conditions_that_compute_of_the_target_are_for_others(spark: SparkSessio
             "MATCHED THEN UPDATE SET age = t.age + 1",
             "an UPDATE sets what depends on the target",
         ),
-        ("t.id = s.id", "MATCHED AND t.age % 2 = 0 THEN DELETE", "a MATCHED condition asks more"),
+        ("t.id = s.id", "MATCHED AND t.age + 1 = 41 THEN DELETE", "a MATCHED condition asks more"),
         (
             "t.id = s.id",
             "NOT MATCHED BY SOURCE THEN UPDATE SET age = 0",
@@ -333,7 +333,7 @@ def test_conditions_that_compute_of_the_target_are_for_others(spark: SparkSessio
         ),
         (
             "t.id = s.id",
-            "NOT MATCHED BY SOURCE AND t.age % 2 = 0 THEN DELETE",
+            "NOT MATCHED BY SOURCE AND t.age + 1 = 41 THEN DELETE",
             "a NOT MATCHED BY SOURCE condition asks more than plain comparisons",
         ),
     ],
