@@ -35,6 +35,7 @@ class MergeConf:
     history_metrics: bool = True
     txn_app_id: str | None = None
     txn_version: int | None = None
+    txn_version_auto_reset: bool = False
     user_metadata: str | None = None
     executor: str = "auto"
     driver_bytes: int | None = None
@@ -66,6 +67,7 @@ KEYS: dict[str, str] = {
     "history_metrics": PREFIX + "history.metricsEnabled",
     "txn_app_id": PREFIX + "write.txnAppId",
     "txn_version": PREFIX + "write.txnVersion",
+    "txn_version_auto_reset": PREFIX + "write.txnVersion.autoReset.enabled",
     "user_metadata": PREFIX + "commitInfo.userMetadata",
     "executor": "spark.deltamerge.merge.executor",
     "driver_bytes": "spark.deltamerge.merge.driverBytes",

@@ -13,7 +13,7 @@ from weakref import WeakSet
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 
-from deltamerge.config import MergeConf, read_conf
+from deltamerge.config import KEYS, MergeConf, read_conf
 from deltamerge.errors import DeltaParseException
 from deltamerge.sql.names import parse_name
 
@@ -65,6 +65,20 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     java: Any = spark._jsparkSession
     rows = java.createDataFrame(jvm.java.util.ArrayList(), java.parseDataType(schema.json()))
     return DataFrame(rows, spark)
+
+
+def reset_transaction(spark: SparkSession, conf: MergeConf) -> None:
+    """Forgets the number of the session's application transaction after it, where the session asks for that.
+
+    Another write under the same number would do nothing; without one it fails. Delta:
+    DeltaCommand.createSetTransaction and hasBeenExecuted.
+
+    Args:
+        spark: The session.
+        conf: Its settings.
+    """
+    if conf.txn_version_auto_reset and conf.txn_version is not None:
+        spark.conf.unset(KEYS["txn_version"])
 
 
 def conf_value(spark: SparkSession, key: str) -> str | None:

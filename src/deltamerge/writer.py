@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from deltamerge.session import merge_conf
+from deltamerge.session import merge_conf, reset_transaction
 from deltamerge.table import open_table
 from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.table_writer import write_table
@@ -60,8 +60,12 @@ def write_delta(
     kind = "overwrite_schema" if overwrite_schema else mode
     columns = (partition_by,) if isinstance(partition_by, str) else partition_by
     transaction = option_transaction(txn_app_id, txn_version)
-    if transaction is None:
-        transaction = session_transaction(merge_conf(df.sparkSession))
+    conf = None if transaction is not None else merge_conf(df.sparkSession)
+    if conf is not None:
+        transaction = session_transaction(conf)
     table = open_table(df.sparkSession, path)
     partition_columns = None if columns is None else tuple(columns)
-    return write_table(table, df, kind, partition_columns, properties or {}, transaction)
+    version = write_table(table, df, kind, partition_columns, properties or {}, transaction)
+    if conf is not None:
+        reset_transaction(df.sparkSession, conf)
+    return version

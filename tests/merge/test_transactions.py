@@ -132,6 +132,27 @@ def test_the_same_application_transaction_is_done_once(spark: SparkSession, tmp_
 
 
 @pytest.mark.quick
+def test_a_transactions_number_is_forgotten_where_the_session_asks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, number = people(spark, tmp_path / "t"), "spark.databricks.delta.write.txnVersion"
+    spark.conf.set("spark.databricks.delta.write.txnVersion.autoReset.enabled", "true")
+    spark.conf.set("spark.databricks.delta.write.txnAppId", "nightly")
+    for version, made in (("7", 2), ("7", None), ("8", 3)):
+        spark.conf.set(number, version)
+        assert upsert(spark, path, [(9, "x", int(version))]).run().version == made
+        assert spark.conf.get(number, None) is None
+        with pytest.raises(DeltaIllegalArgumentException, match="txnVersion"):
+            upsert(spark, path, [(10, "y", 1)]).run()
+    spark.conf.set(number, "9")
+    more = frame(spark, "id INT, name STRING, age INT", [(11, "z", 1)])
+    assert write_delta(more, path, "append", txn_app_id="other", txn_version=1) == 4
+    assert spark.conf.get(number, None) == "9"
+    assert write_delta(more, path, "append") == 5
+    assert spark.conf.get(number, None) is None
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("by", ["options", "settings"])
 def test_a_write_of_an_application_is_done_once(spark: SparkSession, tmp_path: Path, by: str) -> None:
     path = str(tmp_path / "t")

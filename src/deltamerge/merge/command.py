@@ -37,6 +37,7 @@ from deltamerge.session import (
     READING_MANY_FILES,
     errors_said_once,
     merge_conf,
+    reset_transaction,
     session_settings,
 )
 from deltamerge.statement import MergeStatement
@@ -142,6 +143,7 @@ def _run_once(
             check_schema_since_analysis(command.table, snapshot)
     transaction = session_transaction(conf)
     if transaction is not None and transaction.is_in(snapshot):
+        reset_transaction(spark, conf)
         return already_committed(command.table, command.statement, snapshot)
     with steps.step("resolve", "resolving the statement"):
         schema = schema_to_write(snapshot)
@@ -171,6 +173,7 @@ def _run_once(
     with steps.step("commit", "committing"), leaving_nothing_behind(store, folder):
         metrics = metrics_of(changes)
         version = commit_merge(changes, metrics, new_id())
+    reset_transaction(spark, conf)
     if version is None:
         remove_leftovers(store, folder)
     else:
