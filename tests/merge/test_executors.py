@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import DeltaRuntimeException
 
-from .tables import actions, changes, files_below, frame, people, rows
+from .tables import VECTORS, actions, changes, files_below, folders_below, frame, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -267,6 +267,22 @@ def test_a_random_value_is_computed_once(spark: SparkSession, tmp_path: Path) ->
         if row["_change_type"] in ("insert", "update_postimage")
     }
     assert after == {1: table[1], 9: table[9]}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("executor", ["auto", "classic", "low_shuffle"])
+@pytest.mark.parametrize("properties", [{}, VECTORS])
+def test_deleting_all_rows_leaves_no_folder(
+    spark: SparkSession, tmp_path: Path, executor: str, properties: dict[str, str]
+) -> None:
+    path = people(spark, tmp_path / "t", properties=properties)
+    before = folders_below(path)
+    spark.conf.set(EXECUTOR, executor)
+    source = frame(spark, "id INT", [(1,), (2,), (3,)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    assert merge.whenMatchedDelete().run().metrics["numTargetRowsDeleted"] == 3
+    assert folders_below(path) == before
+    assert DeltaTable.forPath(spark, path).toDF().count() == 0
 
 
 def test_debug_and_trace_logs(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

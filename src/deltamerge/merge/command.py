@@ -174,9 +174,9 @@ def _run_once(
         metrics = metrics_of(changes)
         version = commit_merge(changes, metrics, new_id())
     reset_transaction(spark, conf)
-    if version is None:
+    if version is None or not changes.names_new_files:
         remove_leftovers(store, folder)
-    else:
+    if version is not None:
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
     return outcome_of(command.statement, changes, executor, reason, version, metrics)

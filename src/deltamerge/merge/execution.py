@@ -140,6 +140,11 @@ class MergeChanges:
     vectors: VectorChanges = NO_VECTORS
 
     @property
+    def names_new_files(self) -> bool:
+        """Whether the commit names files that the merge wrote."""
+        return bool(self.written.files or self.written.change_files or self.vectors.kept)
+
+    @property
     def removed_files(self) -> tuple[AddFile, ...]:
         """The touched files that are no longer part of the table."""
         kept = {file.path for file in self.vectors.kept}
