@@ -17,6 +17,7 @@ from deltamerge.errors import (
 from deltamerge.lean_columns import lean_columns
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.log.store import Store
 from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.attempts import execute_with_retries
 from deltamerge.merge.checks import check_schema_since_analysis
@@ -174,9 +175,11 @@ def _run_once(
         metrics = metrics_of(changes)
         version = commit_merge(changes, metrics, new_id())
     reset_transaction(spark, conf)
-    if version is None or not changes.names_new_files:
+    if version is None:
         remove_leftovers(store, folder)
-    if version is not None:
+    else:
+        if not changes.names_new_files:
+            _remove_empty_folder(store, folder)
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
     return outcome_of(command.statement, changes, executor, reason, version, metrics)
@@ -186,6 +189,14 @@ def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
     """How far the table's types may be widened."""
     features = writer_features(snapshot.protocol)
     return widening_mode(snapshot.metadata.configuration, features, conf.allow_automatic_widening)
+
+
+def _remove_empty_folder(store: Store, folder: str) -> None:
+    """Deletes the folder of a merge that wrote no row; it is committed, so a failure here must not look like its own."""
+    try:
+        remove_leftovers(store, folder)
+    except Exception:
+        logger.warning("the folder %s was not deleted", folder, exc_info=True)
 
 
 def _refresh(table: Table) -> None:
