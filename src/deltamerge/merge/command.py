@@ -192,7 +192,7 @@ def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
 
 
 def _remove_empty_folder(store: Store, folder: str) -> None:
-    """Deletes the folder of a merge that wrote no row; it is committed, so a failure here must not look like its own."""
+    """Deletes the folder of a committed merge that wrote no row; a failure here must not look like the merge's."""
     try:
         remove_leftovers(store, folder)
     except Exception:
