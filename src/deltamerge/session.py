@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
 
+logger = logging.getLogger("deltamerge.session")
+
 _ATTRIBUTE = re.compile(r"UnresolvedAttribute\((?:[A-Z]\w*\(([^()]*)\)|([^(),]*)),")
 # Words that a name prints like.
 _CONSTANTS = frozenset({"true", "false", "null", "nan", "infinity"})
@@ -70,15 +72,19 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
 def reset_transaction(spark: SparkSession, conf: MergeConf) -> None:
     """Forgets the number of the session's application transaction after it, where the session asks for that.
 
-    Another write under the same number would do nothing; without one it fails. Delta:
-    DeltaCommand.createSetTransaction and hasBeenExecuted.
+    Another write under the same number would do nothing; without one it fails. The write is committed, so a failure
+    here is logged. Delta: DeltaCommand.createSetTransaction and hasBeenExecuted.
 
     Args:
         spark: The session.
         conf: Its settings.
     """
-    if conf.txn_version_auto_reset and conf.txn_version is not None:
+    if not conf.txn_version_auto_reset or conf.txn_version is None:
+        return
+    try:
         spark.conf.unset(KEYS["txn_version"])
+    except Exception:
+        logger.warning("%s was not reset", KEYS["txn_version"], exc_info=True)
 
 
 def conf_value(spark: SparkSession, key: str) -> str | None:

@@ -319,7 +319,7 @@ def test_conditions_that_compute_of_the_target_are_for_others(spark: SparkSessio
 @pytest.mark.parametrize(
     ("on", "clauses", "told"),
     [
-        ("t.id = s.id + 1", "MATCHED THEN UPDATE SET *", "ON does more than to equate plain columns"),
+        ("t.id = s.id + 1", "MATCHED THEN UPDATE SET *", "ON does more than to equate integers"),
         (
             "t.id = s.id",
             "MATCHED THEN UPDATE SET age = t.age + 1",

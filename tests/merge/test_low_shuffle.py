@@ -333,6 +333,7 @@ def test_a_key_of_most_rows_does_not_stay_in_one_task(spark: SparkSession, tmp_p
     merge = merge.whenMatchedUpdate("t.v % 2 = 0", set={"v": "s.v + t.v"})
     report = merge.whenNotMatchedInsertAll().whenNotMatchedBySourceDelete("t.v >= 99990").run()
     assert report.metrics["numTargetRowsUpdated"] == 42_000
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     executions = spark._jsparkSession.sharedState().statusStore().executionsList()
     plans = [executions.apply(i).physicalPlanDescription() for i in range(executions.size())]
     assert any("SortMergeJoin(skew=true)" in plan for plan in plans[-6:])

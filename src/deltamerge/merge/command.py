@@ -178,7 +178,7 @@ def _run_once(
     if version is None:
         remove_leftovers(store, folder)
     else:
-        if not changes.names_new_files:
+        if not changes.names_files_in_folder:
             _remove_empty_folder(store, folder)
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
@@ -194,7 +194,7 @@ def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
 def _remove_empty_folder(store: Store, folder: str) -> None:
     """Deletes the folder of a committed merge that wrote no row; a failure here must not look like the merge's."""
     try:
-        remove_leftovers(store, folder)
+        store.delete_folder(folder)
     except Exception:
         logger.warning("the folder %s was not deleted", folder, exc_info=True)
 

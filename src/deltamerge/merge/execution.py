@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from deltamerge.config import MergeConf
 from deltamerge.log.actions import AddFile, Metadata
+from deltamerge.log.paths import decode_path
 from deltamerge.log.row_tracking import MaterializedColumns, materialized_columns
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
@@ -140,9 +142,13 @@ class MergeChanges:
     vectors: VectorChanges = NO_VECTORS
 
     @property
-    def names_new_files(self) -> bool:
-        """Whether the commit names files that the merge wrote."""
-        return bool(self.written.files or self.written.change_files or self.vectors.kept)
+    def names_files_in_folder(self) -> bool:
+        """Whether the commit names a file in the merge's folder; change data has another."""
+        below = f"{self.execution.folder}/"
+        changes = (decode_path(file.path) for file in self.written.change_files)
+        return bool(self.written.files or self.vectors.kept) or any(
+            map(str.startswith, changes, repeat(below))
+        )
 
     @property
     def removed_files(self) -> tuple[AddFile, ...]:

@@ -129,15 +129,18 @@ def _fitted(execution: Execution) -> KeyLookup | str:
     against = _against_session(execution) or _against_table(execution)
     if against is not None:
         return against
+    codec = _CODECS.get((conf_value(spark, "spark.sql.parquet.compression.codec") or "snappy").lower())
+    if codec is None:
+        return "the session's compression is not one of PyArrow's"
     lookup = lookup_of(merge, execution.table.store, _KEY_TYPES)
     if lookup is None:
-        return "ON does more than to equate plain columns of one type, or the table is on an object store"
+        return "ON does more than to equate integers, texts or dates by =, or the table is on an object store"
     clauses = _fitted_clauses(merge)
     if isinstance(clauses, str):
         return clauses
     partition_columns = execution.snapshot.metadata.partition_columns
     if not _knows_partitions(merge, lookup, clauses.matched, partition_columns):
-        return "an UPDATE may move rows to another partition, or new rows' partitions are computed"
+        return "an UPDATE may move rows to another partition, or a partition column is computed or of a type that is not plain"
     types = _arrow_types(merge.output_schema)
     if types is None:
         return "a column is of a type that is not plain"
@@ -158,7 +161,7 @@ def _fitted(execution: Execution) -> KeyLookup | str:
         computes=_computes(merge, clauses.reached),
         types=types,
         not_null=frozenset(c.path[0] for c in constraints if isinstance(c, NotNull)),
-        codec=_CODECS[_codec_name(spark)],
+        codec=codec,
         records_per_file=_records_per_file(execution),
     )
 
@@ -172,8 +175,6 @@ def _against_session(execution: Execution) -> str | None:
         return "the session does not run Arrow"
     if execution.merge.statement.is_insert_only and not conf.optimize_insert_only_merge:
         return "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
-    if _codec_name(spark) not in _CODECS:
-        return "the session's compression is not one of PyArrow's"
     return None
 
 
@@ -232,10 +233,6 @@ def _fitted_clauses(merge: ResolvedMerge) -> _Clauses | str:
     if by_source and leaving is None:
         return "a NOT MATCHED BY SOURCE condition asks more than plain comparisons"
     return _Clauses(reached, matched, takes_all, pairs, by_source, leaving)
-
-
-def _codec_name(spark: SparkSession) -> str:
-    return (conf_value(spark, "spark.sql.parquet.compression.codec") or "snappy").lower()
 
 
 def _of_target(
