@@ -140,7 +140,7 @@ def _fitted(execution: Execution) -> KeyLookup | str:
         return clauses
     partition_columns = execution.snapshot.metadata.partition_columns
     if not _knows_partitions(merge, lookup, clauses.matched, partition_columns):
-        return "an UPDATE may move rows to another partition, or a partition column is computed or of a type that is not plain"
+        return "an UPDATE may move rows to another partition, or a partition column is computed or not of a plain type"
     types = _arrow_types(merge.output_schema)
     if types is None:
         return "a column is of a type that is not plain"
