@@ -270,8 +270,17 @@ def test_a_random_value_is_computed_once(spark: SparkSession, tmp_path: Path) ->
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("executor", ["auto", "classic", "low_shuffle"])
-@pytest.mark.parametrize("properties", [{}, VECTORS, {"delta.enableChangeDataFeed": "true"}])
+@pytest.mark.parametrize(
+    ("executor", "properties"),
+    [
+        ("auto", {}),
+        ("auto", VECTORS),
+        ("classic", {}),
+        ("classic", {"delta.enableChangeDataFeed": "true"}),
+        ("low_shuffle", {}),
+    ],
+    ids=str,
+)
 def test_deleting_all_rows_leaves_no_folder(
     spark: SparkSession, tmp_path: Path, executor: str, properties: dict[str, str]
 ) -> None:
