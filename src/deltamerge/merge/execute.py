@@ -10,6 +10,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
+from deltamerge.log.actions import AddFile
 from deltamerge.merge.change_data import generate_cdc_and_output_rows, generate_inserted_rows
 from deltamerge.merge.classic import keep_one_match, write_all_changes_rows
 from deltamerge.merge.deletion_vectors import delete_rows, fit_the_driver
@@ -57,8 +58,6 @@ from deltamerge.write.deletion_vectors import NO_VECTORS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-    from deltamerge.log.actions import AddFile
 
 # What one task may read of the target, and of the source.
 _ONE_TASK_FILES = 32
