@@ -70,8 +70,8 @@ def main() -> None:
 def load(root: Path) -> dict[str, float]:
     """Loads one log, then advances the snapshot by nothing; peak and kept memory are above the imports'."""
     from deltamerge.log.snapshot import load_snapshot
-    from deltamerge.log.store import open_store
     from deltamerge.skipping.statistics import read_statistics
+    from deltamerge.storage.store import open_store
 
     store = open_store(str(root))
     before = _memory("VmRSS")
@@ -214,7 +214,7 @@ def _write_checkpoint(root: Path, version: int, *, parsed: bool) -> None:
 
     from deltamerge.log.checkpoint_writer import write_checkpoint
     from deltamerge.log.snapshot import load_snapshot
-    from deltamerge.log.store import open_store
+    from deltamerge.storage.store import open_store
 
     store = open_store(str(root))
     write_checkpoint(load_snapshot(store, version), now_ms=1_700_000_000_000)

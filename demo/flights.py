@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deltamerge import DeltaTable, MergeReport, merge_sql, write_delta
-from deltamerge.cli.spark import spark_session
+from deltamerge.cli.session import spark_session
 from deltamerge.render.progress import TerminalProgress
 from deltamerge.render.terminal import render_terminal
 

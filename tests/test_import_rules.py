@@ -12,22 +12,21 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "names", "version"),
-    ("config", "exceptions", "merge.outcome"),
+    ("exceptions", "version"),
+    ("workers",),
+    ("spark.config", "merge.outcome"),
+    ("storage",),
     ("log",),
     ("skipping",),
     ("txn",),
     ("sql",),
-    ("session", "statement", "lean_columns", "column_times"),
-    ("table", "catalog"),
+    ("spark",),
     ("scan",),
     ("write",),
     ("merge",),
     ("render",),
-    ("report",),
-    ("builder", "create", "writer"),
+    ("api",),
     ("tables",),
-    ("sql_entry",),
     ("",),
     ("cli",),
 )
@@ -42,14 +41,14 @@ ONLY_IN = {
     "rich": ("render", "cli"),
     "jinja2": ("render",),
     "typer": ("cli",),
-    "obstore": ("log", "txn"),
+    "obstore": ("storage", "txn"),
     "deltalake": (),
     "delta": (),
     "pytest": (),
 }
 """Libraries by the rooms that may import them."""
 
-WITHOUT_SPARK = ("log", "skipping", "txn", "sql", "render", "merge.outcome", "config", "names")
+WITHOUT_SPARK = ("storage", "log", "skipping", "txn", "sql", "render", "merge.outcome", "spark.config")
 """Rooms that import no PySpark, but for the types in their signatures."""
 
 SPARK_ALLOWED = {"sql": {"pyspark.errors"}, "render": set()}

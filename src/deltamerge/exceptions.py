@@ -1,47 +1,177 @@
-"""The errors under the name that delta-spark gives their module."""
+"""The errors of deltamerge, with Delta's error classes and SQLSTATEs.
 
-from deltamerge.errors import (
-    CommitStateUnknownException,
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaAnalysisException,
-    DeltaConcurrentModificationException,
-    DeltaError,
-    DeltaIllegalArgumentException,
-    DeltaLogCorruptException,
-    DeltaParseException,
-    DeltaRuntimeException,
-    DeltaTableException,
-    DeltaTableNotFoundException,
-    DeltaUnsupportedFeatureException,
-    InvariantViolationException,
-    MetadataChangedException,
-    MultipleSourceRowsException,
-    ProtocolChangedException,
-)
+::
 
-__all__ = [
-    "CommitStateUnknownException",
-    "ConcurrentAppendException",
-    "ConcurrentDeleteDeleteException",
-    "ConcurrentDeleteReadException",
-    "ConcurrentTransactionException",
-    "ConcurrentWriteException",
-    "DeltaAnalysisException",
-    "DeltaConcurrentModificationException",
-    "DeltaError",
-    "DeltaIllegalArgumentException",
-    "DeltaLogCorruptException",
-    "DeltaParseException",
-    "DeltaRuntimeException",
-    "DeltaTableException",
-    "DeltaTableNotFoundException",
-    "DeltaUnsupportedFeatureException",
-    "InvariantViolationException",
-    "MetadataChangedException",
-    "MultipleSourceRowsException",
-    "ProtocolChangedException",
-]
+    DeltaError                                   everything below
+    ├── DeltaAnalysisException                   the statement is wrong: correct it (an AnalysisException)
+    │   └── DeltaParseException                  the MERGE text cannot be read (a ParseException)
+    ├── DeltaIllegalArgumentException            a setting's value is wrong (a ValueError)
+    ├── DeltaTableException                      the table cannot be used
+    │   ├── DeltaTableNotFoundException          there is no table (an AnalysisException)
+    │   ├── DeltaLogCorruptException             its log is damaged
+    │   └── DeltaUnsupportedFeatureException     it needs a feature that is not implemented
+    ├── DeltaRuntimeException                    the data is wrong: correct it
+    │   ├── InvariantViolationException          a constraint does not hold for a written row
+    │   └── MultipleSourceRowsException          several source rows want one target row
+    ├── DeltaConcurrentModificationException     another writer was first: run the merge again
+    │   ├── ConcurrentAppendException            files were added that this merge would have read
+    │   ├── ConcurrentDeleteReadException        files that this merge read were deleted
+    │   ├── ConcurrentDeleteDeleteException      files that this merge deletes were deleted
+    │   ├── ConcurrentTransactionException       the same application transaction was committed
+    │   ├── ConcurrentWriteException             too many other commits came first
+    │   ├── MetadataChangedException             the schema or a table property was changed
+    │   └── ProtocolChangedException             the table was upgraded
+    └── CommitStateUnknownException              nobody knows whether the commit landed: look before a retry
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+try:
+    from pyspark.errors import (
+        AnalysisException,
+        IllegalArgumentException,
+        ParseException,
+        PySparkException,
+    )
+except ImportError as error:  # pragma: no cover - needs an environment without PySpark
+    raise ImportError(
+        "deltamerge needs PySpark: install 'deltamerge[spark]' for classic Spark, "
+        "'deltamerge[connect]' for Spark Connect"
+    ) from error
+
+
+class DeltaError(PySparkException):
+    """An error with a class, an SQLSTATE and parameters, as Spark's own errors have them.
+
+    Args:
+        error_class: Delta's (or Spark's) error class, such as ``DELTA_MERGE_UNRESOLVED_EXPRESSION``.
+        message: What was wrong, where, and what to do.
+        sqlstate: Five characters.
+        parameters: The error class's parameters by name.
+    """
+
+    def __init__(
+        self,
+        error_class: str,
+        message: str,
+        *,
+        sqlstate: str = "XXKDS",
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        self.error_class = error_class
+        self.sqlstate = sqlstate
+        self.parameters: dict[str, str] = dict(parameters or {})
+        self.message = message
+        separator = "\n" if "\n" in message else " "
+        self._message = f"[{error_class}] {message}{separator}SQLSTATE: {sqlstate}"
+        Exception.__init__(self, self._message)
+
+    def getCondition(self) -> str:  # noqa: N802
+        """Gives the error class, as PySpark's exceptions do."""
+        return self.error_class
+
+    def getErrorClass(self) -> str:  # noqa: N802
+        """Gives the error class, under PySpark's older name for it."""
+        return self.error_class
+
+    def getSqlState(self) -> str:  # noqa: N802
+        """Gives the SQLSTATE."""
+        return self.sqlstate
+
+    def getMessageParameters(self) -> dict[str, str]:  # noqa: N802
+        """Gives the error class's parameters by name."""
+        return self.parameters
+
+    def getMessage(self) -> str:  # noqa: N802
+        """Gives the whole message."""
+        return self._message
+
+    def __str__(self) -> str:
+        return self._message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.error_class, self.message, self.sqlstate, self.parameters))
+
+
+def _rebuild(
+    kind: type[DeltaError], error_class: str, message: str, sqlstate: str, parameters: dict[str, str]
+) -> DeltaError:
+    return kind(error_class, message, sqlstate=sqlstate, parameters=parameters)
+
+
+class DeltaAnalysisException(DeltaError, AnalysisException):
+    """The statement is wrong; nothing was read or written."""
+
+
+class DeltaParseException(DeltaAnalysisException, ParseException):
+    """The text of a MERGE cannot be read; nothing was read or written."""
+
+
+class DeltaIllegalArgumentException(DeltaError, IllegalArgumentException, ValueError):
+    """A setting or an argument has a value that it does not take; nothing was read or written."""
+
+
+class DeltaTableException(DeltaError):
+    """The table cannot be used as it is."""
+
+
+class DeltaTableNotFoundException(DeltaTableException, AnalysisException):
+    """There is no Delta table where one was named."""
+
+
+class DeltaLogCorruptException(DeltaTableException):
+    """The table's log has gaps or cannot be read."""
+
+
+class DeltaUnsupportedFeatureException(DeltaTableException):
+    """The table's protocol names a feature that is not implemented; the message names it."""
+
+
+class DeltaRuntimeException(DeltaError):
+    """The data makes the statement fail; the table is as it was."""
+
+
+class InvariantViolationException(DeltaRuntimeException):
+    """A row to be written violates NOT NULL, a CHECK constraint or a generated column."""
+
+
+class MultipleSourceRowsException(DeltaRuntimeException):
+    """Clauses fire for several source rows on one target row."""
+
+
+class DeltaConcurrentModificationException(DeltaError):
+    """Another writer's commit conflicts with this one; the table holds the other's change."""
+
+
+class ConcurrentAppendException(DeltaConcurrentModificationException):
+    """Files were appended that this transaction would have had to read."""
+
+
+class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
+    """Files that this transaction read were deleted."""
+
+
+class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
+    """Files that this transaction deletes were deleted by another."""
+
+
+class ConcurrentTransactionException(DeltaConcurrentModificationException):
+    """The same application transaction was committed by another writer."""
+
+
+class ConcurrentWriteException(DeltaConcurrentModificationException):
+    """Too many commits of other writers came first."""
+
+
+class MetadataChangedException(DeltaConcurrentModificationException):
+    """The table's metadata was changed by another writer."""
+
+
+class ProtocolChangedException(DeltaConcurrentModificationException):
+    """The table's protocol was changed by another writer."""
+
+
+class CommitStateUnknownException(DeltaError):
+    """The store did not say whether the commit was written; the message says how to find out."""

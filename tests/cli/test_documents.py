@@ -10,7 +10,7 @@ import pytest
 
 from deltamerge import DeltaTable, exceptions, write_delta
 from deltamerge.cli.failures import ExitCode
-from deltamerge.config import KEYS, PREFIX, MergeConf
+from deltamerge.spark.config import KEYS, PREFIX, MergeConf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

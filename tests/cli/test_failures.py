@@ -7,7 +7,7 @@ from pyspark.errors import AnalysisException
 from rich.console import Console
 
 from deltamerge.cli.failures import CommandError, ExitCode, exit_code, explained
-from deltamerge.errors import (
+from deltamerge.exceptions import (
     CommitStateUnknownException,
     ConcurrentAppendException,
     DeltaAnalysisException,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from deltamerge.cli.failures import CommandError
+from deltamerge.cli.session import read_settings
 from deltamerge.cli.sources import NamedPlace, read_source, read_target
-from deltamerge.cli.spark import read_settings
 
 from .tables import make_table
 

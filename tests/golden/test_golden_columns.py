@@ -11,7 +11,7 @@ from tests.log.golden import require_golden_tables
 from tests.merge.tables import actions, latest_version, rows
 
 from deltamerge import DeltaTable, merge_sql
-from deltamerge.errors import DeltaAnalysisException, InvariantViolationException
+from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

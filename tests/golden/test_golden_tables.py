@@ -25,7 +25,7 @@ from tests.golden.tables import (
 from tests.log.golden import FOLDER, require_golden_tables
 
 from deltamerge import DeltaTable
-from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.exceptions import DeltaUnsupportedFeatureException
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import Row
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

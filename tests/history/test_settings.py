@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from deltamerge import DeltaTable, write_delta
-from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.actions import AddFile
 from deltamerge.write.layout import data_folder, records_per_file
 

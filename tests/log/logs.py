@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deltamerge.log.paths import canonical_path
-from deltamerge.log.store import open_store
+from deltamerge.storage.store import open_store
 
 SCHEMA = json.dumps(
     {

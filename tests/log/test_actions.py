@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.log.logs import PROTOCOL, Log, add, info, metadata
 
-from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.actions import (
     AddCDCFile,
     AddFile,

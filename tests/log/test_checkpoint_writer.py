@@ -14,7 +14,7 @@ from deltamerge.log.checkpoint_writer import write_checkpoint
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.segment import find_segment
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.log.store import open_store
+from deltamerge.storage.store import open_store
 
 DAY = 24 * 3_600_000
 

@@ -5,9 +5,9 @@ from tests.log.logs import Log, live_at, metadata, set_time, simple_log
 
 from deltamerge.log.checkpoint_writer import write_checkpoint
 from deltamerge.log.cleanup import adjusted_timestamps, clean_up_expired_log
-from deltamerge.log.local_store import TEMP_SUFFIX
 from deltamerge.log.segment import list_log, log_file_version
 from deltamerge.log.snapshot import load_snapshot
+from deltamerge.storage.local_store import TEMP_SUFFIX
 
 DAY = 24 * 3_600_000
 NOW = 20_000 * DAY + 5_000

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.log.logs import PROTOCOL, Log, info, metadata, simple_log
 
-from deltamerge.errors import DeltaAnalysisException, DeltaLogCorruptException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException
 from deltamerge.log.change_range import ChangeBoundary, change_range
 from deltamerge.log.checkpoint_writer import write_checkpoint
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at

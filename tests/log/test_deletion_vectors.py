@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from deltamerge.errors import DeltaTableException
+from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import with_wide_bounds
 from deltamerge.log.deletion_vectors import (
@@ -25,10 +25,10 @@ from deltamerge.log.deletion_vectors import (
     vector_file_name,
     vector_path,
 )
-from deltamerge.log.local_store import LocalStore
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.log.vector_format import NATIVE_MAGIC, pack_vectors, serialize
 from deltamerge.log.z85 import decode_uuid, encode_uuid, z85_decode, z85_encode
+from deltamerge.storage.local_store import LocalStore
+from deltamerge.workers.vector_format import NATIVE_MAGIC, pack_vectors, serialize
 
 from .golden import FOLDER, manifest, require_golden_tables
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.log.golden import FOLDER, manifest, require_golden_tables
 
-from deltamerge.errors import (
+from deltamerge.exceptions import (
     DeltaLogCorruptException,
     DeltaTableException,
     DeltaTableNotFoundException,
@@ -18,7 +18,7 @@ from deltamerge.log.history import read_history
 from deltamerge.log.protocol import SUPPORTED_READER_FEATURES, reader_features
 from deltamerge.log.schema import schema_to_json, simple_string
 from deltamerge.log.snapshot import load_snapshot, table_exists
-from deltamerge.log.store import open_store
+from deltamerge.storage.store import open_store
 
 MANIFEST = manifest()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deltamerge.errors import DeltaTableException
-from deltamerge.log.hadoop_options import obstore_options
-from deltamerge.log.store import ObjectStore, open_store
+from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.hadoop_options import obstore_options
+from deltamerge.storage.store import ObjectStore, open_store
 
 S3A = {
     "fs.s3a.access.key": "AK",

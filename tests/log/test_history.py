@@ -7,11 +7,11 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow import table as arrow_table
 from tests.log.logs import PROTOCOL, Log, add, info, metadata, simple_log
 
-from deltamerge.errors import DeltaLogCorruptException, DeltaTableNotFoundException
+from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableNotFoundException
 from deltamerge.log.checkpoint_writer import write_checkpoint
 from deltamerge.log.history import read_history
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.log.store import open_store
+from deltamerge.storage.store import open_store
 
 
 def test_newest_first(tmp_path):

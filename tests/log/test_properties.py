@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from deltamerge.errors import DeltaTableException
+from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Metadata
 from deltamerge.log.properties import interval_ms, is_enabled, parse_interval
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.exceptions import DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Metadata, Protocol
 from deltamerge.log.protocol import (
     IN_USE,

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.log.logs import PROTOCOL, add, info, metadata, remove
 
-from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from deltamerge.log.file_actions import REMOVE_SCHEMA
 from deltamerge.log.replay import TableState, commit_info, live_files, parse_log_files, tombstones

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 from tests.log.logs import PROTOCOL, Log, add, info, live_at, metadata, remove, set_time, simple_log
 
-from deltamerge.errors import (
+from deltamerge.exceptions import (
     DeltaLogCorruptException,
     DeltaTableException,
     DeltaTableNotFoundException,
     DeltaUnsupportedFeatureException,
 )
 from deltamerge.log.checkpoint_writer import write_checkpoint
-from deltamerge.log.object_store import ObjectStore
 from deltamerge.log.snapshot import load_snapshot, table_exists
-from deltamerge.log.store import open_store
+from deltamerge.storage.object_store import ObjectStore
+from deltamerge.storage.store import open_store
 
 
 def paths(snapshot):

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from deltamerge.errors import DeltaTableException
-from deltamerge.log.local_store import TEMP_SUFFIX
-from deltamerge.log.object_store import ObjectStore
-from deltamerge.log.store import LocalStore, open_store
+from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.local_store import TEMP_SUFFIX
+from deltamerge.storage.object_store import ObjectStore
+from deltamerge.storage.store import LocalStore, open_store
 
 NAMES = [
     "a b",
@@ -160,7 +160,7 @@ def test_processes_race_for_each_version(tmp_path):
 
 WRITER = """
 import sys
-from deltamerge.log.local_store import LocalStore
+from deltamerge.storage.local_store import LocalStore
 store = LocalStore(sys.argv[1])
 print("ready", flush=True)
 for version in range(1_000_000):

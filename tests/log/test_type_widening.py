@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.exceptions import DeltaUnsupportedFeatureException
 from deltamerge.log.schema import (
     ArrayType,
     MapType,

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, write_delta
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 
 from .tables import files_below
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from deltamerge.merge.arrow_conditions import ArrowValue, ClauseChoice, arrow_condition
-from deltamerge.sql.column_text import read_classic_column
+from deltamerge.merge.analysis.arrow_conditions import ArrowValue, ClauseChoice, arrow_condition
+from deltamerge.spark.classic_columns import read_classic_column
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Name, Node
 

@@ -16,7 +16,7 @@ from deltalake import QueryBuilder, Schema, write_deltalake
 from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.errors import DeltaAnalysisException, DeltaUnsupportedFeatureException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
 from deltamerge.log.protocol import writer_features
 

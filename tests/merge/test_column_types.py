@@ -12,7 +12,7 @@ from pyspark.sql import types
 from pyspark.sql.types import CalendarIntervalType, DataType, StringType
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 
 from .tables import files_below, rows
 

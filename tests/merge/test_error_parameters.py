@@ -16,7 +16,7 @@ from .tables import files_below, frame, people
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from deltamerge.builder import DeltaMergeBuilder
+    from deltamerge.api.merge_builder import DeltaMergeBuilder
 
 Wrong: TypeAlias = "Callable[[DeltaMergeBuilder], DeltaMergeBuilder]"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.errors import DeltaAnalysisException, InvariantViolationException
+from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
 
 from .tables import changes, files_below, frame, rows
 

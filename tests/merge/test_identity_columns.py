@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException, MetadataChangedException
-from deltamerge.tables import IdentityGenerator
-from deltamerge.write.identity import IdentityColumn
+from deltamerge.api.delta_table import IdentityGenerator
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException, MetadataChangedException
+from deltamerge.write.identity_columns import IdentityColumn
 
 from .tables import actions, changes, files_below, frame, rows
 

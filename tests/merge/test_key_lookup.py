@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltamerge.scan.key_lookup import UNFIT, looking_up
+from deltamerge.workers.key_lookup import UNFIT, looking_up
 
 KEYS = pa.schema([("k0", pa.int64()), ("k1", pa.string()), ("n", pa.int64())])
 

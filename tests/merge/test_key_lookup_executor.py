@@ -19,12 +19,12 @@ from pyspark.sql.types import BooleanType, DateType, LongType, StringType, Struc
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
-from deltamerge.merge.arrow_conditions import ClauseChoice, arrow_condition
-from deltamerge.scan.key_lookup import Leaving, PairChoice, pairing
-from deltamerge.scan.staged_rows import TOO_MANY, KeptFile, KeptRows, StagedRows, staging
+from deltamerge.merge.analysis.arrow_conditions import ClauseChoice, arrow_condition
 from deltamerge.sql.condition_reader import read_condition
-from deltamerge.write.arrow_rows import NewRows, writing
-from deltamerge.write.parquet_patch import own_metadata
+from deltamerge.workers.arrow_rows import NewRows, writing
+from deltamerge.workers.key_lookup import Leaving, PairChoice, pairing
+from deltamerge.workers.parquet_patch import own_metadata
+from deltamerge.workers.staged_rows import TOO_MANY, KeptFile, KeptRows, StagedRows, staging
 
 from .tables import (
     CONNECT,

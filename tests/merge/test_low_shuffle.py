@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
-from deltamerge.write.parquet_patch import own_metadata
+from deltamerge.workers.parquet_patch import own_metadata
 
 from .tables import (
     CONNECT,

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql.types import StringType, StructField
 
 from deltamerge import DeltaTable, write_delta
-from deltamerge.errors import DeltaAnalysisException, InvariantViolationException
-from deltamerge.tables import IdentityGenerator
+from deltamerge.api.delta_table import IdentityGenerator
+from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
 
 from .tables import actions, commit, files_below, frame, people, rows
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltamerge.skipping.nan_columns import nan_columns
-from deltamerge.write.parquet_patch import (
+from deltamerge.workers.nan_columns import nan_columns
+from deltamerge.workers.parquet_patch import (
     TableWriter,
     own_metadata,
     patch_batches,

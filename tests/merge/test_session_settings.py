@@ -11,15 +11,15 @@ from pyspark.errors import PySparkException
 from pyspark.storagelevel import StorageLevel
 
 from deltamerge import DeltaTable, merge_sql
-from deltamerge.config import CHOICES
 from deltamerge.exceptions import DeltaIllegalArgumentException, DeltaRuntimeException
+from deltamerge.spark.config import CHOICES
 
 from .tables import actions, commit_info, files_below, folders_below, frame, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from deltamerge.builder import DeltaMergeBuilder
+    from deltamerge.api.merge_builder import DeltaMergeBuilder
 
 pytestmark = pytest.mark.sessions
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 
 from .tables import actions, latest_version, rows
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deltamerge import DeltaTable, merge_sql
-from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.exceptions import DeltaUnsupportedFeatureException
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.log.store import open_store
+from deltamerge.storage.store import open_store
 
 from .client import LineProcess, RequestFailed
 

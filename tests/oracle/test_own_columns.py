@@ -11,7 +11,7 @@ from tests.log.golden import require_golden_tables
 
 from corpus.runner import canonical_rows
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.tables import IdentityGenerator
+from deltamerge.api.delta_table import IdentityGenerator
 
 from .client import LineProcess, RequestFailed
 

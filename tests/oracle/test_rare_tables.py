@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from corpus.canonical import canonical_lines
 from deltamerge import DeltaTable, merge_sql
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.log.store import open_store
+from deltamerge.storage.store import open_store
 from merge.tables import actions, latest_version
 from merge.test_deletion_vectors import edited, respelled
 

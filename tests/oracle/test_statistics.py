@@ -22,10 +22,10 @@ from deltalake import QueryBuilder
 from corpus.sql import string_literal
 from deltamerge import merge_sql, write_delta
 from deltamerge.log.snapshot import Snapshot, load_snapshot
-from deltamerge.log.store import open_store
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.sql.conditions import shape_of
 from deltamerge.sql.resolution import Relation, Scope
+from deltamerge.storage.store import open_store
 
 from .client import LineProcess
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltamerge.skipping.clusters import clusters
+from deltamerge.skipping.key_ranges import clusters
 
 from .ranges import LONGS, NEAR, check
 

@@ -15,7 +15,7 @@ import pytest
 
 from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from deltamerge.skipping.collect import IndexedColumns, parquet_statistics, truncate_max_string
-from deltamerge.write.parquet_patch import TableWriter
+from deltamerge.workers.parquet_patch import TableWriter
 
 NAN = float("nan")
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltamerge.skipping.clusters import MOST_RANGES
+from deltamerge.skipping.histogram import TEXT_BYTES, DecimalSlices, Slices, TextSlices, slices_of
+from deltamerge.skipping.key_ranges import MOST_RANGES
 from deltamerge.skipping.keys import scaled
-from deltamerge.skipping.slices import TEXT_BYTES, DecimalSlices, Slices, TextSlices, slices_of
 
 from .ranges import LONGS, NEAR, check
 

@@ -16,7 +16,7 @@ from deltamerge.skipping.predicates import (
     StartsWith,
     Unknown,
 )
-from deltamerge.sql.column_text import printed_text, read_classic_column, read_connect_column
+from deltamerge.spark.classic_columns import printed_text, read_classic_column, read_connect_column
 from deltamerge.sql.conditions import shape_of_tree, tree_contains_subquery
 from deltamerge.sql.resolution import Relation, Scope
 
@@ -141,7 +141,7 @@ def connect():
 
 
 def connect_shapes(column):
-    from deltamerge.sql.column_proto import read_proto
+    from deltamerge.spark.connect_columns import read_proto
 
     printed = shape_of_tree(read_connect_column(str(column)), SCOPE)
     sent = shape_of_tree(read_proto(column.to_plan(None)), SCOPE)

@@ -1,6 +1,6 @@
 import pytest
 
-from deltamerge.errors import DeltaParseException
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.parsed import Delete, DoNothing, Insert, InsertStar, Update, UpdateStar
 

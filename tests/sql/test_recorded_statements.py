@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deltamerge.errors import DeltaParseException
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.merge_parser import parse_merge
 
 CASES = Path(__file__).parents[3] / "shared" / "cases"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltamerge.errors import DeltaParseException
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.relations import find_table_references, replace_qualifier, replace_references
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltamerge.errors import DeltaParseException
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.names import near_misses, parse_name, quote, quote_name, unquote
 
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from deltamerge.log.actions import AddFile, Metadata, Protocol
 from deltamerge.log.schema import PrimitiveType, StructField, StructType, schema_to_json
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.log.store import open_store
 from deltamerge.skipping.collect import IndexedColumns, parquet_statistics
+from deltamerge.storage.store import open_store
 from deltamerge.txn.transaction import PreparedCommit, ReadSet, commit
 
 SCHEMA = StructType((StructField("id", PrimitiveType("long")), StructField("part", PrimitiveType("string"))))

@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable
 from tests.txn.tables import SCHEMA, append, clock, create, metadata, prepare, write_file
 
-from deltamerge.errors import CommitStateUnknownException, ConcurrentWriteException
+from deltamerge.exceptions import CommitStateUnknownException, ConcurrentWriteException
 from deltamerge.log.actions import Protocol
-from deltamerge.log.local_store import LocalStore
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.log.store import open_store
+from deltamerge.storage.local_store import LocalStore
+from deltamerge.storage.store import open_store
 from deltamerge.txn.transaction import commit
 
 PROCESSES = multiprocessing.get_context("spawn")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.txn.tables import append, clock, create, prepare, write_file
 
-from deltamerge.errors import (
+from deltamerge.exceptions import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,

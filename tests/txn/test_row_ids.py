@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.txn.tables import clock, create, prepare
 
-from deltamerge.errors import DeltaTableException
+from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, Protocol
 from deltamerge.log.checkpoint_writer import write_checkpoint
 from deltamerge.log.row_tracking import high_water_mark

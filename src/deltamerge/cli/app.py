@@ -11,15 +11,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console, RenderableType
 
+from deltamerge.api.merge_sql import merge_sql
 from deltamerge.cli.failures import CommandError, explained
 from deltamerge.cli.inspect import detail_values, render_detail, render_history
+from deltamerge.cli.session import read_settings, spark_session
 from deltamerge.cli.sources import read_source, read_target, source_frame
-from deltamerge.cli.spark import read_settings, spark_session
 from deltamerge.log.history import read_history
-from deltamerge.log.store import open_store
 from deltamerge.render.progress import TerminalProgress
 from deltamerge.render.terminal import render_terminal
-from deltamerge.sql_entry import merge_sql
+from deltamerge.storage.store import open_store
 from deltamerge.version import __version__
 
 app = typer.Typer(

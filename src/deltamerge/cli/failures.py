@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from rich.console import Console
 from rich.text import Text
 
-from deltamerge.errors import (
+from deltamerge.exceptions import (
     CommitStateUnknownException,
     DeltaConcurrentModificationException,
     DeltaError,

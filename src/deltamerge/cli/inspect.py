@@ -13,8 +13,8 @@ from rich.text import Text
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.log.store import Store
 from deltamerge.render.units import count, duration, size
+from deltamerge.storage.store import Store
 
 _SQL_NAMES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}
 _ROWS = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from deltamerge.cli.failures import CommandError
 from deltamerge.log.snapshot import table_exists
-from deltamerge.log.store import open_store
+from deltamerge.storage.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

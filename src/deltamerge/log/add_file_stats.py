@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
-from deltamerge.log.store import Store
+from deltamerge.storage.store import Store
 
 _DECODER = json.JSONDecoder()
 _BLANKS = " \t\r\n"

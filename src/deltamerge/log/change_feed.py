@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from deltamerge.errors import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile
 from deltamerge.log.commit_times import CommitTimes
 from deltamerge.log.commits import Commit, read_commit
@@ -20,7 +20,7 @@ from deltamerge.log.properties import is_enabled
 from deltamerge.log.schema import fits_into, parse_schema, simple_string
 from deltamerge.log.segment import list_log
 from deltamerge.log.snapshot import Snapshot, load_snapshot
-from deltamerge.log.store import Store
+from deltamerge.storage.store import Store
 
 ENABLED = "delta.enableChangeDataFeed"
 _SCHEMA_SQLSTATE = "0AKDC"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
 from deltamerge.log.snapshot import Snapshot
 

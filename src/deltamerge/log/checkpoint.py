@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.actions import Action, Sidecar, from_json
 from deltamerge.log.arrays import empty_table
 from deltamerge.log.commits import damaged
@@ -21,7 +21,7 @@ from deltamerge.log.paths import is_absolute
 from deltamerge.log.replay import LogLines, parse_log_files
 from deltamerge.log.segment import SIDECAR_FOLDER, Checkpoint
 from deltamerge.log.stats_json import stats_to_json
-from deltamerge.log.store import Store
+from deltamerge.storage.store import Store
 
 _OTHER_ACTIONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 _ROWS = 1 << 13

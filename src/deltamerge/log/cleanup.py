@@ -6,9 +6,8 @@ Source: Delta protocol, "Metadata Cleanup". Every version that was the latest at
 
 from __future__ import annotations
 
-from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.checkpoint import read_checkpoint_actions
-from deltamerge.log.local_store import TEMP_SUFFIX
 from deltamerge.log.properties import interval_ms, is_enabled
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.segment import (
@@ -21,7 +20,8 @@ from deltamerge.log.segment import (
     sort_log_files,
 )
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.log.store import Store
+from deltamerge.storage.local_store import TEMP_SUFFIX
+from deltamerge.storage.store import Store
 
 PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 _DAY = 24 * 3_600_000

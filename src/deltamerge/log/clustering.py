@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.actions import DomainMetadata
 
 FEATURE = "clustering"

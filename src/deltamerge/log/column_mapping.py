@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import Metadata
 from deltamerge.log.schema import (
     ArrayType,

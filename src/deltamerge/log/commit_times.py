@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from deltamerge.errors import DeltaAnalysisException, DeltaLogCorruptException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException
 from deltamerge.log.actions import Metadata
 from deltamerge.log.cleanup import adjusted_timestamps
 from deltamerge.log.commits import read_commit
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.segment import commit_path, list_log
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.log.store import Store
+from deltamerge.storage.store import Store
 
 ENABLED = "delta.enableInCommitTimestamps"
 ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"

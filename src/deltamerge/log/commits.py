@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
-from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.actions import Action, CommitInfo, from_json
 from deltamerge.log.segment import commit_path
-from deltamerge.log.store import Store
+from deltamerge.storage.store import Store
 
 _AHEAD = 16
 

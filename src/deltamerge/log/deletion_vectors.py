@@ -14,12 +14,13 @@ from dataclasses import replace
 
 from pyroaring import BitMap64
 
-from deltamerge.errors import DeltaTableException
+from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import physical_rows
 from deltamerge.log.paths import decode_path
-from deltamerge.log.store import Store
-from deltamerge.log.vector_format import (
+from deltamerge.log.z85 import UUID_LENGTH, decode_uuid, encode_uuid, z85_decode, z85_encode
+from deltamerge.storage.store import Store
+from deltamerge.workers.vector_format import (
     FILE_FORMAT_VERSION,
     ChecksumMismatchError,
     SizeMismatchError,
@@ -28,7 +29,6 @@ from deltamerge.log.vector_format import (
     serialize,
     stored_size,
 )
-from deltamerge.log.z85 import UUID_LENGTH, decode_uuid, encode_uuid, z85_decode, z85_encode
 
 _READ_THREADS = 16
 

@@ -11,7 +11,7 @@ from deltamerge.log.actions import CommitInfo
 from deltamerge.log.cleanup import adjusted_timestamps
 from deltamerge.log.commits import parse_action, read_ahead
 from deltamerge.log.segment import list_log, table_not_found
-from deltamerge.log.store import Store
+from deltamerge.storage.store import Store
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PLAIN = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from deltamerge.errors import DeltaTableException
+from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Metadata
 
 _MILLISECONDS = {

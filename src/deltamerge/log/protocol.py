@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.exceptions import DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Metadata, Protocol
 from deltamerge.log.asked_features import features_not_in_protocol
 from deltamerge.log.schema import StructType, parse_schema

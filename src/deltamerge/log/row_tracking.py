@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deltamerge.errors import DeltaLogCorruptException, DeltaTableException
+from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata, Metadata, Protocol
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.protocol import writer_features

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from deltamerge.errors import DeltaLogCorruptException
+from deltamerge.exceptions import DeltaLogCorruptException
 
 
 @dataclass(frozen=True)

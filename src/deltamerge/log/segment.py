@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltamerge.errors import DeltaLogCorruptException, DeltaTableException, DeltaTableNotFoundException
-from deltamerge.log.store import Store, StoredFile
+from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException, DeltaTableNotFoundException
+from deltamerge.storage.store import Store, StoredFile
 
 LOG_FOLDER = "_delta_log"
 LAST_CHECKPOINT = f"{LOG_FOLDER}/_last_checkpoint"

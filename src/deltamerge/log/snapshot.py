@@ -9,7 +9,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from deltamerge.errors import DeltaLogCorruptException, DeltaTableException
+from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from deltamerge.log.checkpoint import read_checkpoint_actions, read_checkpoint_adds, read_checkpoint_removes
 from deltamerge.log.column_mapping import NONE, mapping_mode, physical_schema
@@ -21,7 +21,7 @@ from deltamerge.log.protocol import check_writable as check_protocol_writable
 from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
 from deltamerge.log.schema import StructType, parse_schema
 from deltamerge.log.segment import CommitFile, LogSegment, find_segment, list_log, read_last_checkpoint
-from deltamerge.log.store import Store, StoredFile
+from deltamerge.storage.store import Store, StoredFile
 
 _LOGGER = logging.getLogger(__name__)
 _ATTEMPTS = 3

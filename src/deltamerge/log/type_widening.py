@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from deltamerge.errors import DeltaUnsupportedFeatureException
+from deltamerge.exceptions import DeltaUnsupportedFeatureException
 from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
 ENABLED = "delta.enableTypeWidening"

@@ -8,32 +8,32 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from deltamerge.config import MergeConf
-from deltamerge.errors import (
+from deltamerge.exceptions import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
 )
-from deltamerge.lean_columns import lean_columns
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.log.store import Store
 from deltamerge.log.type_widening import widening_mode
-from deltamerge.merge.attempts import execute_with_retries
-from deltamerge.merge.checks import check_schema_since_analysis
-from deltamerge.merge.commit import commit_merge
-from deltamerge.merge.current_time import at_one_time
-from deltamerge.merge.dedupe import check_dedupe_by, latest_per_key
-from deltamerge.merge.execution import Execution
-from deltamerge.merge.executor_choice import choose_executor
+from deltamerge.merge.analysis.checks import check_schema_since_analysis
+from deltamerge.merge.analysis.current_time import at_one_time
+from deltamerge.merge.analysis.resolve import resolve
+from deltamerge.merge.analysis.table_after import table_after
+from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.outcome import MergeOutcome, Progress
-from deltamerge.merge.reporting import already_committed, metrics_of, outcome_of
-from deltamerge.merge.resolve import resolve
-from deltamerge.merge.source import narrowed, reads_table
+from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.planning.executor_choice import choose_executor
+from deltamerge.merge.result.commit import commit_merge
+from deltamerge.merge.result.report_data import already_committed, metrics_of, outcome_of
+from deltamerge.merge.retries import execute_with_retries
+from deltamerge.merge.source.dedupe import check_dedupe_by, latest_per_key
+from deltamerge.merge.source.source import narrowed, reads_table
+from deltamerge.merge.statement import MergeStatement
 from deltamerge.merge.steps import Steps
-from deltamerge.merge.table_after import table_after
-from deltamerge.names import MergeNames, free_prefix
-from deltamerge.session import (
+from deltamerge.spark.config import MergeConf
+from deltamerge.spark.lean_columns import lean_columns
+from deltamerge.spark.session import (
     PLANNING,
     READING_MANY_FILES,
     errors_said_once,
@@ -41,8 +41,9 @@ from deltamerge.session import (
     reset_transaction,
     session_settings,
 )
-from deltamerge.statement import MergeStatement
-from deltamerge.table import Table
+from deltamerge.spark.table import Table
+from deltamerge.sql.names import free_prefix
+from deltamerge.storage.store import Store
 from deltamerge.txn.application import session_transaction
 from deltamerge.write.data_files import leaving_nothing_behind, remove_leftovers
 from deltamerge.write.inert import schema_to_write

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from deltamerge.merge.outcome import Progress, StepTiming
-from deltamerge.session import job_description
+from deltamerge.spark.session import job_description
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

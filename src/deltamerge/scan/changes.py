@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from deltamerge.lean_columns import lean_columns
 from deltamerge.log.change_feed import ChangedFile
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.names import free_prefix
 from deltamerge.scan.paths import spark_spellings
 from deltamerge.scan.target import ScanColumns, target_frame
-from deltamerge.session import READING_MANY_FILES, session_settings
-from deltamerge.table import Table, spark_schema
+from deltamerge.spark.lean_columns import lean_columns
+from deltamerge.spark.session import READING_MANY_FILES, session_settings
+from deltamerge.spark.table import Table, spark_schema
+from deltamerge.sql.names import free_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

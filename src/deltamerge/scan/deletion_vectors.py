@@ -13,14 +13,14 @@ from pyroaring import BitMap64
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
-from deltamerge.log import vector_format
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.deletion_vectors import read_deletion_vectors, vector_path
-from deltamerge.scan import row_blocks, vector_blocks
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings, without_file_scheme
-from deltamerge.scan.row_blocks import (
+from deltamerge.spark.table import Table
+from deltamerge.workers import row_blocks, vector_blocks, vector_format
+from deltamerge.workers.row_blocks import (
     BLOCK_ROWS,
     MOST_BLOCKS,
     Blocks,
@@ -29,8 +29,7 @@ from deltamerge.scan.row_blocks import (
     blocks_table,
     holds,
 )
-from deltamerge.scan.vector_blocks import passing_on, reading_vectors
-from deltamerge.table import Table
+from deltamerge.workers.vector_blocks import passing_on, reading_vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

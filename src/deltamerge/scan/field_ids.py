@@ -18,7 +18,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.column_mapping import physical_field
-from deltamerge.table import Table
+from deltamerge.spark.table import Table
 
 _FOOTER_THREADS = 16
 _MADE_BY_DELTA = re.compile(r"col-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException
 
-from deltamerge.errors import DeltaTableException
+from deltamerge.exceptions import DeltaTableException
 
 _PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\. SQLSTATE", re.S)
 

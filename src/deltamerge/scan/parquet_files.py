@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from deltamerge.scan.plain_parquet import local_path
-from deltamerge.session import conf_value
+from deltamerge.spark.session import conf_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

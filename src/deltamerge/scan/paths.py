@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
-from deltamerge.table import Table
+from deltamerge.spark.table import Table
 
 
 def file_key(uri: str) -> str:

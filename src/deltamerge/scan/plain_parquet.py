@@ -13,14 +13,14 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.scan.staged_rows import (
+from deltamerge.spark.session import physical_plan
+from deltamerge.workers.staged_rows import (
     SPARK_VERSION,
     KeptFile,
     in_order,
     is_of_other_calendar,
     plain_types,
 )
-from deltamerge.session import physical_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

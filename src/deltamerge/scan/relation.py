@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltamerge.errors import DeltaAnalysisException
-from deltamerge.lean_columns import lean_columns
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.names import free_prefix
 from deltamerge.scan.target import ScanColumns, target_frame
-from deltamerge.session import READING_MANY_FILES, session_settings
-from deltamerge.table import Table, spark_schema
+from deltamerge.spark.lean_columns import lean_columns
+from deltamerge.spark.session import READING_MANY_FILES, session_settings
+from deltamerge.spark.table import Table, spark_schema
+from deltamerge.sql.names import free_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

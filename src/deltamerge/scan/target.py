@@ -31,8 +31,8 @@ from deltamerge.scan.deletion_vectors import without_deleted_rows
 from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings
-from deltamerge.session import empty_frame
-from deltamerge.table import Table
+from deltamerge.spark.session import empty_frame
+from deltamerge.spark.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

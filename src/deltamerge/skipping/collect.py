@@ -24,8 +24,8 @@ from deltamerge.log.schema import PrimitiveType, StructField, StructType
 from deltamerge.skipping.columns import COLLATIONS, column_type
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.skipping.keys import scaled
-from deltamerge.skipping.nan_columns import nan_columns
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
+from deltamerge.workers.nan_columns import nan_columns
 
 __all__ = ["IndexedColumns", "parquet_statistics", "truncate_max_string"]
 

@@ -7,7 +7,7 @@ operators stand before their operands: ``and(=(t.id, s.id), t.x > 1)``.
 
 from __future__ import annotations
 
-from deltamerge.errors import DeltaParseException
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.caret import Span
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, unreadable
 from deltamerge.sql.literals import number_value, plain_string, typed_value

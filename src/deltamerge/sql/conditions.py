@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import TypeAlias
 
-from deltamerge.errors import DeltaParseException
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.skipping.predicates import And, ColumnRef, Predicate, Unknown
 from deltamerge.sql.caret import Span
 from deltamerge.sql.condition_reader import read_condition
@@ -98,7 +98,7 @@ def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
     """Looks at a condition that is read already; see `shape_of`.
 
     Args:
-        node: From `read_condition`, or from `deltamerge.sql.column_text`.
+        node: From `read_condition`, or from `deltamerge.spark.classic_columns`.
         scope: What names can mean in it.
     """
     parts = conjuncts_of(node)

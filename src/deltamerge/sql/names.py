@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from deltamerge.errors import DeltaParseException
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.caret import Span, point_at
 
 
@@ -123,3 +123,20 @@ def _bad_name(text: str, span: Span, problem: str) -> DeltaParseException:
         sqlstate="42601",
         parameters={"name": text},
     )
+
+
+def free_prefix(taken: Iterable[str]) -> str:
+    """Finds a prefix that none of the names has, whatever their case.
+
+    Args:
+        taken: The users' column names.
+
+    Returns:
+        A prefix such as ``__dm_``.
+    """
+    lowered = [name.lower() for name in taken]
+    prefix, number = "__dm_", 1
+    while any(name.startswith(prefix) for name in lowered):
+        number += 1
+        prefix = f"__dm{number}_"
+    return prefix

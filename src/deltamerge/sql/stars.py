@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deltamerge.errors import DeltaParseException
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.tokens import tokenize
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltamerge.config import KEYS, MergeConf
-from deltamerge.errors import DeltaIllegalArgumentException
+from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.actions import SetTransaction
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark.config import KEYS, MergeConf
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 from deltamerge.log.actions import Action, Metadata, Protocol, RemoveFile
 from deltamerge.log.paths import canonical_path
 from deltamerge.log.snapshot import Snapshot, load_snapshot
-from deltamerge.log.store import Store
 from deltamerge.skipping.predicates import Predicate
+from deltamerge.storage.store import Store
 
 IsolationLevel: TypeAlias = Literal["Serializable", "WriteSerializable"]
 

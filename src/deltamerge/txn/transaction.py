@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from deltamerge.errors import ConcurrentWriteException
+from deltamerge.exceptions import ConcurrentWriteException
 from deltamerge.log.commits import read_commit
 from deltamerge.log.row_tracking import high_water_mark
 from deltamerge.txn.after_commit import maintain_log

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.write.store_assignment import StoreAssignment
 
 if TYPE_CHECKING:

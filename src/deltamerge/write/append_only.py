@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
 

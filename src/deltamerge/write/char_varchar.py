@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from deltamerge.errors import DeltaRuntimeException
+from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.scan.char_padding import limits_of_fields
 from deltamerge.sql.names import quote
 

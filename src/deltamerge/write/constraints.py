@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from deltamerge.errors import DeltaParseException, InvariantViolationException
+from deltamerge.exceptions import DeltaParseException, InvariantViolationException
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.operand_names import opaque_names
 from deltamerge.sql.tokens import tokenize
 from deltamerge.write.char_varchar import METADATA_KEY, fitted
-from deltamerge.write.generated import generated_value, generation_expression
+from deltamerge.write.generated_columns import generated_value, generation_expression
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

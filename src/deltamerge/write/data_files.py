@@ -12,18 +12,18 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from deltamerge.errors import CommitStateUnknownException
+from deltamerge.exceptions import CommitStateUnknownException
 from deltamerge.log.actions import AddCDCFile, AddFile
 from deltamerge.log.column_mapping import NONE, mapping_mode, physical_schema
 from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import StructType as LogSchema
-from deltamerge.log.store import Store, StoredFile
 from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field
 from deltamerge.scan.target import NULL_PARTITION, escape_path_name, unescape_path_name
-from deltamerge.session import session_settings
 from deltamerge.skipping.collect import parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.nulls import count_nulls
+from deltamerge.spark.session import session_settings
+from deltamerge.storage.store import Store, StoredFile
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

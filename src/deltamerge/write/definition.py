@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.types import StructType
 
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.clustering import MOST_COLUMNS
 from deltamerge.log.column_mapping import check_names, physical_name
 from deltamerge.log.schema import parse_schema

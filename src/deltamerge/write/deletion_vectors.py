@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
 
-from deltamerge.config import MergeConf
-from deltamerge.errors import DeltaRuntimeException
+from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import physical_rows, with_wide_bounds
 from deltamerge.log.deletion_vectors import (
@@ -19,8 +18,9 @@ from deltamerge.log.deletion_vectors import (
 )
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.log.store import Store
-from deltamerge.log.vector_format import pack_vectors, serialize
+from deltamerge.spark.config import MergeConf
+from deltamerge.storage.store import Store
+from deltamerge.workers.vector_format import pack_vectors, serialize
 
 # delta-spark begins another file at this size too.
 _FILE_BYTES = 2 << 20

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.write.constraints import CHECK_PREFIX, columns_in
-from deltamerge.write.generated import generation_expression
+from deltamerge.write.generated_columns import generation_expression
 
 
 def check_dependents(before: StructType, after: StructType, configuration: Mapping[str, str]) -> None:

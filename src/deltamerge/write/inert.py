@@ -6,9 +6,9 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.table import spark_schema
-from deltamerge.write.generated import GENERATION_EXPRESSION
-from deltamerge.write.identity import IDENTITY
+from deltamerge.spark.table import spark_schema
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION
+from deltamerge.write.identity_columns import IDENTITY
 
 _MARKS = {"generatedColumns": GENERATION_EXPRESSION, "identityColumns": IDENTITY}
 

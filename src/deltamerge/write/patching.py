@@ -16,10 +16,9 @@ from pyspark import cloudpickle
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
-from deltamerge.log.store import Store
 from deltamerge.scan.paths import without_file_scheme
-from deltamerge.skipping import nan_columns
-from deltamerge.write import parquet_patch
+from deltamerge.storage.store import Store
+from deltamerge.workers import nan_columns, parquet_patch
 from deltamerge.write.data_files import WriteTarget
 from deltamerge.write.layout import partition_folders
 

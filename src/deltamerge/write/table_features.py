@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType, VariantType
 
-from deltamerge.errors import DeltaAnalysisException, DeltaUnsupportedFeatureException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
 from deltamerge.log.asked_features import with_required
 from deltamerge.log.protocol import (

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from deltamerge.config import MergeConf
-from deltamerge.errors import DeltaAnalysisException, DeltaRuntimeException
-from deltamerge.lean_columns import lean_columns
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.actions import Action, Metadata, Protocol, SetTransaction
 from deltamerge.log.clustering import FEATURE, clustering_columns, clustering_domain
 from deltamerge.log.column_mapping import (
@@ -26,9 +24,11 @@ from deltamerge.log.column_mapping import (
 from deltamerge.log.row_tracking import with_column_names
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.skipping.predicates import ALWAYS
-from deltamerge.table import Table
+from deltamerge.spark.config import MergeConf
+from deltamerge.spark.lean_columns import lean_columns
+from deltamerge.spark.session import READING_MANY_FILES, merge_conf, session_settings
+from deltamerge.spark.table import Table
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
@@ -46,8 +46,12 @@ from deltamerge.write.data_files import (
 )
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.definition import TableDefinition, check_definition, physical_names
-from deltamerge.write.generated import GENERATION_EXPRESSION, check_generation_expressions, with_generated
-from deltamerge.write.identity import (
+from deltamerge.write.generated_columns import (
+    GENERATION_EXPRESSION,
+    check_generation_expressions,
+    with_generated,
+)
+from deltamerge.write.identity_columns import (
     IDENTITY,
     check_identity_columns,
     identities_given,

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from deltamerge.errors import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException
 
 _TYPE_CHECK = "spark.databricks.delta.schema.typeCheck.enabled"
 _SUPPORTED = (

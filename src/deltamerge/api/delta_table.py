@@ -1,0 +1,382 @@
+"""DeltaTable, as delta-spark's Python API has it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from deltamerge.api.merge_builder import DeltaMergeBuilder, merge_builder
+from deltamerge.api.table_builder import DeltaColumnBuilder, DeltaTableBuilder, IdentityGenerator
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.change_feed import read_change_feed
+from deltamerge.log.change_range import ChangeBoundary, change_range
+from deltamerge.log.commit_times import CommitTimes, version_at
+from deltamerge.log.history import read_history
+from deltamerge.log.snapshot import table_exists
+from deltamerge.scan.changes import changes_frame
+from deltamerge.scan.relation import table_frame
+from deltamerge.scan.row_tracking import rows_with_metadata
+from deltamerge.scan.timestamps import moment_ms
+from deltamerge.spark.catalog import table_location
+from deltamerge.spark.table import Table, open_table
+from deltamerge.storage.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+__all__ = ["DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
+
+
+class DeltaTable:
+    """A Delta table: merge into it, read it, look at its history.
+
+    Args:
+        table: Its place.
+        alias: The name that qualifies its columns in a merge, or None.
+    """
+
+    def __init__(self, table: Table, alias: str | None = None) -> None:
+        self.table = table
+        self._alias = alias
+
+    @classmethod
+    def forPath(  # noqa: N802
+        cls,
+        sparkSession: SparkSession,  # noqa: N803
+        path: str,
+        hadoopConf: Mapping[str, str] | None = None,  # noqa: N803
+    ) -> DeltaTable:
+        """Opens the table at a path.
+
+        Args:
+            sparkSession: The session.
+            path: A local path or a URL.
+            hadoopConf: Options of the object store that holds the log, under obstore's names (``region``), or of S3
+                and Azure the common ones under Hadoop's (``fs.s3a.access.key``). Spark reads and writes the data with
+                the session's own settings.
+
+        Returns:
+            The table.
+
+        Raises:
+            DeltaTableNotFoundException: There is no Delta table.
+            DeltaLogCorruptException: Its log cannot be read.
+            DeltaUnsupportedFeatureException: Reading it needs a feature that is not implemented.
+        """
+        return cls(_opened(open_table(sparkSession, path, dict(hadoopConf or {}))))
+
+    @classmethod
+    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:  # noqa: N802, N803
+        """Opens a table of the session's catalog.
+
+        Args:
+            sparkSession: The session.
+            tableOrViewName: The table's name, perhaps with its database.
+
+        Returns:
+            The table.
+
+        Raises:
+            DeltaTableNotFoundException: There is no such table, or it is no Delta table.
+        """
+        location = table_location(sparkSession, tableOrViewName)
+        return cls(_opened(open_table(sparkSession, location, name=tableOrViewName)))
+
+    @classmethod
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: N802, N803
+        """Tells whether there is a Delta table at a path.
+
+        Args:
+            sparkSession: The session.
+            identifier: A local path or a URL.
+
+        Returns:
+            Whether there is one.
+        """
+        return table_exists(open_store(identifier))
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
+        """Begins a new table; an existing one is an error.
+
+        Args:
+            sparkSession: The session; the active one by default.
+
+        Returns:
+            A builder; add columns, then call ``execute()``.
+        """
+        return DeltaTableBuilder(_session(sparkSession), cls, "create")
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
+        """Begins a new table; an existing one stays as it is.
+
+        Args:
+            sparkSession: The session; the active one by default.
+
+        Returns:
+            A builder; add columns, then call ``execute()``.
+        """
+        return DeltaTableBuilder(_session(sparkSession), cls, "create_if_not_exists")
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
+        """Begins a table that replaces an existing one; none is an error.
+
+        Args:
+            sparkSession: The session; the active one by default.
+
+        Returns:
+            A builder; add columns, then call ``execute()``.
+        """
+        return DeltaTableBuilder(_session(sparkSession), cls, "replace")
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
+        """Begins a table that replaces an existing one where there is one.
+
+        Args:
+            sparkSession: The session; the active one by default.
+
+        Returns:
+            A builder; add columns, then call ``execute()``.
+        """
+        return DeltaTableBuilder(_session(sparkSession), cls, "create_or_replace")
+
+    @classmethod
+    def columnBuilder(  # noqa: N802
+        cls,
+        sparkSession: SparkSession,  # noqa: N803
+        colName: str | None = None,  # noqa: N803
+    ) -> DeltaColumnBuilder:
+        """Begins a column of a new table.
+
+        Args:
+            sparkSession: The session.
+            colName: The column's name.
+
+        Returns:
+            A builder; give it a type, then call ``build()``.
+        """
+        return DeltaColumnBuilder(sparkSession, str(colName))
+
+    def alias(self, aliasName: str) -> DeltaTable:  # noqa: N803
+        """Gives the table a name for a merge's conditions and values.
+
+        Args:
+            aliasName: The name.
+
+        Returns:
+            The table under that name.
+        """
+        return DeltaTable(self.table, aliasName)
+
+    def toDF(self) -> DataFrame:  # noqa: N802
+        """Reads the table at its latest version.
+
+        Returns:
+            A frame that stays at that version.
+        """
+        frame = table_frame(self.table, self.table.snapshot())
+        return frame if self._alias is None else frame.alias(self._alias)
+
+    def at(
+        self, version: int | None = None, timestamp: str | dt.datetime | dt.date | None = None
+    ) -> DataFrame:
+        """Reads the table at an earlier version.
+
+        Args:
+            version: The version, or None.
+            timestamp: The last version not after this moment is read: a datetime, or text such as
+                ``2024-05-01 12:30:00`` in the session's time zone.
+
+        Returns:
+            A frame that stays at that version.
+
+        Raises:
+            DeltaTableException: There is no such version.
+            DeltaAnalysisException: Both or neither are given, or no version can be read for the timestamp.
+        """
+        if (version is None) == (timestamp is None):
+            raise DeltaAnalysisException(
+                "DELTA_ONEOF_IN_TIMETRAVEL",
+                "Please either provide a timestamp or a version for time travel.",
+                sqlstate="42601",
+            )
+        if timestamp is not None:
+            return self.at_moment(moment_ms(self.table.spark, timestamp))
+        return table_frame(self.table, self.table.snapshot(version))
+
+    def with_row_ids(self) -> DataFrame:
+        """Reads a table that has row tracking with the id of each row.
+
+        Returns:
+            The table's columns and a struct ``_metadata`` of ``row_id`` (BIGINT), which a row keeps for as long as it
+            lives, and ``row_commit_version`` (BIGINT), the version that last changed it.
+
+        Raises:
+            DeltaAnalysisException: The table has no row tracking.
+        """
+        return rows_with_metadata(self.table, self.table.snapshot())
+
+    def at_moment(self, milliseconds: int) -> DataFrame:
+        """Reads the version that the table had at a moment; see `at`.
+
+        Args:
+            milliseconds: The moment, since the epoch.
+
+        Returns:
+            A frame that stays at that version.
+
+        Raises:
+            DeltaAnalysisException: No version can be read for the moment.
+        """
+        times = CommitTimes.of(self.table.snapshot())
+        return table_frame(self.table, self.table.snapshot(version_at(times, milliseconds)))
+
+    def changes(
+        self,
+        startingVersion: int | None = None,  # noqa: N803
+        endingVersion: int | None = None,  # noqa: N803
+        startingTimestamp: str | dt.datetime | dt.date | None = None,  # noqa: N803
+        endingTimestamp: str | dt.datetime | dt.date | None = None,  # noqa: N803
+    ) -> DataFrame:
+        """Reads the table's change data feed, as delta-spark's option ``readChangeFeed`` does.
+
+        Args:
+            startingVersion: The first version whose changes are read.
+            endingVersion: The last one; the latest by default.
+            startingTimestamp: In place of the first: changes made at this moment or later.
+            endingTimestamp: In place of the last: changes made up to this moment.
+
+        Returns:
+            The table's columns, ``_change_type`` (insert, update_preimage, update_postimage, delete),
+            ``_commit_version`` (BIGINT) and ``_commit_timestamp`` (TIMESTAMP).
+
+        Raises:
+            DeltaAnalysisException: The range is wrong, changes were not recorded in it, or the schema changed so that
+                they cannot be read with the latest one.
+            DeltaTableException: A version is no longer in the log.
+        """
+        snapshot = self.table.snapshot()
+        start = ChangeBoundary(startingVersion, self._moment(startingTimestamp))
+        versions = change_range(snapshot, start, ChangeBoundary(endingVersion, self._moment(endingTimestamp)))
+        files = () if versions is None else read_change_feed(snapshot, *versions)
+        return changes_frame(self.table, snapshot, files)
+
+    def _moment(self, timestamp: str | dt.datetime | dt.date | None) -> int | None:
+        return None if timestamp is None else moment_ms(self.table.spark, timestamp)
+
+    def merge(
+        self, source: DataFrame, condition: str | Column, *, dedupe_by: str | Sequence[str] | None = None
+    ) -> DeltaMergeBuilder:
+        """Begins a merge into the table.
+
+        Args:
+            source: The source's rows; its alias qualifies its columns.
+            condition: ON: SQL text or a Column over both sides.
+            dedupe_by: A source column or several, such as the time of a change. Of the source rows that ON's
+                equalities give one key, the one with the greatest value there is merged and the others are left out;
+                where two have it, the merge fails and names the key.
+
+        Returns:
+            A builder; add clauses, then call ``execute()`` or ``run()``.
+        """
+        return merge_builder(self.table, self._alias, source, condition, dedupe_by)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """Lists the table's commits, newest first.
+
+        Args:
+            limit: How many at most.
+
+        Returns:
+            version, timestamp, userId, userName, operation, operationParameters, job, notebook, clusterId,
+            readVersion, isolationLevel, isBlindAppend, operationMetrics, userMetadata, engineInfo.
+        """
+        rows = [
+            tuple(_plain(entry[name]) for name in _HISTORY) for entry in read_history(self.table.store, limit)
+        ]
+        return self.table.spark.createDataFrame(rows, ", ".join(f"{n} {t}" for n, t in _HISTORY.items()))
+
+    def detail(self) -> DataFrame:
+        """Describes the table.
+
+        Returns:
+            One row: format, id, name, description, location, createdAt, lastModified, partitionColumns, numFiles,
+            sizeInBytes, properties, minReaderVersion, minWriterVersion, tableFeatures.
+        """
+        snapshot = self.table.snapshot()
+        metadata, protocol = snapshot.metadata, snapshot.protocol
+        features = sorted(
+            (protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset())
+        )
+        row = (
+            "delta",
+            metadata.id,
+            metadata.name,
+            metadata.description,
+            self.table.store.absolute(""),
+            _timestamp(metadata.created_time),
+            _timestamp(snapshot.timestamp_ms),
+            list(metadata.partition_columns),
+            snapshot.files.num_files,
+            snapshot.files.size_in_bytes,
+            dict(metadata.configuration),
+            protocol.min_reader_version,
+            protocol.min_writer_version,
+            features,
+        )
+        return self.table.spark.createDataFrame([row], _DETAIL)
+
+
+_HISTORY = {
+    "version": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "userId": "STRING",
+    "userName": "STRING",
+    "operation": "STRING",
+    "operationParameters": "MAP<STRING, STRING>",
+    "job": "STRUCT<jobId: STRING, jobName: STRING, jobRunId: STRING, runId: STRING, jobOwnerId: STRING, "
+    "triggerType: STRING>",
+    "notebook": "STRUCT<notebookId: STRING>",
+    "clusterId": "STRING",
+    "readVersion": "BIGINT",
+    "isolationLevel": "STRING",
+    "isBlindAppend": "BOOLEAN",
+    "operationMetrics": "MAP<STRING, STRING>",
+    "userMetadata": "STRING",
+    "engineInfo": "STRING",
+}
+_DETAIL = (
+    "format STRING, id STRING, name STRING, description STRING, location STRING, createdAt TIMESTAMP, "
+    "lastModified TIMESTAMP, partitionColumns ARRAY<STRING>, numFiles BIGINT, sizeInBytes BIGINT, "
+    "properties MAP<STRING, STRING>, minReaderVersion INT, minWriterVersion INT, tableFeatures ARRAY<STRING>"
+)
+
+
+def _timestamp(milliseconds: int | None) -> dt.datetime | None:
+    if milliseconds is None:
+        return None
+    return dt.datetime.fromtimestamp(milliseconds / 1000, tz=dt.timezone.utc)
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _opened(table: Table) -> Table:
+    """Looks at the table once: it must be there, and a merge compares its schema with what it is now."""
+    return replace(table, opened_schema=table.snapshot().metadata.schema_string)
+
+
+def _session(spark: SparkSession | None) -> SparkSession:
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise ValueError("there is no active Spark session: pass one")
+    return session

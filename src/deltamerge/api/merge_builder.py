@@ -1,0 +1,289 @@
+"""The MERGE builder, as delta-spark's Python API has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from deltamerge.api.report import MergeReport
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.merge.analysis.checks import check_clause_order
+from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.statement import (
+    Action,
+    Assignment,
+    ClauseKind,
+    Default,
+    Delete,
+    DoNothing,
+    Expression,
+    Insert,
+    MergeClause,
+    MergeStatement,
+    Star,
+    Update,
+)
+from deltamerge.spark.session import alias_of
+from deltamerge.sql.names import parse_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from deltamerge.merge.outcome import Progress
+    from deltamerge.spark.table import Table
+
+Condition: TypeAlias = "str | Column | None"
+Values: TypeAlias = "Mapping[str, str | Column]"
+
+
+@dataclass(frozen=True)
+class DeltaMergeBuilder:
+    """A MERGE in the making; every method gives a new builder and changes none.
+
+    Args:
+        table: The target.
+        statement: What has been said so far.
+    """
+
+    table: Table
+    statement: MergeStatement
+
+    def whenMatchedUpdate(  # noqa: N802
+        self, condition: Condition = None, set: Values | None = None
+    ) -> DeltaMergeBuilder:
+        """Updates a matched target row.
+
+        Args:
+            condition: When it does, over both sides; None means always.
+            set: Values by target column, or by a field such as ``a.b``; SQL text or Columns over both sides.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("matched", condition, Update(_assignments(set, "set")))
+
+    def whenMatchedUpdateAll(  # noqa: N802
+        self, condition: Condition = None, *, except_cols: Sequence[str] = ()
+    ) -> DeltaMergeBuilder:
+        """Updates every column of a matched target row with the source's column of that name.
+
+        Args:
+            condition: When it does, over both sides; None means always.
+            except_cols: Columns of the target that keep their values: SQL's ``UPDATE SET * EXCEPT``.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("matched", condition, Update(_star(except_cols)))
+
+    def whenMatchedDelete(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+        """Deletes a matched target row.
+
+        Args:
+            condition: When it does, over both sides; None means always.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("matched", condition, Delete())
+
+    def whenMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+        """Leaves a matched target row as it is: no later clause sees it.
+
+        Args:
+            condition: When it does, over both sides; None means always.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("matched", condition, DoNothing())
+
+    def whenNotMatchedInsert(  # noqa: N802
+        self, condition: Condition = None, values: Values | None = None
+    ) -> DeltaMergeBuilder:
+        """Inserts a source row that matched nothing.
+
+        Args:
+            condition: When it does, over the source; None means always.
+            values: Values by target column; SQL text or Columns over the source.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("not_matched", condition, Insert(_assignments(values, "values")))
+
+    def whenNotMatchedInsertAll(  # noqa: N802
+        self, condition: Condition = None, *, except_cols: Sequence[str] = ()
+    ) -> DeltaMergeBuilder:
+        """Inserts a source row that matched nothing, column by column of the same name.
+
+        Args:
+            condition: When it does, over the source; None means always.
+            except_cols: Columns of the target that get their default or NULL: SQL's ``INSERT * EXCEPT``.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("not_matched", condition, Insert(_star(except_cols)))
+
+    def whenNotMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+        """Leaves a source row out that matched nothing: no later clause sees it.
+
+        Args:
+            condition: When it does, over the source; None means always.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("not_matched", condition, DoNothing())
+
+    def whenNotMatchedBySourceUpdate(  # noqa: N802
+        self, condition: Condition = None, set: Values | None = None
+    ) -> DeltaMergeBuilder:
+        """Updates a target row that no source row matched.
+
+        Args:
+            condition: When it does, over the target; None means always.
+            set: Values by target column or field; SQL text or Columns over the target.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("not_matched_by_source", condition, Update(_assignments(set, "set")))
+
+    def whenNotMatchedBySourceDelete(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+        """Deletes a target row that no source row matched.
+
+        Args:
+            condition: When it does, over the target; None means always.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("not_matched_by_source", condition, Delete())
+
+    def whenNotMatchedBySourceDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+        """Leaves a target row as it is that no source row matched: no later clause sees it.
+
+        Args:
+            condition: When it does, over the target; None means always.
+
+        Returns:
+            The builder with the clause added.
+        """
+        return self._with("not_matched_by_source", condition, DoNothing())
+
+    def withSchemaEvolution(self) -> DeltaMergeBuilder:  # noqa: N802
+        """Lets the target gain the source's columns and fields that its clauses use.
+
+        Returns:
+            The builder with schema evolution on.
+        """
+        return replace(self, statement=replace(self.statement, schema_evolution=True))
+
+    def execute(self) -> DataFrame:
+        """Runs the merge.
+
+        Returns:
+            One row: num_affected_rows, num_updated_rows, num_deleted_rows, num_inserted_rows (BIGINT).
+
+        Raises:
+            DeltaAnalysisException: The statement is wrong; nothing was read or written.
+            DeltaRuntimeException: The data is at fault; the table is as it was.
+            DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
+        """
+        return self.run().counts(self.table.spark)
+
+    def run(self, progress: Progress | None = None) -> MergeReport:
+        """Runs the merge and says what it did.
+
+        Args:
+            progress: Is told of each step as it begins.
+
+        Returns:
+            The report.
+
+        Raises:
+            DeltaAnalysisException: The statement is wrong; nothing was read or written.
+            DeltaRuntimeException: The data is at fault; the table is as it was.
+            DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
+        """
+        check_clause_order(self.statement)
+        return MergeReport(run_merge(MergeIntoCommand(self.table, self.statement), progress))
+
+    def _with(self, kind: ClauseKind, condition: Condition, action: Action) -> DeltaMergeBuilder:
+        clause = MergeClause(kind, None if condition is None else Expression.of(condition), action)
+        return replace(self, statement=replace(self.statement, clauses=(*self.statement.clauses, clause)))
+
+
+def merge_builder(
+    table: Table,
+    target_alias: str | None,
+    source: DataFrame,
+    condition: str | Column,
+    dedupe_by: str | Sequence[str] | None = None,
+) -> DeltaMergeBuilder:
+    """Begins a MERGE.
+
+    Args:
+        table: The target.
+        target_alias: The name that qualifies its columns, or None.
+        source: The source's rows.
+        condition: ON: SQL text or a Column over both sides.
+        dedupe_by: The source column or columns whose greatest values make the one row of a key that is merged.
+
+    Returns:
+        A builder without clauses.
+
+    Raises:
+        TypeError: The source is no DataFrame, or the condition is neither text nor a Column.
+    """
+    if not (hasattr(source, "schema") and hasattr(source, "join")):
+        raise TypeError(f"merge() needs a DataFrame as its source, got {type(source).__name__}")
+    alias = alias_of(source)
+    statement = MergeStatement(
+        source=source,
+        source_alias=alias,
+        source_text="<DataFrame>",
+        target_alias=target_alias,
+        condition=Expression.of(condition),
+        clauses=(),
+        schema_evolution=False,
+        dedupe_by=columns_to_dedupe_by(dedupe_by),
+    )
+    return DeltaMergeBuilder(table, statement)
+
+
+def _star(except_cols: Sequence[str]) -> Star:
+    if isinstance(except_cols, str):
+        raise TypeError(f"`except_cols` must be a list of column names, got the text {except_cols!r}")
+    for name in except_cols:
+        if not isinstance(name, str):
+            raise TypeError(f"`except_cols` must hold column names, got {type(name).__name__}")
+    return Star(tuple(parse_name(name) for name in except_cols))
+
+
+def columns_to_dedupe_by(dedupe_by: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Gives the names that ``dedupe_by`` holds: one, several or none."""
+    if dedupe_by is None:
+        return ()
+    return (dedupe_by,) if isinstance(dedupe_by, str) else tuple(dedupe_by)
+
+
+def _assignments(values: Values | None, argument: str) -> tuple[Assignment, ...]:
+    if values is None:
+        raise DeltaAnalysisException(
+            "DELTA_MERGE_MISSING_ASSIGNMENTS",
+            f"The clause needs its `{argument}` argument: a dict of values by column name.",
+            sqlstate="42601",
+        )
+    if not isinstance(values, Mapping):
+        raise TypeError(f"`{argument}` must be a dict of values by column name, got {type(values).__name__}")
+    assignments = []
+    for name, value in values.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the keys of `{argument}` must be column names, got {type(name).__name__}")
+        is_default = isinstance(value, str) and value.strip().upper() == "DEFAULT"
+        assignments.append(Assignment(parse_name(name), Default() if is_default else Expression.of(value)))
+    return tuple(assignments)

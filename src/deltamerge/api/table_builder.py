@@ -1,0 +1,339 @@
+"""The builders that create tables, as delta-spark's Python API has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import DataType, StructField, StructType
+
+from deltamerge.spark.catalog import warehouse_location
+from deltamerge.spark.table import open_table
+from deltamerge.write.definition import TableDefinition
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION
+from deltamerge.write.identity_columns import identity_metadata
+from deltamerge.write.table_writer import create_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class DeltaColumnBuilder:
+    """A column of a new table.
+
+    Args:
+        spark: The session.
+        name: The column's name.
+    """
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self._spark = spark
+        self._name = name
+        self._type: str | DataType | None = None
+        self._nullable = True
+        self._metadata: dict[str, Any] = {}
+
+    def dataType(self, dataType: str | DataType) -> DeltaColumnBuilder:  # noqa: N802, N803
+        """Sets the column's type.
+
+        Args:
+            dataType: A `DataType` or its DDL.
+
+        Returns:
+            The builder.
+        """
+        self._type = dataType
+        return self
+
+    def nullable(self, nullable: bool) -> DeltaColumnBuilder:
+        """Sets whether the column may hold NULL.
+
+        Args:
+            nullable: Whether it may.
+
+        Returns:
+            The builder.
+        """
+        self._nullable = nullable
+        return self
+
+    def comment(self, comment: str) -> DeltaColumnBuilder:
+        """Sets the column's comment.
+
+        Args:
+            comment: The comment.
+
+        Returns:
+            The builder.
+        """
+        self._metadata["comment"] = comment
+        return self
+
+    def generatedAlwaysAs(self, expr: str) -> DeltaColumnBuilder:  # noqa: N802
+        """Makes the column a generated one.
+
+        Args:
+            expr: SQL over the table's other columns.
+
+        Returns:
+            The builder.
+        """
+        self._metadata[GENERATION_EXPRESSION] = expr
+        return self
+
+    def generatedAlwaysAsIdentity(self, start: int = 1, step: int = 1) -> DeltaColumnBuilder:  # noqa: N802
+        """Makes the column an identity one, whose values the table alone gives.
+
+        Args:
+            start: The first value.
+            step: The difference between one value and the next; not 0.
+
+        Returns:
+            The builder.
+
+        Raises:
+            ValueError: The step is 0.
+        """
+        self._metadata |= identity_metadata(start, step, allow_explicit_insert=False)
+        return self
+
+    def generatedByDefaultAsIdentity(self, start: int = 1, step: int = 1) -> DeltaColumnBuilder:  # noqa: N802
+        """Makes the column an identity one, whose values an INSERT may give too.
+
+        Args:
+            start: The first value.
+            step: The difference between one value and the next; not 0.
+
+        Returns:
+            The builder.
+
+        Raises:
+            ValueError: The step is 0.
+        """
+        self._metadata |= identity_metadata(start, step, allow_explicit_insert=True)
+        return self
+
+    def build(self) -> StructField:
+        """Gives the column.
+
+        Returns:
+            The field.
+
+        Raises:
+            ValueError: It has no type.
+        """
+        if self._type is None:
+            raise ValueError(f"column {self._name} has no data type")
+        return StructField(self._name, parse_type(self._type), self._nullable, dict(self._metadata))
+
+
+def parse_type(data_type: str | DataType) -> DataType:
+    """Reads a type.
+
+    Args:
+        data_type: A type, or its DDL.
+
+    Returns:
+        The type.
+    """
+    return data_type if isinstance(data_type, DataType) else DataType.fromDDL(data_type)
+
+
+@dataclass(frozen=True)
+class IdentityGenerator:
+    """What the values of an identity column are.
+
+    Args:
+        start: The first value.
+        step: The difference between one value and the next; not 0.
+    """
+
+    start: int = 1
+    step: int = 1
+
+
+@dataclass
+class DeltaTableBuilder:
+    """A table in the making; every method changes the builder and gives it back, as in delta-spark.
+
+    Args:
+        spark: The session.
+        opens: The class whose ``forPath`` opens the new table.
+        mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
+    """
+
+    spark: SparkSession
+    opens: Any
+    mode: str
+    name: str | None = None
+    path: str | None = None
+    definition: TableDefinition = field(default_factory=lambda: TableDefinition(StructType([])))
+
+    def tableName(self, identifier: str) -> DeltaTableBuilder:  # noqa: N802
+        """Sets the table's name; it says where the table lies and registers nothing in the catalog.
+
+        Without a JAR Spark has no catalog for Delta tables. `DeltaTable.forName` and `merge_sql` find the table in the
+        session's warehouse by this name; where `location` is set too, the table lies there and the name leads nowhere.
+
+        Args:
+            identifier: The name, perhaps with its database; ``delta.`path` `` names a path.
+
+        Returns:
+            The builder.
+        """
+        self.name = identifier
+        return self
+
+    def location(self, location: str) -> DeltaTableBuilder:
+        """Sets where the table lies.
+
+        Args:
+            location: A local path or a URL.
+
+        Returns:
+            The builder.
+        """
+        self.path = location
+        return self
+
+    def comment(self, comment: str) -> DeltaTableBuilder:
+        """Sets the table's comment.
+
+        Args:
+            comment: The comment.
+
+        Returns:
+            The builder.
+        """
+        self.definition = replace(self.definition, description=comment)
+        return self
+
+    def addColumn(  # noqa: N802
+        self,
+        colName: str | StructField,  # noqa: N803
+        dataType: str | DataType | None = None,  # noqa: N803
+        nullable: bool = True,
+        generatedAlwaysAs: str | IdentityGenerator | None = None,  # noqa: N803
+        generatedByDefaultAs: IdentityGenerator | None = None,  # noqa: N803
+        comment: str | None = None,
+    ) -> DeltaTableBuilder:
+        """Adds a column.
+
+        Args:
+            colName: Its name, or the whole field.
+            dataType: Its type, or the type's DDL.
+            nullable: Whether it may hold NULL.
+            generatedAlwaysAs: SQL over the table's other columns for a generated column; an `IdentityGenerator` for
+                an identity column whose values the table alone gives.
+            generatedByDefaultAs: An `IdentityGenerator` for an identity column whose values an INSERT may give too.
+            comment: Its comment.
+
+        Returns:
+            The builder.
+
+        Raises:
+            ValueError: It has no type, is generated in two ways, or its identity's step is 0.
+            TypeError: What it is generated by is neither.
+        """
+        if isinstance(colName, StructField):
+            return self._adding([colName])
+        if dataType is None:
+            raise ValueError(f"column {colName} has no data type")
+        column = DeltaColumnBuilder(self.spark, colName).dataType(dataType).nullable(nullable)
+        if comment is not None:
+            column.comment(comment)
+        if generatedAlwaysAs is not None and generatedByDefaultAs is not None:
+            raise ValueError(
+                f"column {colName}: generatedByDefaultAs and generatedAlwaysAs cannot both be set"
+            )
+        if isinstance(generatedAlwaysAs, str):
+            column.generatedAlwaysAs(generatedAlwaysAs)
+        elif isinstance(generatedAlwaysAs, IdentityGenerator):
+            column.generatedAlwaysAsIdentity(generatedAlwaysAs.start, generatedAlwaysAs.step)
+        elif generatedAlwaysAs is not None:
+            raise TypeError(f"column {colName}: generatedAlwaysAs is to be SQL text or an IdentityGenerator")
+        elif isinstance(generatedByDefaultAs, IdentityGenerator):
+            column.generatedByDefaultAsIdentity(generatedByDefaultAs.start, generatedByDefaultAs.step)
+        elif generatedByDefaultAs is not None:
+            raise TypeError(f"column {colName}: generatedByDefaultAs is to be an IdentityGenerator")
+        return self._adding([column.build()])
+
+    def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder:  # noqa: N802
+        """Adds columns.
+
+        Args:
+            cols: The columns, or a struct of them.
+
+        Returns:
+            The builder.
+        """
+        return self._adding(list(cols.fields if isinstance(cols, StructType) else cols))
+
+    def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:  # noqa: N802
+        """Sets the partition columns.
+
+        Args:
+            cols: Their names, one by one or in one list.
+
+        Returns:
+            The builder.
+        """
+        names = [name for col in cols for name in ([col] if isinstance(col, str) else col)]
+        self.definition = replace(self.definition, partition_columns=tuple(names))
+        return self
+
+    def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:  # noqa: N802
+        """Sets the columns by which OPTIMIZE of other engines clusters the table.
+
+        Args:
+            cols: Their names, one by one or in one list.
+
+        Returns:
+            The builder.
+        """
+        names = [name for col in cols for name in ([col] if isinstance(col, str) else col)]
+        self.definition = replace(self.definition, clustered_by=tuple(names))
+        return self
+
+    def property(self, key: str, value: str) -> DeltaTableBuilder:
+        """Sets a table property.
+
+        Args:
+            key: Its name, such as ``delta.enableChangeDataFeed``.
+            value: Its value.
+
+        Returns:
+            The builder.
+        """
+        properties = {**self.definition.properties, key: str(value)}
+        self.definition = replace(self.definition, properties=properties)
+        return self
+
+    def execute(self) -> Any:  # noqa: ANN401
+        """Creates the table.
+
+        Returns:
+            The `DeltaTable`.
+
+        Raises:
+            DeltaAnalysisException: There is a table where none may be, none where one must be, or its definition
+                needs a feature that is not implemented.
+        """
+        location = self._location()
+        create_table(open_table(self.spark, location), self.definition, self.mode)
+        return self.opens.forPath(self.spark, location)
+
+    def _location(self) -> str:
+        if self.path is not None:
+            return self.path
+        if self.name is None:
+            raise ValueError("a new table needs a location or a tableName")
+        if self.name.lower().startswith("delta.`"):
+            return self.name[len("delta.`") : -1]
+        return warehouse_location(self.spark, self.name)
+
+    def _adding(self, fields: list[StructField]) -> DeltaTableBuilder:
+        schema = StructType([*self.definition.schema.fields, *fields])
+        self.definition = replace(self.definition, schema=schema)
+        return self

@@ -1,0 +1,71 @@
+"""write_delta: a DataFrame into a Delta table without a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from deltamerge.spark.session import merge_conf, reset_transaction
+from deltamerge.spark.table import open_table
+from deltamerge.txn.application import option_transaction, session_transaction
+from deltamerge.write.table_writer import write_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MODES = ("append", "overwrite", "error")
+
+
+def write_delta(
+    df: DataFrame,
+    path: str,
+    mode: str = "error",
+    partition_by: str | Sequence[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    *,
+    overwrite_schema: bool = False,
+    txn_app_id: str | None = None,
+    txn_version: int | None = None,
+) -> int | None:
+    """Writes a DataFrame's rows as a Delta table, or to one.
+
+    Args:
+        df: The rows.
+        path: A local path or a URL.
+        mode: ``append`` adds to a table (and makes it where there is none), ``overwrite`` replaces its rows,
+            ``error`` makes a new one only.
+        partition_by: The partition columns of a new table, or of one whose schema is replaced.
+        properties: The properties of a new or overwritten table, such as ``delta.enableChangeDataFeed``.
+        overwrite_schema: Whether an overwrite replaces the columns and the partitioning too. Otherwise the table
+            keeps both, with all that it says of its columns: generation expressions, identities, defaults, comments.
+        txn_app_id: The application that writes; with `txn_version` the rows are written once, however often the
+            application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
+        txn_version: The application's number for this write, greater than those of its writes before. By default the
+            session's ``spark.databricks.delta.write.txnVersion``.
+
+    Returns:
+        The version that was made; None where the table has this transaction, or a later one of the application,
+        already, so that nothing was done.
+
+    Raises:
+        ValueError: The mode is none of these, or not ``overwrite`` where the schema is to be replaced.
+        DeltaIllegalArgumentException: Only one of `txn_app_id` and `txn_version` is given, or the session has only one.
+        DeltaAnalysisException: The rows do not fit the table.
+        InvariantViolationException: A row violates a constraint.
+    """
+    if mode not in _MODES:
+        raise ValueError(f"mode must be one of {', '.join(_MODES)}, it is '{mode}'")
+    if overwrite_schema and mode != "overwrite":
+        raise ValueError(f"overwrite_schema goes with mode='overwrite', the mode is '{mode}'")
+    kind = "overwrite_schema" if overwrite_schema else mode
+    columns = (partition_by,) if isinstance(partition_by, str) else partition_by
+    transaction = option_transaction(txn_app_id, txn_version)
+    conf = None if transaction is not None else merge_conf(df.sparkSession)
+    if conf is not None:
+        transaction = session_transaction(conf)
+    table = open_table(df.sparkSession, path)
+    partition_columns = None if columns is None else tuple(columns)
+    version = write_table(table, df, kind, partition_columns, properties or {}, transaction)
+    if conf is not None:
+        reset_transaction(df.sparkSession, conf)
+    return version

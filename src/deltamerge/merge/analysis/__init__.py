@@ -1,0 +1,1 @@
+"""What a statement means for one snapshot, computed once."""

@@ -1,0 +1,249 @@
+"""Errors of analysis, worded for the person who wrote the statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.merge.statement import Expression
+from deltamerge.sql.caret import Span, point_at
+from deltamerge.sql.names import near_misses, quote_name
+
+_UNRESOLVED = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "UNRESOLVED_STAR", "MISSING_ATTRIBUTES")
+_TYPES = "DATATYPE_MISMATCH"
+_NON_DETERMINISTIC = "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
+# Behind its own words Spark prints the plan that it looked at.
+_PLAN = re.compile(r"\n(?='|\+- |:- |(?:Join|Project|Filter|Aggregate|Sort)\b)")
+_AGGREGATES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "GROUP_BY_AGGREGATE", "MISSING_AGGREGATION")
+
+
+def analysis_error(
+    error: PySparkException, expression: Expression, where: str, text: str | None, operation: str | None
+) -> DeltaAnalysisException:
+    """Words what Spark says of one expression, with the clause it stands in.
+
+    Args:
+        error: Spark's error.
+        expression: The expression.
+        where: The clause, or ``ON``.
+        text: The whole statement where it came as text.
+        operation: What it is the condition of, in Delta's words, since conditions must be deterministic and without
+            aggregates; None for a value.
+
+    Returns:
+        The error for the user.
+    """
+    condition = error.getCondition() or ""
+    summary = _first_lines(error)
+    if condition.startswith(_UNRESOLVED):
+        return _unresolved(error, expression, where, text)
+    if operation is not None and condition.startswith(_NON_DETERMINISTIC):
+        return DeltaAnalysisException(
+            "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED",
+            f"Non-deterministic functions are not supported in the condition of a MERGE: {expression.text}. Compute "
+            f"the value in the source instead. In: {where}",
+            sqlstate="0AKDC",
+            parameters={"operation": operation, "expression": f"(condition = {expression.text})."},
+        )
+    if operation is not None and (condition.startswith(_AGGREGATES) or _is_aggregate(condition, error)):
+        return DeltaAnalysisException(
+            "DELTA_AGGREGATION_NOT_SUPPORTED",
+            f"Aggregate functions are not supported in the condition of a MERGE: {expression.text}. Aggregate in the "
+            f"source instead. In: {where}",
+            sqlstate="42903",
+            parameters={"operation": operation, "predicate": f"(condition = {expression.text})"},
+        )
+    return DeltaAnalysisException(
+        condition or "DELTA_MERGE_ANALYSIS_ERROR",
+        f"{summary} In: {where}" + _caret(expression, text, None),
+        sqlstate=error.getSqlState() or "42000",
+        parameters=_parameters(error),
+    )
+
+
+def is_of_types(error: DeltaAnalysisException) -> bool:
+    """Tells whether all names are known, but an operator does not take its operands' types.
+
+    Args:
+        error: What `analysis_error` gave.
+    """
+    return error.error_class.startswith(_TYPES)
+
+
+def _is_aggregate(condition: str, error: PySparkException) -> bool:
+    """Of the functions that no join takes, window functions say OVER; what is left are aggregates."""
+    return condition == "UNSUPPORTED_EXPR_FOR_OPERATOR" and " OVER " not in str(_parameters(error))
+
+
+def _unresolved(
+    error: PySparkException, expression: Expression, where: str, text: str | None
+) -> DeltaAnalysisException:
+    parameters = _parameters(error)
+    name = parameters.get("objectName") or parameters.get("fieldName") or expression.text
+    proposal = parameters.get("proposal", "")
+    candidates = [part.strip() for part in proposal.split(",")] if proposal else []
+    hint = f" Did you mean one of: {', '.join(candidates)}?" if candidates else ""
+    return DeltaAnalysisException(
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        f"Cannot resolve {name} in {where}.{hint}" + _caret(expression, text, name),
+        sqlstate="42601",
+        parameters={"sqlExpr": name, "clause": where, "cols": proposal},
+    )
+
+
+def _caret(expression: Expression, text: str | None, name: str | None) -> str:
+    """Shows the place in the statement, or in the expression where there is no statement's text."""
+    whole, start = (text, expression.start) if text and expression.start is not None else (expression.text, 0)
+    if expression.column is not None:
+        return ""
+    span = Span(start, start + len(expression.text))
+    bare = re.sub(r"`", "", name or "")
+    if bare:
+        found = re.search(re.escape(bare.split(".")[-1]), whole[span.start : span.end], re.IGNORECASE)
+        if found:
+            span = Span(span.start + found.start(), span.start + found.end())
+    return "\n" + point_at(whole, span)
+
+
+def _first_lines(error: PySparkException) -> str:
+    message = str(error)
+    message = _PLAN.split(message.split("\n\nJVM stacktrace:")[0])[0]
+    message = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", message)
+    message = re.sub(r"\s*SQLSTATE: \w+;?", "", message)
+    return message.strip().rstrip(";")
+
+
+def _parameters(error: PySparkException) -> dict[str, str]:
+    return {str(k): str(v) for k, v in (error.getMessageParameters() or {}).items()}
+
+
+def unknown_target_column(
+    path: Sequence[str], depth: int, within: StructType, where: str, text: str | None
+) -> DeltaAnalysisException:
+    """An assignment to a column or field that the target lacks."""
+    names = [f.name for f in within.fields]
+    misses = near_misses(path[depth], names)
+    hint = f" Did you mean {' or '.join(f'`{m}`' for m in misses)}?" if misses else ""
+    if depth:
+        return DeltaAnalysisException(
+            "FIELD_NOT_FOUND",
+            f"No such struct field `{path[depth]}` in {', '.join(f'`{n}`' for n in names)} of "
+            f"{quote_name(path[:depth])}.{hint} In: {where}",
+            sqlstate="42704",
+            parameters={"fieldName": f"`{path[depth]}`", "fields": ", ".join(names)},
+        )
+    caret = ""
+    if text is not None and path[0] in text and where in text:
+        start = text.index(where)
+        found = text.find(path[0], start)
+        caret = "\n" + point_at(text, Span(found, found + len(path[0]))) if found >= 0 else ""
+    return DeltaAnalysisException(
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        f"Cannot resolve {quote_name(path)} in {where}: the target has no column `{path[0]}`.{hint} Its columns are "
+        f"{', '.join(f'`{n}`' for n in names)}.{caret}",
+        sqlstate="42601",
+        parameters={"sqlExpr": quote_name(path), "clause": where, "cols": ", ".join(names)},
+    )
+
+
+def unsettable_field(
+    path: Sequence[str], depth: int, data_type: DataType, where: str
+) -> DeltaAnalysisException:
+    """An assignment to a field of something that has no fields to set."""
+    column = quote_name(path[:depth])
+    if isinstance(data_type, (ArrayType, MapType)):
+        return DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE",
+            f"Nested field {quote_name(path)} cannot be set: {column} is of type {data_type.simpleString()}. Set the "
+            f"whole column instead. In: {where}",
+            sqlstate="0A000",
+        )
+    return DeltaAnalysisException(
+        "INVALID_EXTRACT_BASE_FIELD_TYPE",
+        f"Cannot set {quote_name(path)}: {column} is of type {data_type.simpleString()} and has no fields. In: {where}",
+        sqlstate="42000",
+    )
+
+
+def nested_field_in_insert(path: Sequence[str], where: str) -> DeltaAnalysisException:
+    """INSERT lists a field instead of a column."""
+    return DeltaAnalysisException(
+        "DELTA_UNSUPPORTED_NESTED_FIELD_IN_OPERATION",
+        f"Nested field is not supported in the INSERT clause of MERGE operation (field = {quote_name(path)}). Insert "
+        f"the whole column `{path[0]}`, as with named_struct(…). In: {where}",
+        sqlstate="0AKDC",
+        parameters={"operation": "INSERT clause of MERGE operation", "fieldName": quote_name(path)},
+    )
+
+
+def default_of_field(path: Sequence[str], schema: StructType, where: str) -> DeltaAnalysisException:
+    """UPDATE sets a field to DEFAULT, which only columns have."""
+    return DeltaAnalysisException(
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        f"Cannot resolve DEFAULT as a value of {quote_name(path)}: columns have defaults, fields of structs have none. "
+        f"Set the field to a value or to NULL. In: {where}",
+        sqlstate="42601",
+        parameters={"sqlExpr": "DEFAULT", "clause": where, "cols": ", ".join(f.name for f in schema.fields)},
+    )
+
+
+def duplicate_insert_columns(path: Sequence[str], where: str) -> DeltaAnalysisException:
+    """INSERT lists a column twice."""
+    return DeltaAnalysisException(
+        "DELTA_DUPLICATE_COLUMNS_ON_INSERT",
+        f"Duplicate column names in INSERT clause: {quote_name(path)} stands there twice. In: {where}",
+        sqlstate="42701",
+    )
+
+
+def conflicting_assignments(left: Sequence[str], right: Sequence[str], where: str) -> DeltaAnalysisException:
+    """UPDATE sets a column twice, or a struct together with its field."""
+    return DeltaAnalysisException(
+        "DELTA_CONFLICT_SET_COLUMN",
+        f"There is a conflict from these SET columns: {quote_name(left)}, {quote_name(right)}. Set each once, and "
+        f"either a struct or its fields. In: {where}",
+        sqlstate="42701",
+        parameters={"columnList": f"[`{'.'.join(left)}`, `{'.'.join(right)}`]"},
+    )
+
+
+def missing_star_column(name: str, source: StructType, where: str) -> DeltaAnalysisException:
+    """A star needs a column that the source lacks."""
+    names = [f.name for f in source.fields]
+    misses = near_misses(name, names)
+    hint = f" Did you mean {' or '.join(f'`{m}`' for m in misses)}?" if misses else ""
+    return DeltaAnalysisException(
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        f"Cannot resolve `{name}` in {where}: the star takes every column of the target from the source, and the "
+        f"source has no column `{name}`.{hint} The source's columns are {', '.join(f'`{n}`' for n in names)}. Add it "
+        "to the source, or list the columns, or use schema evolution.",
+        sqlstate="42601",
+        parameters={"sqlExpr": name, "clause": where, "cols": ", ".join(names)},
+    )
+
+
+def missing_set_column(name: str, schema: StructType, where: str) -> DeltaAnalysisException:
+    """With schema evolution a star sets a source column that differs from one of the table's in case alone."""
+    names = ", ".join(f"`{f.name}`" for f in schema.fields)
+    return DeltaAnalysisException(
+        "DELTA_MISSING_SET_COLUMN",
+        f"SET column `{name}` not found given columns: [{names}]. Where names are case-sensitive, a table cannot take "
+        f"a column that differs from another in case alone; rename it in the source. In: {where}",
+        sqlstate="42703",
+        parameters={"columnName": f"`{name}`", "columnList": names},
+    )
+
+
+def no_up_cast(source: DataType, target: DataType, column: str, where: str) -> DeltaAnalysisException:
+    """STRICT store assignment, and a value that may lose something."""
+    return DeltaAnalysisException(
+        "CANNOT_UP_CAST_DATATYPE",
+        f'Cannot up cast the value for `{column}` from "{source.simpleString().upper()}" to '
+        f'"{target.simpleString().upper()}": it may lose something, and spark.sql.storeAssignmentPolicy is STRICT. '
+        f"Cast it in the statement. In: {where}",
+        sqlstate="42846",
+    )

@@ -1,0 +1,393 @@
+"""From what the user said to what it means for one snapshot: names, stars, types, schema evolution.
+
+Spark resolves every expression, each clause family on frames that see just what the family may see; no job runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.merge.analysis.analysis_errors import (
+    analysis_error,
+    conflicting_assignments,
+    default_of_field,
+    duplicate_insert_columns,
+    missing_set_column,
+    missing_star_column,
+    nested_field_in_insert,
+    no_up_cast,
+    unknown_target_column,
+    unsettable_field,
+)
+from deltamerge.merge.analysis.resolved_merge import (
+    Output,
+    ResolvedClause,
+    ResolvedMerge,
+    SetFields,
+    TakeDefault,
+    TakeSource,
+    TakeTarget,
+    TakeValue,
+)
+from deltamerge.merge.analysis.schema_evolution import evolved_schema, wants_evolution
+from deltamerge.merge.analysis.spark_analysis import Analysis, Sides, analyse, sides_of
+from deltamerge.merge.analysis.table_columns import outputs_of_table
+from deltamerge.merge.statement import (
+    KIND_AS_SQL,
+    Assignment,
+    Default,
+    Expression,
+    Insert,
+    MergeClause,
+    MergeStatement,
+    Star,
+    Update,
+)
+from deltamerge.spark.config import KEYS, MergeConf
+from deltamerge.spark.session import session_settings
+from deltamerge.sql.names import quote
+from deltamerge.write.align import align, check_same_fields, find_field, same_name, values_apart
+from deltamerge.write.store_assignment import StoreAssignment, can_up_cast
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TARGET_ALIAS = "__dm_target"
+
+
+def resolve(
+    spark: SparkSession,
+    statement: MergeStatement,
+    target_schema: StructType,
+    conf: MergeConf,
+    widening: str,
+) -> ResolvedMerge:
+    """Looks up every name of a merge.
+
+    Args:
+        spark: The session.
+        statement: What the user said.
+        target_schema: The table's schema.
+        conf: The session's settings.
+        widening: How far the table's types may be widened: ``always``, ``same_family_type`` or ``never``.
+
+    Returns:
+        What it means.
+
+    Raises:
+        DeltaAnalysisException: A name, a type or a clause is wrong; no job has run.
+    """
+    evolves = wants_evolution(statement, conf.schema_auto_merge)
+    if not target_schema.fields and conf.empty_schema_target_check and not evolves:
+        raise DeltaAnalysisException(
+            "DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET",
+            "Cannot MERGE INTO a table with no columns. Give the target columns, or let its schema evolve to the "
+            "source's: MERGE WITH SCHEMA EVOLUTION, withSchemaEvolution(), or "
+            f"{KEYS['schema_auto_merge']} = true.",
+            sqlstate="428GU",
+        )
+    target_alias = statement.target_alias or TARGET_ALIAS
+    sides = sides_of(spark, statement, target_schema, target_alias)
+    return _Resolver(statement, sides, target_alias, conf, widening).resolve()
+
+
+class _Resolver:
+    """One resolution; holds what all its steps look at."""
+
+    def __init__(
+        self, statement: MergeStatement, sides: Sides, target_alias: str, conf: MergeConf, widening: str
+    ) -> None:
+        self.statement = statement
+        self.sides = sides
+        self.target_alias = target_alias
+        self.conf = conf
+        self.case_sensitive = conf.case_sensitive
+        self.evolution = wants_evolution(statement, conf.schema_auto_merge)
+        self.widening = widening
+        self.structs_by_name = conf.resolve_update_structs_by_name
+        self.assignment = StoreAssignment(
+            conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive, self.structs_by_name
+        )
+        self._assignable: set[tuple[str, str]] = set()
+
+    def resolve(self) -> ResolvedMerge:
+        analysis = Analysis(self.statement, self.sides, self.conf.double_quoted_identifiers)
+        mistyped = analysis.check_conditions()
+        paths = {id(clause): self._assigned_paths(clause) for clause in self.statement.clauses}
+        for clause in self.statement.clauses:
+            self._check_known(clause, paths[id(clause)])
+        output_schema = self._output_schema(paths)
+        if mistyped is not None:
+            raise mistyped
+        for clause in self.statement.clauses:
+            self._check_paths(clause, paths[id(clause)], output_schema)
+        for clause in self.statement.clauses:
+            self._check_star(clause, output_schema)
+        typed = {kind: analysis.typed_values(kind) for kind in KIND_AS_SQL}
+        counters: dict[str, int] = {}
+        clauses = []
+        for clause in self.statement.clauses:
+            number = counters.get(clause.kind, 0)
+            counters[clause.kind] = number + 1
+            types = typed[clause.kind][number]
+            clauses.append(self._clause(clause, number, paths[id(clause)], types, output_schema))
+        return ResolvedMerge(
+            statement=self.statement,
+            condition=self.statement.condition.to_column(),
+            clauses=tuple(clauses),
+            target_schema=self.sides.target_schema,
+            output_schema=output_schema,
+            source_schema=self.sides.source_schema,
+            target_alias=self.target_alias,
+            source_alias=self.statement.source_alias,
+            assignment=self.assignment,
+            double_quoted_identifiers=self.conf.double_quoted_identifiers,
+        )
+
+    # Assignments
+
+    def _assigned_paths(self, clause: MergeClause) -> tuple[tuple[str, ...], ...]:
+        """Gives the assigned columns and fields, without the target's alias, as the user spelled them."""
+        return tuple(self._without_alias(a.target) for a in clause.assignments)
+
+    def _without_alias(self, name: tuple[str, ...]) -> tuple[str, ...]:
+        if len(name) > 1 and same_name(name[0], self.target_alias, self.case_sensitive):
+            known = find_field(self.sides.target_schema, name[1], self.case_sensitive) is not None
+            if known or find_field(self.sides.target_schema, name[0], self.case_sensitive) is None:
+                return name[1:]
+        return name
+
+    def _output_schema(self, paths: dict[int, tuple[tuple[str, ...], ...]]) -> StructType:
+        target = self.sides.target_schema
+        if not self.evolution:
+            return target
+        used: list[tuple[str, ...]] = []
+        for clause in self.statement.clauses:
+            if clause.kind == "not_matched_by_source":
+                continue
+            assignments = _assignments(clause)
+            if isinstance(assignments, Star):
+                excepted = self._excepted(assignments)
+                used += [(f.name,) for f in self.sides.source_schema.fields if f.name.lower() not in excepted]
+            else:
+                used += paths[id(clause)]
+        return evolved_schema(target, self.sides.source_schema, used, self.case_sensitive, self.widening)
+
+    def _check_paths(
+        self, clause: MergeClause, paths: tuple[tuple[str, ...], ...], schema: StructType
+    ) -> None:
+        for path in paths:
+            self._check_path(path, clause, schema)
+            if isinstance(clause.action, Insert) and len(path) > 1:
+                raise nested_field_in_insert(path, clause.to_sql())
+        for assignment, path in zip(clause.assignments, paths, strict=True):
+            if isinstance(assignment.value, Default) and len(path) > 1:
+                raise default_of_field(path, schema, clause.to_sql())
+        spelled = [self._spelled(path, schema) for path in paths]
+        if isinstance(clause.action, Insert):
+            duplicates = [path for i, path in enumerate(spelled) if path in spelled[:i]]
+            if duplicates:
+                raise duplicate_insert_columns(duplicates[0], clause.to_sql())
+            return
+        for i, left in enumerate(spelled):
+            for right in spelled[i + 1 :]:
+                shorter = min(len(left), len(right))
+                if left[:shorter] == right[:shorter]:
+                    raise conflicting_assignments(left, right, clause.to_sql())
+
+    def _check_known(self, clause: MergeClause, paths: tuple[tuple[str, ...], ...]) -> None:
+        """Refuses names that no evolution can add, before any types are compared, as delta-spark does."""
+        sides = (self.sides.target_schema, self.sides.source_schema)
+        for path in paths:
+            if all(find_field(schema, path[0], self.case_sensitive) is None for schema in sides):
+                raise unknown_target_column(path, 0, sides[0], clause.to_sql(), self.statement.text)
+
+    def _check_path(self, path: tuple[str, ...], clause: MergeClause, schema: StructType) -> None:
+        data_type: DataType = schema
+        for depth, part in enumerate(path):
+            if not isinstance(data_type, StructType):
+                raise unsettable_field(path, depth, data_type, clause.to_sql())
+            index = find_field(data_type, part, self.case_sensitive)
+            if index is None:
+                raise unknown_target_column(path, depth, data_type, clause.to_sql(), self.statement.text)
+            data_type = data_type.fields[index].dataType
+
+    def _spelled(self, path: tuple[str, ...], schema: StructType) -> tuple[str, ...]:
+        """Gives a path in the table's own spelling."""
+        spelled: list[str] = []
+        data_type: DataType = schema
+        for part in path:
+            assert isinstance(data_type, StructType)
+            index = find_field(data_type, part, self.case_sensitive)
+            assert index is not None
+            spelled.append(data_type.fields[index].name)
+            data_type = data_type.fields[index].dataType
+        return tuple(spelled)
+
+    # Clauses
+
+    def _clause(
+        self,
+        clause: MergeClause,
+        number: int,
+        paths: tuple[tuple[str, ...], ...],
+        types: list[DataType],
+        schema: StructType,
+    ) -> ResolvedClause:
+        condition = clause.condition.to_column() if clause.condition is not None else None
+        assignments = _assignments(clause)
+        if assignments is None:
+            return ResolvedClause(clause, number, condition)
+        if isinstance(assignments, Star):
+            outputs = outputs_of_table(clause, self._star_outputs(clause, assignments, schema), schema)
+            return ResolvedClause(clause, number, condition, outputs=outputs)
+        spelled = [self._spelled(path, schema) for path in paths]
+        assigned = self._assigned_outputs(clause, assignments, spelled, types, schema)
+        outputs = outputs_of_table(clause, assigned, schema)
+        values = tuple(value.to_column() for value in clause.values)
+        return ResolvedClause(clause, number, condition, values, tuple(types), outputs)
+
+    def _excepted(self, star: Star) -> set[str]:
+        return {self._without_alias(name)[0].lower() for name in star.except_columns}
+
+    def _check_star(self, clause: MergeClause, schema: StructType) -> None:
+        """Looks up a star's columns: a name that is missing comes before any type that does not fit."""
+        star = _assignments(clause)
+        if not isinstance(star, Star):
+            return
+        for name in star.except_columns:
+            path = self._without_alias(name)
+            if find_field(schema, path[0], self.case_sensitive) is None:
+                raise unknown_target_column(path, 0, schema, clause.to_sql(), self.statement.text)
+        excepted = self._excepted(star)
+        for field in schema.fields:
+            wanted = field.name.lower() not in excepted and not self.evolution
+            if wanted and self._source_column(field.name, clause) is None:
+                raise missing_star_column(field.name, self.sides.source_schema, clause.to_sql())
+        if self.evolution and isinstance(clause.action, Update):
+            # What evolution has not added differs from a column of the table in case alone.
+            for field in self.sides.source_schema.fields:
+                is_set = field.name.lower() not in excepted
+                if is_set and find_field(schema, field.name, self.case_sensitive) is None:
+                    raise missing_set_column(field.name, schema, clause.to_sql())
+
+    def _star_outputs(self, clause: MergeClause, star: Star, schema: StructType) -> tuple[Output, ...]:
+        excepted = self._excepted(star)
+        is_update = isinstance(clause.action, Update)
+        otherwise: Output = TakeTarget() if is_update else TakeDefault()
+        outputs: list[Output] = []
+        for field in schema.fields:
+            if field.name.lower() in excepted:
+                outputs.append(otherwise)
+                continue
+            index = self._source_column(field.name, clause)
+            if index is None:
+                outputs.append(otherwise)
+                continue
+            given = self.sides.source_schema.fields[index].dataType
+            self._check_assignable(given, field.dataType, field.name, clause)
+            outputs.append(TakeSource(index, keep_target_fields=is_update and self.evolution))
+        return tuple(outputs)
+
+    def _source_column(self, name: str, clause: MergeClause) -> int | None:
+        fields = self.sides.source_schema.fields
+        found = [i for i, f in enumerate(fields) if same_name(f.name, name, self.case_sensitive)]
+        if len(found) > 1:
+            shown = ", ".join(f"`{fields[i].name}`" for i in found)
+            raise DeltaAnalysisException(
+                "AMBIGUOUS_REFERENCE",
+                f"Reference `{name}` is ambiguous, could be: [{shown}] of the source. Give the source's columns "
+                f"different names. In: {clause.to_sql()}",
+                sqlstate="42704",
+                parameters={"name": f"`{name}`"},
+            )
+        return found[0] if found else None
+
+    def _assigned_outputs(
+        self,
+        clause: MergeClause,
+        assignments: tuple[Assignment, ...],
+        spelled: list[tuple[str, ...]],
+        types: list[DataType],
+        schema: StructType,
+    ) -> tuple[Output, ...]:
+        whole: dict[str, Output] = {}
+        fields: dict[str, list[tuple[tuple[str, ...], int]]] = {}
+        next_value = 0
+        for assignment, path in zip(assignments, spelled, strict=True):
+            if isinstance(assignment.value, Default):
+                whole[path[0]] = TakeDefault()
+                continue
+            self._check_assignable(types[next_value], _type_at(schema, path), ".".join(path), clause)
+            if len(path) == 1:
+                whole[path[0]] = TakeValue(next_value)
+            else:
+                fields.setdefault(path[0], []).append((path[1:], next_value))
+            next_value += 1
+        otherwise: Output = TakeTarget() if isinstance(clause.action, Update) else TakeDefault()
+        return tuple(
+            SetFields(tuple(fields[f.name])) if f.name in fields else whole.get(f.name, otherwise)
+            for f in schema.fields
+        )
+
+    def _check_assignable(self, given: DataType, wanted: DataType, column: str, clause: MergeClause) -> None:
+        if self.assignment.policy == "STRICT" and not can_up_cast(
+            given, wanted, structs_by_name=self.structs_by_name
+        ):
+            raise no_up_cast(given, wanted, column, clause.to_sql())
+        if self.structs_by_name:
+            check_same_fields(
+                given,
+                wanted,
+                column,
+                clause.to_sql(),
+                self.case_sensitive,
+                allow_missing_struct_field=self.evolution,
+            )
+        pair = (given.json(), wanted.json())
+        if pair in self._assignable or given == wanted:
+            return
+        value = align(F.lit(None).cast(given), given, wanted, self.assignment)
+        try:
+            analyse(lambda: self.sides.other.select(value))
+        except PySparkException as error:
+            raise analysis_error(
+                self._refused_by_ansi(given, wanted, column) or error,
+                Expression(column),
+                clause.to_sql(),
+                self.statement.text,
+                None,
+            ) from None
+        self._assignable.add(pair)
+
+    def _refused_by_ansi(self, given: DataType, wanted: DataType, column: str) -> PySparkException | None:
+        """Gives what Spark says of a cast by ANSI's rules, whatever the session's own casts are."""
+        if self.assignment.policy != "ANSI":
+            return None
+        with session_settings(self.sides.other.sparkSession, {"spark.sql.ansi.enabled": "true"}):
+            for one, other in values_apart(given, wanted, self.case_sensitive):
+                try:
+                    frame = self.sides.other.select(F.lit(None).cast(one).alias(column))
+                    analyse(partial(frame.select, frame[quote(column)].cast(other)))
+                except PySparkException as error:
+                    return error
+        return None
+
+
+def _assignments(clause: MergeClause) -> tuple[Assignment, ...] | Star | None:
+    return clause.action.assignments if isinstance(clause.action, (Update, Insert)) else None
+
+
+def _type_at(schema: StructType, path: Sequence[str]) -> DataType:
+    data_type: DataType = schema
+    for part in path:
+        assert isinstance(data_type, StructType)
+        data_type = next(f.dataType for f in data_type.fields if f.name == part)
+    return data_type

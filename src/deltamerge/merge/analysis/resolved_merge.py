@@ -1,0 +1,165 @@
+"""What a statement means for one snapshot of its target: every name looked up, every type known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql.types import DataType, StructType
+
+from deltamerge.merge.statement import ClauseKind, MergeClause, MergeStatement
+from deltamerge.write.store_assignment import StoreAssignment
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+@dataclass(frozen=True)
+class TakeTarget:
+    """The target's own value stays."""
+
+
+@dataclass(frozen=True)
+class TakeSource:
+    """The source's column at a position.
+
+    Args:
+        index: The position in the source's schema.
+        keep_target_fields: Whether fields that only the target's struct has keep their values.
+    """
+
+    index: int
+    keep_target_fields: bool
+
+
+@dataclass(frozen=True)
+class TakeValue:
+    """An assigned value.
+
+    Args:
+        index: The position among the clause's values.
+    """
+
+    index: int
+
+
+@dataclass(frozen=True)
+class SetFields:
+    """The target's struct with some of its fields set.
+
+    Args:
+        fields: The path below the column, and the position among the clause's values.
+    """
+
+    fields: tuple[tuple[tuple[str, ...], int], ...]
+
+
+@dataclass(frozen=True)
+class TakeDefault:
+    """The column's default, NULL where it has none."""
+
+
+@dataclass(frozen=True)
+class TakeGenerated:
+    """A generated column's expression over what the row's other columns become."""
+
+
+Output: TypeAlias = TakeTarget | TakeSource | TakeValue | SetFields | TakeDefault | TakeGenerated
+
+
+@dataclass(frozen=True)
+class ResolvedClause:
+    """One WHEN clause.
+
+    Args:
+        clause: As the user said it.
+        number: Its position among the clauses of its kind.
+        condition: Its condition, or None.
+        values: The assigned values, still over the user's names.
+        value_types: Their types.
+        outputs: For each output column what it becomes; empty for DELETE and DO NOTHING.
+    """
+
+    clause: MergeClause
+    number: int
+    condition: Column | None
+    values: tuple[Column, ...] = ()
+    value_types: tuple[DataType, ...] = ()
+    outputs: tuple[Output, ...] = ()
+
+    @property
+    def action(self) -> str:
+        """``update``, ``delete``, ``insert`` or ``do_nothing``."""
+        return self.clause.action_name
+
+
+@dataclass(frozen=True)
+class ResolvedMerge:
+    """A whole MERGE.
+
+    Args:
+        statement: As the user said it.
+        condition: ON.
+        clauses: The clauses in the statement's order.
+        target_schema: The table's schema.
+        output_schema: The schema the table has afterwards.
+        source_schema: The source's schema.
+        target_alias: The name that qualifies the target's columns.
+        source_alias: The name that qualifies the source's columns, or None.
+        assignment: The session's way to store values.
+        double_quoted_identifiers: Whether double quotes stand around names in the session's SQL.
+    """
+
+    statement: MergeStatement
+    condition: Column
+    clauses: tuple[ResolvedClause, ...]
+    target_schema: StructType
+    output_schema: StructType
+    source_schema: StructType
+    target_alias: str
+    source_alias: str | None
+    assignment: StoreAssignment
+    double_quoted_identifiers: bool = False
+
+    def of_kind(self, kind: ClauseKind) -> tuple[ResolvedClause, ...]:
+        """Gives the clauses of one kind in their order."""
+        return tuple(clause for clause in self.clauses if clause.clause.kind == kind)
+
+    @property
+    def case_sensitive(self) -> bool:
+        """The session's rule for names."""
+        return self.assignment.case_sensitive
+
+    @property
+    def matched(self) -> tuple[ResolvedClause, ...]:
+        """The MATCHED clauses."""
+        return self.of_kind("matched")
+
+    @property
+    def not_matched(self) -> tuple[ResolvedClause, ...]:
+        """The NOT MATCHED clauses."""
+        return self.of_kind("not_matched")
+
+    @property
+    def not_matched_by_source(self) -> tuple[ResolvedClause, ...]:
+        """The NOT MATCHED BY SOURCE clauses."""
+        return self.of_kind("not_matched_by_source")
+
+    @property
+    def inserts(self) -> bool:
+        """Whether any clause inserts."""
+        return any(clause.action == "insert" for clause in self.clauses)
+
+    @property
+    def is_only_one_unconditional_delete(self) -> bool:
+        """Whether several source rows may match one target row: it is deleted, whichever of them does it."""
+        return (
+            len(self.matched) == 1
+            and self.matched[0].condition is None
+            and self.matched[0].action == "delete"
+        )
+
+    @property
+    def evolves_schema(self) -> bool:
+        """Whether the merge changes the table's schema."""
+        return self.output_schema != self.target_schema

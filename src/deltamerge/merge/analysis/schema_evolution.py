@@ -1,0 +1,166 @@
+"""Schema evolution: the target's schema with what its clauses take from the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DateType,
+    MapType,
+    NullType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.type_widening import NEVER, can_widen
+from deltamerge.scan.column_mapping import logical_type
+from deltamerge.write.align import find_field, same_name
+
+if TYPE_CHECKING:
+    from deltamerge.merge.statement import MergeStatement
+
+_TIMES = (DateType, TimestampType, TimestampNTZType)
+
+
+def evolved_schema(
+    target: StructType,
+    source: StructType,
+    used: Iterable[tuple[str, ...]],
+    case_sensitive: bool,
+    widening: str = NEVER,
+) -> StructType:
+    """Adds to a table's schema the source's columns and fields that a merge uses.
+
+    Args:
+        target: The table's schema.
+        source: The source's schema.
+        used: Paths of the columns and fields that assignments name; one of a single part takes the whole column.
+        case_sensitive: The session's rule for names.
+        widening: How far types may be widened: ``always``, ``same_family_type`` or ``never``.
+
+    Returns:
+        The target's columns in their order, with their types or the source's wider ones, new ones after them, in the
+        source's order. A new column takes the source column's type. Delta: SchemaMergingUtils.mergeSchemas.
+
+    Raises:
+        DeltaAnalysisException: A new column is VOID.
+    """
+    # A table never gets two columns whose names differ in case alone, also where the session tells them apart.
+    merging = _Merging(case_sensitive=False, widening=widening)
+    return merging.struct(target, _filtered(source, tuple(used), case_sensitive), ())
+
+
+def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensitive: bool) -> StructType:
+    kept = []
+    for field in source.fields:
+        below = [path[1:] for path in used if same_name(path[0], field.name, case_sensitive)]
+        if not below:
+            continue
+        if () in below or not isinstance(field.dataType, StructType):
+            kept.append(field)
+        else:
+            inner = _filtered(field.dataType, tuple(path for path in below if path), case_sensitive)
+            kept.append(StructField(field.name, inner, field.nullable, field.metadata))
+    return StructType(kept)
+
+
+@dataclass(frozen=True)
+class _Merging:
+    """The rules that hold at every depth."""
+
+    case_sensitive: bool
+    widening: str
+
+    def struct(self, target: StructType, source: StructType, above: tuple[str, ...]) -> StructType:
+        fields = []
+        for field in target.fields:
+            index = find_field(source, field.name, self.case_sensitive)
+            merged = field.dataType
+            if index is not None:
+                merged = self.type(field.dataType, source.fields[index].dataType, (*above, field.name))
+            fields.append(StructField(field.name, merged, field.nullable, field.metadata))
+        for field in source.fields:
+            if find_field(target, field.name, self.case_sensitive) is None:
+                _refuse_void(field, above)
+                fields.append(StructField(field.name, logical_type(field.dataType), True))
+        return StructType(fields)
+
+    def type(self, target: DataType, source: DataType, above: tuple[str, ...]) -> DataType:
+        if isinstance(target, StructType) and isinstance(source, StructType):
+            return self.struct(target, source, above)
+        if isinstance(target, ArrayType) and isinstance(source, ArrayType):
+            element = self.type(target.elementType, source.elementType, (*above, "element"))
+            return ArrayType(element, target.containsNull)
+        if isinstance(target, MapType) and isinstance(source, MapType):
+            return MapType(
+                self.type(target.keyType, source.keyType, (*above, "key")),
+                self.type(target.valueType, source.valueType, (*above, "value")),
+                target.valueContainsNull,
+            )
+        nested = (StructType, ArrayType, MapType)
+        if isinstance(target, nested) != isinstance(source, nested) and not isinstance(source, NullType):
+            raise _incompatible(target, source, above)
+        if isinstance(target, nested):
+            if not isinstance(source, (type(target), NullType)):
+                raise _incompatible(target, source, above)
+            return target
+        if can_widen(_log_name(target), _log_name(source), self.widening):
+            return source
+        if not _is_convertible(source, target):
+            raise _incompatible(target, source, above)
+        return target
+
+
+def _log_name(data_type: DataType) -> str:
+    return str(data_type.jsonValue())
+
+
+def _is_convertible(source: DataType, target: DataType) -> bool:
+    """Tells whether schemas with these types of a column can be merged: as Spark casts by itself outside ANSI mode.
+
+    Delta: SchemaMergingUtils.mergeSchemas with allowImplicitConversions.
+    """
+    if isinstance(source, NullType) or type(source) is type(target) or isinstance(target, StringType):
+        return True
+    if isinstance(target, NumericType):
+        return isinstance(source, (NumericType, StringType))
+    if isinstance(target, _TIMES):
+        return isinstance(source, (*_TIMES, StringType))
+    return isinstance(target, BinaryType) and isinstance(source, StringType)
+
+
+def _incompatible(target: DataType, source: DataType, path: tuple[str, ...]) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_MERGE_INCOMPATIBLE_DATATYPE",
+        f"Failed to merge incompatible data types {target.simpleString()} and {source.simpleString()} of "
+        f"{'.'.join(path)}. Give the source's column the target's type.",
+        sqlstate="42K09",
+        parameters={"currentDataType": target.simpleString(), "updateDataType": source.simpleString()},
+    )
+
+
+def _refuse_void(field: StructField, above: tuple[str, ...]) -> None:
+    if isinstance(field.dataType, NullType):
+        name = ".".join((*above, field.name))
+        raise DeltaAnalysisException(
+            "DELTA_MERGE_ADD_VOID_COLUMN",
+            f"Cannot add column `{name}` with type VOID. Please explicitly specify a non-void type, as in "
+            f"CAST(NULL AS STRING) AS {name}.",
+            sqlstate="42K09",
+            parameters={"newColumn": name},
+        )
+
+
+def wants_evolution(statement: MergeStatement, schema_auto_merge: bool) -> bool:
+    """Tells whether a merge may add columns: by its own words or by the session's setting."""
+    return statement.schema_evolution or schema_auto_merge

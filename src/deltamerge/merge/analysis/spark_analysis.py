@@ -1,0 +1,257 @@
+"""Has Spark resolve the expressions of a merge, those of each clause family on what the family may see; no job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import and_
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.merge.analysis.analysis_errors import analysis_error, is_of_types
+from deltamerge.merge.analysis.column_references import condition_tree
+from deltamerge.merge.statement import ClauseKind, Expression, MergeClause, MergeStatement
+from deltamerge.spark.session import empty_frame, is_built_on_subquery
+from deltamerge.sql.conditions import contains_subquery, tree_contains_subquery
+from deltamerge.sql.names import free_prefix
+from deltamerge.sql.stars import contains_star
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+# Makes a frame that Spark can only make where conditions are sound.
+_Attempt: TypeAlias = "Callable[[list[Column]], Callable[[], DataFrame]]"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Frames with both sides' columns, for Spark to resolve names on; each is made once it is needed.
+
+    Args:
+        spark: The session.
+        statement: What the user said.
+        target: An empty frame with the target's columns.
+        target_schema: The table's schema.
+        source_schema: The source's.
+    """
+
+    spark: SparkSession
+    statement: MergeStatement
+    target: DataFrame
+    target_schema: StructType
+    source_schema: StructType
+
+    @cached_property
+    def source(self) -> DataFrame:
+        """The source as ON sees it."""
+        return self._under_its_alias(self.statement.source)
+
+    @cached_property
+    def source_alone(self) -> DataFrame:
+        """The source as INSERT clauses see it: by name or by the alias, by no other qualifier."""
+        return self._under_its_alias(self.statement.source.toDF(*self.source_schema.names))
+
+    @cached_property
+    def other(self) -> DataFrame:
+        """A frame with one column that no side has."""
+        prefix = free_prefix((*self.target_schema.names, *self.source_schema.names))
+        return self.spark.range(1).toDF(f"{prefix}other")
+
+    def _under_its_alias(self, source: DataFrame) -> DataFrame:
+        alias = self.statement.source_alias
+        return source if alias is None else source.alias(alias)
+
+
+def sides_of(
+    spark: SparkSession, statement: MergeStatement, target_schema: StructType, target_alias: str
+) -> Sides:
+    """Makes the frames that a statement's names are resolved on.
+
+    Args:
+        spark: The session.
+        statement: What the user said.
+        target_schema: The table's schema.
+        target_alias: The name that qualifies its columns.
+    """
+    target = empty_frame(spark, target_schema).alias(target_alias)
+    return Sides(spark, statement, target, target_schema, statement.source.schema)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Spark's analysis of a statement.
+
+    Args:
+        statement: What the user said.
+        sides: What its names are resolved on.
+        double_quoted_identifiers: Whether ``"a"`` is a name: ``spark.sql.ansi.doubleQuotedIdentifiers``.
+    """
+
+    statement: MergeStatement
+    sides: Sides
+    double_quoted_identifiers: bool
+
+    def check_conditions(self) -> DeltaAnalysisException | None:
+        """Has Spark resolve ON and the conditions of all clauses.
+
+        Returns:
+            What is wrong with the types of the first condition whose names are all known. Delta finds it only after
+            the schema has evolved (CheckAnalysis comes after ResolveDeltaMergeInto).
+
+        Raises:
+            DeltaAnalysisException: A name in one of them is wrong, or it holds a star or a subquery.
+        """
+        mistyped = [
+            self._check_condition(
+                self.statement.condition, "ON", self._on_join, "search condition of MERGE operation"
+            )
+        ]
+        attempts: list[tuple[ClauseKind, _Attempt]] = [
+            ("matched", self._on_join),
+            ("not_matched", self._on_source),
+            ("not_matched_by_source", self._on_target),
+        ]
+        for kind, attempt in attempts:
+            conditions = [c for c in self.statement.of_kind(kind) if c.condition is not None]
+            if not conditions:
+                continue
+            try:
+                analyse(attempt([c.condition.to_column() for c in conditions if c.condition]))
+            except PySparkException:
+                for clause in conditions:
+                    assert clause.condition is not None
+                    mistyped.append(
+                        self._check_condition(
+                            clause.condition, clause.to_sql(), attempt, condition_of(clause)
+                        )
+                    )
+                if not any(mistyped):
+                    raise
+            for clause in conditions:
+                assert clause.condition is not None
+                self._refuse_subquery(clause.condition, clause.to_sql(), condition_of(clause))
+        return next((error for error in mistyped if error is not None), None)
+
+    def _check_condition(
+        self, condition: Expression, where: str, attempt: _Attempt, operation: str
+    ) -> DeltaAnalysisException | None:
+        self._refuse_subquery(condition, where, operation)
+        try:
+            analyse(attempt([condition.to_column()]))
+        except PySparkException as error:
+            worded = analysis_error(error, condition, where, self.statement.text, operation)
+            if not is_of_types(worded):
+                raise worded from None
+            return worded
+        return None
+
+    def _refuse_star(self, expression: Expression, where: str) -> None:
+        if contains_star(expression.text):
+            raise DeltaAnalysisException(
+                "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+                f"Cannot resolve the star in {expression.text}: inside an expression of a MERGE columns must be named. "
+                f"Compute the value in the source instead. In: {where}",
+                sqlstate="42601",
+                parameters={"sqlExpr": expression.text, "clause": where},
+            )
+
+    def _refuse_subquery(self, condition: Expression, where: str, operation: str) -> None:
+        self._refuse_star(condition, where)
+        if self._holds_subquery(condition):
+            raise DeltaAnalysisException(
+                "DELTA_UNSUPPORTED_SUBQUERY",
+                f"Subqueries are not supported in the condition of a MERGE: {condition.text}. Join what it looks up "
+                f"to the source instead. In: {where}",
+                sqlstate="0AKDC",
+                parameters={"operation": operation, "cond": condition.text},
+            )
+
+    def _holds_subquery(self, condition: Expression) -> bool:
+        if condition.column is None:
+            return contains_subquery(condition.text)
+        if is_built_on_subquery(condition.column):
+            return True
+        return tree_contains_subquery(condition_tree(condition, self.double_quoted_identifiers))
+
+    def _on_join(self, conditions: list[Column]) -> Callable[[], DataFrame]:
+        # A join condition must be deterministic and boolean, so Spark refuses what MERGE refuses.
+        return lambda: self.sides.source.join(self.sides.target, _all(conditions), "inner")
+
+    def _on_source(self, conditions: list[Column]) -> Callable[[], DataFrame]:
+        return lambda: self.sides.source_alone.join(self.sides.other, _all(conditions), "inner")
+
+    def _on_target(self, conditions: list[Column]) -> Callable[[], DataFrame]:
+        return lambda: self.sides.target.join(self.sides.other, _all(conditions), "inner")
+
+    def typed_values(self, kind: ClauseKind) -> list[list[DataType]]:
+        """Finds the types of the values that clauses assign.
+
+        Args:
+            kind: The family of the clauses.
+
+        Returns:
+            By clause, in the order of the statement, the types of its values but for DEFAULT.
+
+        Raises:
+            DeltaAnalysisException: A value is wrong.
+        """
+        clauses = self.statement.of_kind(kind)
+        expressions = [(clause, value) for clause in clauses for value in clause.values]
+        for clause, value in expressions:
+            self._refuse_star(value, clause.to_sql())
+        columns = [value.to_column().alias(f"v{i}") for i, (_, value) in enumerate(expressions)]
+        if not columns:
+            return [[] for _ in clauses]
+        frame = {
+            "matched": lambda: self.sides.source.join(self.sides.target, F.lit(True), "inner"),
+            "not_matched": lambda: self.sides.source_alone,
+            "not_matched_by_source": lambda: self.sides.target,
+        }[kind]()
+        try:
+            schema = frame.select(*columns).schema
+        except PySparkException:
+            for (clause, value), column in zip(expressions, columns, strict=True):
+                self._check_value(clause, value, frame, column)
+            raise
+        types = iter(field.dataType for field in schema.fields)
+        return [[next(types) for _ in clause.values] for clause in clauses]
+
+    def _check_value(self, clause: MergeClause, value: Expression, frame: DataFrame, column: Column) -> None:
+        try:
+            analyse(lambda: frame.select(column))
+        except PySparkException as error:
+            raise analysis_error(error, value, clause.to_sql(), self.statement.text, None) from None
+
+
+def condition_of(clause: MergeClause) -> str:
+    """Gives Delta's words for a clause's condition.
+
+    Args:
+        clause: The clause.
+
+    Returns:
+        What errors have as the parameter ``operation``.
+    """
+    return f"{clause.action_name.replace('_', ' ').upper()} condition of MERGE operation"
+
+
+def _all(conditions: list[Column]) -> Column:
+    return reduce(and_, conditions)
+
+
+def analyse(frame: Callable[[], DataFrame]) -> None:
+    """Has Spark resolve a frame.
+
+    Args:
+        frame: Makes it.
+
+    Raises:
+        PySparkException: Spark cannot.
+    """
+    # Classic Spark resolves as the frame is made, Connect when its schema is asked for.
+    _ = frame().schema

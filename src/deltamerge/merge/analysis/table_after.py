@@ -1,0 +1,48 @@
+"""The table's metadata after a merge that evolves its schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyspark.sql.types import StructType
+
+from deltamerge.log.actions import Metadata
+from deltamerge.log.column_mapping import check_names, with_column_ids
+from deltamerge.log.protocol import writer_features
+from deltamerge.log.schema import parse_schema, schema_to_json
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.log.type_widening import PREVIEW, with_type_changes
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.write.dependents import check_dependents
+
+
+def table_after(
+    snapshot: Snapshot, merge: ResolvedMerge, new_id: Callable[[], str]
+) -> tuple[ResolvedMerge, Metadata]:
+    """Works out the metadata that a merge leaves.
+
+    Args:
+        snapshot: The table before.
+        merge: The merge.
+        new_id: Gives an id that was never given before.
+
+    Returns:
+        The merge, new fields of whose output schema have the ids and physical names that files will know them by and
+        whose wider fields say what they were, and the metadata.
+
+    Raises:
+        DeltaAnalysisException: A new field's name needs column mapping, which the table does not have; or a constraint
+            or a generated column refers to a column that would be wider.
+    """
+    if not merge.evolves_schema:
+        return merge, snapshot.metadata
+    check_dependents(merge.target_schema, merge.output_schema, snapshot.metadata.configuration)
+    evolved = parse_schema(json.dumps(merge.output_schema.jsonValue()))
+    check_names(evolved, snapshot.metadata.configuration)
+    version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
+    text = schema_to_json(with_type_changes(snapshot.schema, evolved, version))
+    metadata = with_column_ids(replace(snapshot.metadata, schema_string=text), new_id)
+    schema = StructType.fromJson(json.loads(metadata.schema_string or text))
+    return replace(merge, output_schema=schema), metadata

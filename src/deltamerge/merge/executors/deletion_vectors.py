@@ -1,0 +1,85 @@
+"""The deletion vectors of a merge by classic, of so many files at a time as the driver takes positions of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyroaring import BitMap64
+
+from deltamerge.exceptions import DeltaRuntimeException
+from deltamerge.log.actions import AddFile
+from deltamerge.log.add_file_stats import physical_rows, rows_about
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.target_scan import target_side
+from deltamerge.merge.executors.touched_files import TouchedFiles, find_touched_rows
+from deltamerge.merge.output.frames import Rows
+from deltamerge.merge.planning.target_files import ScanPlan
+from deltamerge.scan.paths import absolute_key
+from deltamerge.storage.store import Store
+from deltamerge.workers.row_blocks import MOST_ROWS
+from deltamerge.write.deletion_vectors import VectorChanges, all_of, write_deletion_vectors
+
+
+def fit_the_driver(files: Sequence[AddFile]) -> bool:
+    """Tells whether the driver takes the positions of rows of all these files at once."""
+    return rows_about((file.stats, file.size) for file in files) <= MOST_ROWS
+
+
+def delete_rows(
+    execution: Execution,
+    source: Rows,
+    plan: ScanPlan,
+    touched: TouchedFiles,
+    found: Mapping[str, BitMap64] | None,
+    files: Mapping[str, AddFile],
+) -> VectorChanges:
+    """Writes the deletion vectors of touched files.
+
+    Args:
+        execution: What the executor works on.
+        source: The source's side.
+        plan: Which files are joined with it.
+        touched: The touched files.
+        found: The positions of the rows that clauses change, by `file_key`, where the first scan told them; else
+            they are looked for once more, in a few of the touched files at a time.
+        files: The files that may match, by `file_key`.
+
+    Raises:
+        DeltaRuntimeException: The rows are not those that the first scan counted (DELTA_MERGE_SOURCE_CHANGED).
+    """
+    store, folder = execution.table.store, execution.folder
+    if found is not None:
+        return write_deletion_vectors(store, folder, found, files)
+    written, rows, all_there = [], 0, True
+    for group in _groups(store, touched.rewrite):
+        target = target_side(execution, plan, group)
+        _, positions = find_touched_rows(execution.merge, source, target, files, execution.names)
+        all_there &= set(positions) == {absolute_key(execution.table, file) for file in group}
+        rows += sum(map(len, positions.values()))
+        written.append(write_deletion_vectors(store, folder, positions, files))
+    counted = sum(touched.rows_by_clause.values())
+    # A touched file without a position would be removed with all its rows.
+    if rows != counted or not all_there:
+        raise DeltaRuntimeException(
+            "DELTA_MERGE_SOURCE_CHANGED",
+            f"The merge found {counted} rows to update or delete, and others ({rows}) when it looked for their "
+            "positions. A condition had another value when it was evaluated again, or the source gave other rows; the "
+            "table is as it was. Conditions must not ask for anything that changes: compute it in the source.",
+            sqlstate="XXKDS",
+        )
+    return all_of(written)
+
+
+def _groups(store: Store, files: Sequence[AddFile]) -> Iterator[tuple[AddFile, ...]]:
+    """Puts files together, as many as the driver takes positions of; one at least."""
+    group: list[AddFile] = []
+    rows = 0
+    for file in files:
+        more = physical_rows(store, file)
+        if group and rows + more > MOST_ROWS:
+            yield tuple(group)
+            group, rows = [], 0
+        group.append(file)
+        rows += more
+    if group:
+        yield tuple(group)

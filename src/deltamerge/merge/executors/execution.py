@@ -1,0 +1,157 @@
+"""What the executors work on, and what they give back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from deltamerge.log.actions import AddFile, Metadata
+from deltamerge.log.paths import decode_path
+from deltamerge.log.row_tracking import MaterializedColumns, materialized_columns
+from deltamerge.log.schema import parse_schema
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.merge.executors.touched_files import (
+    TouchedFiles,
+)
+from deltamerge.merge.output.identity_columns import with_identities
+from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.planning.target_files import ScanPlan
+from deltamerge.merge.steps import Steps
+from deltamerge.spark.config import MergeConf
+from deltamerge.spark.table import Table
+from deltamerge.write.data_files import WriteTarget, WrittenFiles
+from deltamerge.write.defaults import column_defaults
+from deltamerge.write.deletion_vectors import (
+    NO_VECTORS,
+    VectorChanges,
+    writes_deletion_vectors,
+)
+from deltamerge.write.identity_columns import RowNumbers
+from deltamerge.write.layout import records_per_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+NOTHING_WRITTEN = WrittenFiles((), (), ())
+_FILES_TO_LEARN_FROM = 100
+
+
+@dataclass(frozen=True)
+class Execution:
+    """All that an executor works on.
+
+    Args:
+        table: The target.
+        snapshot: Its state that the merge reads.
+        metadata: Its metadata after the merge.
+        merge: What the statement means for it.
+        conf: The session's settings.
+        names: The merge's own names.
+        steps: Runs and times the steps.
+        folder: A folder of the table in which nothing was ever written.
+        clock: Gives the time in milliseconds since 1970.
+        moment: The time that the statement tells, microseconds since 1970.
+        row_numbers: The numbers of the source's rows, where identity columns need them.
+    """
+
+    table: Table
+    snapshot: Snapshot
+    metadata: Metadata
+    merge: ResolvedMerge
+    conf: MergeConf
+    names: MergeNames
+    steps: Steps
+    folder: str
+    clock: Callable[[], int]
+    moment: int
+    row_numbers: RowNumbers | None = None
+
+    @property
+    def defaults(self) -> Callable[[int], Column]:
+        """Gives an output column's default; of an identity column the value for a source row."""
+        default = column_defaults(self.merge.output_schema, self.moment)
+        return with_identities(default, self.merge, self.names, self.row_numbers)
+
+    @property
+    def writes_change_data(self) -> bool:
+        """Whether the table has a change data feed."""
+        return self.snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
+
+    @property
+    def writes_deletion_vectors(self) -> bool:
+        """Whether changed rows are deleted by deletion vectors, so that no other row is written again."""
+        return writes_deletion_vectors(self.snapshot, self.conf)
+
+    @property
+    def write_target(self) -> WriteTarget:
+        """Where and how rows are written."""
+        return WriteTarget(
+            store=self.table.store,
+            schema=self.merge.output_schema,
+            log_schema=parse_schema(self.merge.output_schema.json()),
+            partition_columns=self.metadata.partition_columns,
+            configuration=self.metadata.configuration,
+            folder=self.folder,
+            clock=self.clock,
+            records_per_file=self._records_per_file(),
+        )
+
+    def _records_per_file(self) -> int | None:
+        files = self.snapshot.files
+        # What a file holds on average is known after a few of them.
+        some = files.take(range(min(files.num_files, _FILES_TO_LEARN_FROM))).add_files()
+        return records_per_file(self.snapshot.metadata.configuration, some)
+
+    @property
+    def row_tracking(self) -> MaterializedColumns | None:
+        """The data files' hidden columns for row ids, where the table has them enabled."""
+        return materialized_columns(self.snapshot.metadata)
+
+
+@dataclass(frozen=True)
+class MergeChanges:
+    """What an executor found and wrote.
+
+    Args:
+        execution: What it worked on.
+        source_rows: Rows of the source.
+        second_scan_rows: Rows of the source in a second scan, -1 where there was none.
+        plan: The files that were read, and what rows were looked for in them.
+        touched: What the first scan found; its `rewrite` files are replaced.
+        written: The new files.
+        inserted: Rows inserted.
+        inserted_by_clause: The same by clause.
+        copied: Rows of replaced files that no clause changed.
+        notes: Sentences for the report.
+        vectors: What became of touched files whose changed rows are deleted by deletion vectors.
+    """
+
+    execution: Execution
+    source_rows: int
+    second_scan_rows: int
+    plan: ScanPlan
+    touched: TouchedFiles
+    written: WrittenFiles
+    inserted: int
+    inserted_by_clause: Mapping[tuple[str, int], int]
+    copied: int
+    notes: tuple[str, ...]
+    vectors: VectorChanges = NO_VECTORS
+
+    @property
+    def names_files_in_folder(self) -> bool:
+        """Whether the commit names a file in the merge's folder; change data has another."""
+        below = f"{self.execution.folder}/"
+        changes = (decode_path(file.path) for file in self.written.change_files)
+        return bool(self.written.files or self.vectors.kept) or any(
+            map(str.startswith, changes, repeat(below))
+        )
+
+    @property
+    def removed_files(self) -> tuple[AddFile, ...]:
+        """The touched files that are no longer part of the table."""
+        kept = {file.path for file in self.vectors.kept}
+        return tuple(file for file in self.touched.rewrite if file.path not in kept)

@@ -1,0 +1,172 @@
+"""Errors of Spark jobs, worded for the person whose data or cluster is at fault."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
+from pyspark.sql.types import DataType
+
+from deltamerge.exceptions import DeltaError, DeltaRuntimeException
+from deltamerge.merge.analysis.resolved_merge import (
+    Output,
+    ResolvedClause,
+    ResolvedMerge,
+    TakeSource,
+    TakeValue,
+)
+from deltamerge.merge.source.dedupe import tie_in
+from deltamerge.merge.statement import Expression
+from deltamerge.write.char_varchar import excess_in
+from deltamerge.write.constraints import violation_in
+from deltamerge.write.store_assignment import Overflow, can_up_cast, overflow_in
+
+_LOST_BLOCK = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|[Cc]heckpoint block rdd_\d+_\d+ not found")
+_OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
+# An error class, its message and its SQLSTATE, wherever they stand in the messages around them.
+_SPARK_ERROR = re.compile(
+    r"\[([A-Z][A-Z_0-9]+(?:\.[A-Z_0-9]+)?)\] ((?:(?!\[[A-Z][A-Z_]{3,}).)*?) SQLSTATE: (\w{5})", re.S
+)
+# Spark repeats the line of an expression that failed, with marks under the part.
+_POINTED_AT = re.compile(r"== SQL [^\n]*==\n([^\n]+)\n[ \^]*\^")
+_CAST = re.compile(r'of the type "([^"]+)" cannot be cast to "([^"]+)"')
+_WRAPPERS = ("TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "FAILED_EXECUTE_UDF", "INTERNAL_ERROR")
+
+
+def is_lost_source(error: BaseException) -> bool:
+    """Tells whether a job failed because rows of the materialized source are gone with an executor."""
+    return _LOST_BLOCK.search(str(error)) is not None
+
+
+@contextmanager
+def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
+    """Gives Delta's error for an assigned value that cannot be computed or does not fit its column.
+
+    Args:
+        merge: The merge that assigns.
+
+    Raises:
+        DeltaRuntimeException: DELTA_CAST_OVERFLOW_IN_TABLE_WRITE in the place of Spark's overflow, where a value is
+            cast to its column's type. Delta: CheckOverflowInTableWrite.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        if isinstance(error, DeltaError) or _stands_in_a_condition(str(error), merge):
+            raise
+        found = _cause(str(error))
+        overflow = overflow_in(str(error))
+        narrowing = _narrowing(merge)
+        if overflow is not None:
+            said = overflow.words
+        elif not narrowing or found is None or not found[0].startswith(_OVERFLOWS):
+            # Delta guards the casts that it adds itself: an overflow in a user's own CAST stays what Spark says.
+            raise
+        else:
+            said = f"[{found[0]}] {found[1]}"
+            overflow = _overflow(found[1], narrowing)
+        raise DeltaRuntimeException(
+            overflow.condition,
+            f"An assigned value cannot be stored in its column: {said}{_said(narrowing)} Nothing was changed. "
+            "Correct the value in the source, cast it in the statement, or use try_cast for NULL in its place.",
+            sqlstate=overflow.sqlstate,
+            parameters=overflow.parameters,
+        ) from error
+
+
+def _stands_in_a_condition(message: str, merge: ResolvedMerge) -> bool:
+    """Tells whether the text that Spark points at is part of ON or a clause's condition, and of no value."""
+    found = _POINTED_AT.search(message)
+    if found is None:
+        return False
+    line = found.group(1)
+    statement = merge.statement
+    conditions = [statement.condition, *(c.condition for c in statement.clauses if c.condition is not None)]
+    assigned = [a.value for c in statement.clauses for a in c.assignments]
+    values = [value for value in assigned if isinstance(value, Expression)]
+    return any(line in c.text for c in conditions) and not any(line in v.text for v in values)
+
+
+def _narrowing(merge: ResolvedMerge) -> list[tuple[Overflow, str]]:
+    """Gives the assignments that can fail so, each with its clause."""
+    return [
+        (
+            Overflow(given.simpleString(), field.dataType.simpleString(), field.name),
+            clause.clause.to_sql(),
+        )
+        for clause in merge.clauses
+        for output, field in zip(clause.outputs, merge.output_schema.fields, strict=False)
+        if (given := _given_type(merge, clause, output)) is not None
+        and not can_up_cast(given, field.dataType, structs_by_name=merge.assignment.structs_by_name)
+    ]
+
+
+def _said(narrowing: list[tuple[Overflow, str]]) -> str:
+    found = [
+        f"`{one.column}` from {str(one.source).upper()} to {str(one.target).upper()} in {clause}"
+        for one, clause in narrowing
+    ]
+    return f" Assignments that narrow a type: {'; '.join(found)}." if found else ""
+
+
+def _overflow(message: str, narrowing: list[tuple[Overflow, str]]) -> Overflow:
+    """Gives what Spark's words of an overflow tell, and the column where only one can have it."""
+    types = _CAST.search(message)
+    source, target = (part.lower() for part in types.groups()) if types is not None else (None, None)
+    fitting = {one for one, _ in narrowing if types is None or (one.source, one.target) == (source, target)}
+    return fitting.pop() if len(fitting) == 1 else Overflow(source, target)
+
+
+def _given_type(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -> DataType | None:
+    if isinstance(output, TakeSource):
+        return merge.source_schema.fields[output.index].dataType
+    return clause.value_types[output.index] if isinstance(output, TakeValue) else None
+
+
+def translated(error: Exception, table: str) -> Exception:
+    """Gives the error a user can act on.
+
+    Args:
+        error: What a step of the merge raised.
+        table: The table's name.
+
+    Returns:
+        A constraint's violation where one is behind it; the error that Spark's words of a failed write are wrapped
+        around; else the error itself.
+    """
+    if isinstance(error, DeltaError) or not (isinstance(error, PySparkException) or _is_of_the_jvm(error)):
+        return error
+    at_fault = violation_in(str(error), table) or excess_in(str(error)) or tie_in(str(error))
+    if at_fault is not None:
+        return at_fault
+    found = _cause(str(error))
+    condition = (error.getCondition() or "") if isinstance(error, PySparkException) else _WRAPPERS[0]
+    if found is None or not condition.startswith(_WRAPPERS):
+        return error
+    condition, message, sqlstate = found
+    return DeltaRuntimeException(
+        condition, f"{message} Nothing was changed in table {table}.", sqlstate=sqlstate
+    )
+
+
+def _is_of_the_jvm(error: Exception) -> bool:
+    """Tells whether Spark's error came wrapped in one of Java's, of which PySpark makes none of its own."""
+    return hasattr(error, "java_exception")
+
+
+def _cause(message: str) -> tuple[str, str, str] | None:
+    found = [m for m in _SPARK_ERROR.findall(message) if not m[0].startswith(_WRAPPERS)]
+    return found[-1] if found else None
+
+
+def source_failed_repeatedly(attempts: int, error: Exception) -> DeltaRuntimeException:
+    """The materialized source was lost each time it was computed."""
+    return DeltaRuntimeException(
+        "DELTA_MERGE_MATERIALIZE_SOURCE_FAILED_REPEATEDLY",
+        f"Keeping the source of the MERGE statement has failed {attempts} times, because executors that held its rows "
+        "were lost. The table is as it was. Give executors more memory, or write the source to a table first and merge "
+        f"from there. The last failure: {str(error).splitlines()[0]}",
+        sqlstate="25000",
+    )

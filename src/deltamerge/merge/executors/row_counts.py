@@ -1,0 +1,159 @@
+"""How many rows an executor inserted and copied, and whether its second scan took the rows that the first found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from deltamerge.exceptions import DeltaRuntimeException
+from deltamerge.log.add_file_stats import logical_rows
+from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.touched_files import TouchedFiles
+from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.source.observations import observed
+from deltamerge.write.data_files import WrittenFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What Spark counted of the rows that it wrote; tasks that ran again are counted again.
+
+    Args:
+        rows: Rows of the table.
+        by_clause: Rows by the clause that takes them, by kind and number.
+    """
+
+    rows: int
+    by_clause: Mapping[tuple[str, int], int]
+
+
+def inserting_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
+    """Gives the INSERT clauses."""
+    return [clause for clause in merge.not_matched if clause.action == "insert"]
+
+
+def observing_clauses(
+    frame: DataFrame, clauses: Sequence[ResolvedClause], names: MergeNames, is_row: Column
+) -> tuple[DataFrame, Observation]:
+    """Counts rows by clause as they are written.
+
+    Args:
+        frame: The rows, with the columns that say which clause of a kind takes them.
+        clauses: The clauses.
+        names: The merge's own names.
+        is_row: TRUE for the rows that become rows of the table.
+    """
+    observation = Observation()
+    counts = [
+        F.sum((F.col(names.clause(c.clause.kind)) == F.lit(c.number)).cast("int")).alias(_name(c))
+        for c in clauses
+    ]
+    return frame.observe(observation, F.sum(is_row.cast("int")).alias(_ROWS), *counts), observation
+
+
+def counted(observation: Observation, clauses: Sequence[ResolvedClause]) -> RowCounts | None:
+    """Reads the counts of `observing_clauses`.
+
+    Returns:
+        The counts; None where Spark found on the way that no row is to be written, and dropped them with the rest of
+        the plan. `count_rows` then sees that every updated row is missing.
+    """
+    found = observed(observation)
+    if not found:
+        return None
+    by_clause: dict[tuple[str, int], int] = {
+        (c.clause.kind, c.number): int(found[_name(c)] or 0) for c in clauses
+    }
+    return RowCounts(int(found[_ROWS] or 0), by_clause)
+
+
+def _name(clause: ResolvedClause) -> str:
+    return f"{clause.clause.kind}_{clause.number}"
+
+
+def inserts_by_clause(
+    merge: ResolvedMerge, counts: RowCounts | None, inserted: int
+) -> dict[tuple[str, int], int]:
+    """Gives the inserted rows by clause; a single clause has all of them.
+
+    Args:
+        merge: The merge.
+        counts: What was counted, which is needed where several clauses insert.
+        inserted: Rows inserted.
+    """
+    inserting = inserting_clauses(merge)
+    if counts is None or len(inserting) < 2:
+        return {("not_matched", c.number): inserted for c in inserting}
+    return {("not_matched", c.number): counts.by_clause["not_matched", c.number] for c in inserting}
+
+
+def check_same_changes(
+    merge: ResolvedMerge,
+    found: Mapping[tuple[str, int], int],
+    counts: RowCounts,
+    written: int,
+    actions: Collection[str],
+) -> None:
+    """Refuses rows that are not those of which the first scan said that they change.
+
+    What stays of a file was decided by the first scan, so a row that the second one takes otherwise would be lost or
+    stand in the table twice.
+
+    Args:
+        merge: The merge.
+        found: The rows that the first scan found for each clause.
+        counts: What was counted as they were written.
+        written: How many rows the files hold that were written; where fewer than were counted, tasks ran again and
+            the counts say nothing.
+        actions: Actions whose rows were all counted: ``update``, ``delete``.
+
+    Raises:
+        DeltaRuntimeException: A clause took another number of rows (DELTA_MERGE_SOURCE_CHANGED).
+    """
+    if counts.rows != written:
+        return
+    for clause in (*merge.matched, *merge.not_matched_by_source):
+        key = (clause.clause.kind, clause.number)
+        if clause.action in actions and counts.by_clause[key] != found.get(key, 0):
+            raise DeltaRuntimeException(
+                "DELTA_MERGE_SOURCE_CHANGED",
+                f"The merge found {found.get(key, 0)} rows for a clause, and {counts.by_clause[key]} when it wrote "
+                "them. A condition had another value when it was evaluated again, or the source gave other rows; the "
+                "table is as it was. Conditions must not ask for the time or for anything else that changes: compute "
+                f"it in the source. The clause: {clause.clause.to_sql()}",
+                sqlstate="XXKDS",
+            )
+
+
+def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFiles) -> tuple[int, int]:
+    """Finds how many rows were copied and inserted, from what the files themselves say.
+
+    Raises:
+        DeltaRuntimeException: The written rows do not add up; committing them would lose or double rows.
+    """
+    merge = execution.merge
+    before = sum(logical_rows(execution.table.store, file) for file in touched.rewrite)
+    clauses = (*merge.matched, *merge.not_matched_by_source)
+    updated, deleted = touched.rows(clauses, "update"), touched.rows(clauses, "delete")
+    copied = 0 if execution.writes_deletion_vectors else before - updated - deleted
+    inserted = written.row_count - updated - copied
+    if copied < 0 or inserted < 0 or (inserted and not merge.inserts):
+        raise DeltaRuntimeException(
+            "DELTA_MERGE_SOURCE_CHANGED",
+            f"The merge found {updated} rows to update and {deleted} to delete among {before}, but then wrote "
+            f"{written.row_count} rows. The source gave other rows when it was read again, or a condition had another "
+            "value; the table is as it was. Set spark.databricks.delta.merge.materializeSource to auto, or make the "
+            "source and the conditions deterministic.",
+            sqlstate="XXKDS",
+        )
+    return copied, inserted

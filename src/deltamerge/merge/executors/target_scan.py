@@ -1,0 +1,117 @@
+"""Files of the target as an executor reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StructType
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.column_mapping import mapping_mode
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.output.frames import Rows, TargetSide, target_rows
+from deltamerge.merge.planning.target_files import ScanPlan
+from deltamerge.merge.source.key_summary import SourceSummary
+from deltamerge.scan.row_tracking import tracked_frame
+from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.skipping.predicates import And, InRanges
+from deltamerge.spark.table import Table
+from deltamerge.sql.names import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# Dates as literals go through java.sql.Date, which knows neither all of them nor their right places.
+_COMPARED = (ByteType, ShortType, IntegerType, LongType)
+_COMPARED_NAMES = frozenset({"tinyint", "smallint", "int", "bigint"})
+# More ranges than these are one.
+_MOST_FILTERS = 16
+
+
+def scan_rows(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
+    """Makes the target's side of a join from some files."""
+    return _side_of(execution, scan_files(execution, files))
+
+
+def target_side(execution: Execution, plan: ScanPlan, files: Sequence[AddFile]) -> TargetSide:
+    """Makes the target's side of a merge from some of the files that it reads."""
+    alone = plan.alone_among(files)
+    joined = scan_rows(execution, plan.joined_among(files))
+    return TargetSide(joined, scan_rows(execution, alone) if alone else None)
+
+
+def _side_of(execution: Execution, frame: DataFrame) -> Rows:
+    merge = execution.merge
+    return target_rows(frame, merge.target_schema, merge.target_alias, execution.names)
+
+
+def first_side(execution: Execution, plan: ScanPlan, source: SourceSummary | None) -> TargetSide:
+    """Makes the target's side of the first scan: all rows where BY SOURCE clauses look at those without a match."""
+    if any(clause.action != "do_nothing" for clause in execution.merge.not_matched_by_source):
+        return target_side(execution, plan, plan.files)
+    return TargetSide(matching_side(execution, plan.files, source))
+
+
+def matching_side(execution: Execution, files: tuple[AddFile, ...], source: SourceSummary | None) -> Rows:
+    """Makes the target's side of a join that only matching rows come out of.
+
+    Args:
+        execution: What the executor works on.
+        files: The files that may match.
+        source: What is known of the source; rows that its keys' ranges leave out need not be there, and Spark passes
+            over row groups and pages that have no others. None where it may give other rows at the next read.
+    """
+    frame, schema = scan_files(execution, files), execution.merge.target_schema
+    predicate = None if source is None else source.predicate
+    for part in predicate.parts if isinstance(predicate, And) else ():
+        condition = _may_match(part, schema) if isinstance(part, InRanges) else None
+        if condition is not None:
+            frame = frame.where(condition)
+    return _side_of(execution, frame)
+
+
+def _may_match(ranges: InRanges, schema: StructType) -> Column | None:
+    """Says what column values lie in ranges; None where that is not sure to be what Spark compares."""
+    if ranges.or_null or not ranges.ranges or len(ranges.column.path) > 1:
+        return None
+    index = schema.names.index(ranges.column.path[0])
+    if not isinstance(schema.fields[index].dataType, _COMPARED) or ranges.type_name not in _COMPARED_NAMES:
+        return None
+    column = F.col(quote(schema.names[index]))
+    ends = (
+        ranges.ranges
+        if len(ranges.ranges) <= _MOST_FILTERS
+        else ((ranges.ranges[0][0], ranges.ranges[-1][1]),)
+    )
+    return reduce(or_, ((column >= F.lit(low)) & (column <= F.lit(high)) for low, high in ends))
+
+
+def scan_files(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
+    """Reads some files of the target, with each row's file and position."""
+    return target_frame(*_scan_of(execution, files))
+
+
+def scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
+    """Reads files whose rows are written again: with row tracking each row's id and version come last."""
+    if execution.row_tracking is None:
+        return scan_files(execution, files)
+    return tracked_frame(*_scan_of(execution, files), execution.row_tracking)
+
+
+def _scan_of(
+    execution: Execution, files: tuple[AddFile, ...]
+) -> tuple[Table, StructType, tuple[str, ...], tuple[AddFile, ...], ScanColumns, str]:
+    """Says what `target_frame` and `tracked_frame` are to read."""
+    metadata, names = execution.snapshot.metadata, execution.names
+    return (
+        execution.table,
+        execution.merge.target_schema,
+        metadata.partition_columns,
+        files,
+        ScanColumns(names.file_name, names.row_index),
+        mapping_mode(metadata.configuration),
+    )

@@ -1,0 +1,256 @@
+"""find_touched_files: which files have rows that a clause changes, and how many rows each clause takes."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyroaring import BitMap64
+from pyspark.sql import functions as F
+
+from deltamerge.exceptions import MultipleSourceRowsException
+from deltamerge.log.actions import AddFile
+from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
+from deltamerge.merge.executors.bitmaps import piece_of
+from deltamerge.merge.executors.deleted_rows import bitmap_of, positions_of
+from deltamerge.merge.output.clause_expressions import evaluate_matched, evaluate_not_matched_by_source
+from deltamerge.merge.output.frames import Rows, TargetSide, joined, with_rows_alone
+from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.scan.paths import file_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+TRACE = 5
+logging.addLevelName(TRACE, "TRACE")
+
+_SHOWN_ROWS = 3
+
+
+@dataclass(frozen=True)
+class TouchedFiles:
+    """What the first scan found.
+
+    Args:
+        rewrite: Files with rows that a clause updates or deletes.
+        only_matched: Files with rows that ON matches but no clause changes; an INSERT must know of these matches.
+        rows_by_clause: How many target rows each clause changes, by kind and number.
+        has_multiple_matches: Whether several source rows match one target row, of which at most one changes it.
+    """
+
+    rewrite: tuple[AddFile, ...]
+    only_matched: tuple[AddFile, ...]
+    rows_by_clause: Mapping[tuple[str, int], int]
+    has_multiple_matches: bool
+
+    def rows(self, clauses: Sequence[ResolvedClause], action: str) -> int:
+        """Sums the target rows that clauses with an action change."""
+        return sum(
+            self.rows_by_clause.get((clause.clause.kind, clause.number), 0)
+            for clause in clauses
+            if clause.action == action
+        )
+
+
+NOTHING_TOUCHED = TouchedFiles((), (), {}, has_multiple_matches=False)
+
+
+def find_touched_files(
+    merge: ResolvedMerge,
+    source: Rows,
+    target: TargetSide,
+    files: Mapping[str, AddFile],
+    names: MergeNames,
+) -> TouchedFiles:
+    """Joins source and target once and finds what the merge changes.
+
+    Args:
+        merge: The merge.
+        source: The source's side.
+        target: The target's side, of the files that skipping left.
+        files: These files by `file_key`.
+        names: The merge's own names.
+
+    Returns:
+        The touched files and the rows each clause changes. Delta: ClassicMergeExecutor.findTouchedFiles; other than
+        there only rows for which a clause fires count as touched, and as matched more than once.
+
+    Raises:
+        MultipleSourceRowsException: Clauses fire for several source rows on one target row.
+    """
+    if not _looks_at_target(merge):
+        return NOTHING_TOUCHED
+    rows = _clauses_of_rows(merge, source, target, names)
+    per_file = _matches_of_rows(merge, rows, names).groupBy("file").agg(*_sums(merge))
+    found = [row.asDict() for row in per_file.collect()]
+    return _touched(merge, rows, found, files, names)
+
+
+def find_touched_rows(
+    merge: ResolvedMerge,
+    source: Rows,
+    target: TargetSide,
+    files: Mapping[str, AddFile],
+    names: MergeNames,
+) -> tuple[TouchedFiles, dict[str, BitMap64]]:
+    """Joins source and target once and finds what the merge changes, down to the rows.
+
+    Args:
+        merge: The merge.
+        source: The source's side.
+        target: The target's side, of the files that skipping left.
+        files: These files by `file_key`.
+        names: The merge's own names.
+
+    Returns:
+        As `find_touched_files`, and of the touched files the positions of the rows that a clause changes, by
+        `file_key`. Delta: ClassicMergeExecutor.findTouchedFiles and writeDVs, which joins a second time.
+
+    Raises:
+        MultipleSourceRowsException: Clauses fire for several source rows on one target row.
+    """
+    if not _looks_at_target(merge):
+        return NOTHING_TOUCHED, {}
+    rows = _clauses_of_rows(merge, source, target, names)
+    changed = reduce(lambda a, b: a | b, (F.col(_count_name(c)) for c in _changing(merge)), F.lit(False))
+    pieces = (
+        _matches_of_rows(merge, rows, names)
+        .groupBy("file", piece_of(F.col("row")).alias("piece"))
+        .agg(bitmap_of(F.col("row"), changed).alias("bitmap"), *_sums(merge))
+    )
+    found = [row.asDict() for row in pieces.collect()]
+    return _touched(merge, rows, found, files, names), positions_of(found)
+
+
+def _looks_at_target(merge: ResolvedMerge) -> bool:
+    return bool(merge.matched or merge.not_matched_by_source or merge.inserts)
+
+
+def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: TargetSide, names: MergeNames) -> Rows:
+    """Joins the sides and finds the clause that takes each row."""
+    how = "right_outer" if merge.not_matched_by_source else "inner"
+    rows = joined(source, target.joined, merge.condition, how)
+    rows = evaluate_matched(rows, merge, names, values=False)
+    if merge.not_matched_by_source:
+        rows = with_rows_alone(rows, target.alone)
+        rows = evaluate_not_matched_by_source(rows, merge, names, values=False)
+    return rows
+
+
+def _matches_of_rows(merge: ResolvedMerge, rows: Rows, names: MergeNames) -> DataFrame:
+    """Counts for each target row its matches, and says which clauses change it."""
+    fired = _taken(merge.matched, names)
+    changed_by_source = _taken(merge.not_matched_by_source, names)
+    matched = F.col(names.source_row_present).isNotNull()
+    changes = rows.frame.where(matched | changed_by_source).select(
+        F.col(names.file_name).alias("file"),
+        F.col(names.row_index).alias("row"),
+        matched.alias("matched"),
+        fired.alias("fired"),
+        *(_takes(c, names).alias(_count_name(c)) for c in _changing(merge)),
+    )
+    return changes.groupBy("file", "row").agg(
+        F.sum(F.col("matched").cast("int")).alias("matched"),
+        F.sum(F.col("fired").cast("int")).alias("fired"),
+        *(F.max(_count_name(c)).alias(_count_name(c)) for c in _changing(merge)),
+    )
+
+
+def _sums(merge: ResolvedMerge) -> list[Column]:
+    return [
+        F.sum((F.col("fired") > 1).cast("int")).alias("competing"),
+        F.sum((F.col("matched") > 1).cast("int")).alias("multiple"),
+        *(F.sum(F.col(_count_name(c)).cast("int")).alias(_count_name(c)) for c in _changing(merge)),
+    ]
+
+
+def _touched(
+    merge: ResolvedMerge,
+    rows: Rows,
+    found: Sequence[Mapping[str, Any]],
+    files: Mapping[str, AddFile],
+    names: MergeNames,
+) -> TouchedFiles:
+    """Reads the counts of files, or of parts of files."""
+    competing = sum(row["competing"] or 0 for row in found)
+    if competing and not merge.is_only_one_unconditional_delete:
+        raise _multiple_source_rows(merge, rows, _taken(merge.matched, names), competing, names)
+    counts: dict[tuple[str, int], int] = {
+        (c.clause.kind, c.number): sum(row[_count_name(c)] or 0 for row in found) for c in _changing(merge)
+    }
+    touched = {row["file"] for row in found if any(row[_count_name(c)] for c in _changing(merge))}
+    rewrite = tuple(files[file_key(name)] for name in sorted(touched))
+    only_matched = tuple(files[file_key(name)] for name in sorted({row["file"] for row in found} - touched))
+    logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {f.path}" for f in rewrite))
+    return TouchedFiles(
+        rewrite, only_matched, counts, has_multiple_matches=any(row["multiple"] for row in found)
+    )
+
+
+def _changing(merge: ResolvedMerge) -> list[ResolvedClause]:
+    clauses = (*merge.matched, *merge.not_matched_by_source)
+    return [clause for clause in clauses if clause.action in ("update", "delete")]
+
+
+def _count_name(clause: ResolvedClause) -> str:
+    return f"{clause.clause.kind}_{clause.number}"
+
+
+def _takes(clause: ResolvedClause, names: MergeNames) -> Column:
+    number = F.col(names.clause(clause.clause.kind))
+    return F.coalesce(number == F.lit(clause.number), F.lit(False))
+
+
+def _taken(clauses: Sequence[ResolvedClause], names: MergeNames) -> Column:
+    taken = F.lit(False)
+    for clause in clauses:
+        if clause.action in ("update", "delete"):
+            taken = taken | _takes(clause, names)
+    return taken
+
+
+def _multiple_source_rows(
+    merge: ResolvedMerge, rows: Rows, fired: Column, affected: int, names: MergeNames
+) -> MultipleSourceRowsException:
+    shown = _competing_rows(merge, rows.frame.where(fired), names).collect()
+    lines = []
+    for row in shown:
+        lines.append(f" - target row {row['target']} is wanted by {row['wanted']} source rows:")
+        lines += [f"     {source}" for source in row["sources"]]
+    return MultipleSourceRowsException(
+        "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
+        f"Cannot perform MERGE as multiple source rows matched and attempted to modify {affected} target "
+        f"row{'s' if affected != 1 else ''} in the Delta table in possibly conflicting ways; which source row is to "
+        "be used is ambiguous. Make the source's keys unique first, as with row_number() over the key, or let the "
+        "clauses' conditions choose one. Nothing was written. For example:\n" + "\n".join(lines),
+        sqlstate="21506",
+        parameters={"affectedRows": str(affected), "samples": json.dumps([row["target"] for row in shown])},
+    )
+
+
+def _competing_rows(merge: ResolvedMerge, rows: DataFrame, names: MergeNames) -> DataFrame:
+    target = F.struct(
+        *(F.col(names.target(i)).alias(f.name) for i, f in enumerate(merge.target_schema.fields))
+    )
+    seen: set[str] = set()
+    sources = []
+    for i, field in enumerate(merge.source_schema.fields):
+        if field.name.lower() not in seen:
+            seen.add(field.name.lower())
+            sources.append(F.col(names.source(i)).alias(field.name))
+    options = {"ignoreNullFields": "false"}
+    return (
+        rows.groupBy(names.file_name, names.row_index)
+        .agg(
+            F.first(F.to_json(target, options)).alias("target"),
+            F.count(F.lit(1)).alias("wanted"),
+            F.slice(F.collect_list(F.to_json(F.struct(*sources), options)), 1, _SHOWN_ROWS).alias("sources"),
+        )
+        .where(F.col("wanted") > 1)
+        .limit(_SHOWN_ROWS)
+    )

@@ -1,0 +1,344 @@
+"""MergeOutputGeneration: clauses into the expressions that make the merge's output.
+
+The names follow Delta's MergeOutputGeneration. Conditions are computed once, as columns; from them comes the number
+of the clause that takes a row; values are computed only where their clause takes the row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from deltamerge.merge.analysis.resolved_merge import (
+    ResolvedClause,
+    ResolvedMerge,
+    SetFields,
+    TakeDefault,
+    TakeGenerated,
+    TakeSource,
+    TakeTarget,
+    TakeValue,
+)
+from deltamerge.merge.output.frames import Rows, own_columns, seeing_source, seeing_target
+from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.statement import ClauseKind
+from deltamerge.write.align import align, set_fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+
+
+def source_row_missing(names: MergeNames) -> Column:
+    """TRUE for a joined row without a source row."""
+    return F.col(names.source_row_present).isNull()
+
+
+def target_row_missing(names: MergeNames) -> Column:
+    """TRUE for a joined row without a target row."""
+    return F.col(names.target_row_present).isNull()
+
+
+def rows_of_kind(kind: ClauseKind, names: MergeNames) -> Column:
+    """TRUE for the joined rows that clauses of a kind look at."""
+    if kind == "matched":
+        return ~source_row_missing(names) & ~target_row_missing(names)
+    if kind == "not_matched":
+        return target_row_missing(names)
+    return source_row_missing(names)
+
+
+def generate_precomputed_conditions(
+    rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, applies: Column, names: MergeNames
+) -> Rows:
+    """Adds each clause's condition as a column, and the number of the clause that takes the row.
+
+    Args:
+        rows: Rows in which the clauses' names can be seen.
+        clauses: All clauses of one kind, in order.
+        kind: Their kind.
+        applies: TRUE for the rows that they look at.
+        names: The merge's own names.
+
+    Returns:
+        The rows with one BOOLEAN column a condition (``_update_condition_0_`` and so on) and one INT column for the
+        kind: the number of the first clause whose condition is TRUE, NULL where there is none.
+    """
+    conditional = [clause for clause in clauses if clause.condition is not None]
+    rows = rows.adding(
+        [
+            (_condition_name(clause, names), F.when(applies, clause.condition.cast("boolean")))
+            for clause in conditional
+            if clause.condition is not None
+        ]
+    )
+    return rows.adding([(names.clause(kind), _first_true(clauses, applies, names))])
+
+
+def _condition_name(clause: ResolvedClause, names: MergeNames) -> str:
+    return names.condition(f"{clause.clause.kind}_{clause.action}", clause.number)
+
+
+def _first_true(clauses: Sequence[ResolvedClause], applies: Column, names: MergeNames) -> Column:
+    number = None
+    for clause in clauses:
+        is_true = applies if clause.condition is None else F.col(_condition_name(clause, names))
+        number = (F.when if number is None else number.when)(is_true, F.lit(clause.number))
+    return F.lit(None).cast("int") if number is None else number
+
+
+def generate_clause_values(
+    rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, names: MergeNames
+) -> Rows:
+    """Adds each assigned value as a column, computed only where its clause takes the row.
+
+    Args:
+        rows: Rows in which the clauses' names can be seen, with the number of the clause that takes each.
+        clauses: All clauses of one kind, in order.
+        kind: Their kind.
+        names: The merge's own names.
+
+    Returns:
+        The rows with one column a value.
+    """
+    number = F.col(names.clause(kind))
+    return rows.adding(
+        [
+            (names.value(kind, clause.number, i), F.when(number == F.lit(clause.number), value))
+            for clause in clauses
+            for i, value in enumerate(clause.values)
+        ]
+    )
+
+
+def evaluate_matched(rows: Rows, merge: ResolvedMerge, names: MergeNames, *, values: bool) -> Rows:
+    """Evaluates the MATCHED clauses on joined rows, and ends the users' names."""
+    applies = rows_of_kind("matched", names)
+    rows = generate_precomputed_conditions(rows, merge.matched, "matched", applies, names)
+    if values:
+        rows = generate_clause_values(rows, merge.matched, "matched", names)
+    return rows.renamed()
+
+
+def evaluate_not_matched(rows: Rows, merge: ResolvedMerge, names: MergeNames) -> Rows:
+    """Evaluates the NOT MATCHED clauses on renamed rows, seeing the source alone."""
+    seeing = seeing_source(rows, merge.source_schema, merge.source_alias, names)
+    applies = rows_of_kind("not_matched", names) if names.target_row_present in rows.names else F.lit(True)
+    return _evaluate_one_side(seeing, merge.not_matched, "not_matched", applies, names, values=True)
+
+
+def evaluate_not_matched_by_source(
+    rows: Rows, merge: ResolvedMerge, names: MergeNames, *, values: bool
+) -> Rows:
+    """Evaluates the NOT MATCHED BY SOURCE clauses on renamed rows, seeing the target alone."""
+    kind: ClauseKind = "not_matched_by_source"
+    seeing = seeing_target(rows, merge.target_schema, merge.target_alias, names)
+    applies = rows_of_kind(kind, names)
+    return _evaluate_one_side(seeing, merge.not_matched_by_source, kind, applies, names, values=values)
+
+
+def _evaluate_one_side(
+    seeing: Rows,
+    clauses: Sequence[ResolvedClause],
+    kind: ClauseKind,
+    applies: Column,
+    names: MergeNames,
+    *,
+    values: bool,
+) -> Rows:
+    evaluated = generate_precomputed_conditions(seeing, clauses, kind, applies, names)
+    if values:
+        evaluated = generate_clause_values(evaluated, clauses, kind, names)
+    return own_columns(evaluated)
+
+
+def generate_all_action_exprs(
+    merge: ResolvedMerge, clause: ResolvedClause, names: MergeNames, defaults: Callable[[int], Column]
+) -> list[Column]:
+    """Gives what each output column becomes under one UPDATE or INSERT clause.
+
+    Args:
+        merge: The merge.
+        clause: The clause.
+        names: The merge's own names.
+        defaults: Gives an output column's default.
+
+    Returns:
+        One expression for each column of the output schema, of that column's type.
+    """
+    return [
+        generate_action_expr(merge, clause, index, names, defaults) for index in range(len(clause.outputs))
+    ]
+
+
+def target_copy(merge: ResolvedMerge, index: int, names: MergeNames) -> Column:
+    """Gives the target's own value of an output column, in the output's type; a new column is NULL."""
+    field = merge.output_schema.fields[index]
+    if index >= len(merge.target_schema.fields):
+        return F.lit(None).cast(field.dataType)
+    own = F.col(names.target(index))
+    assignment = replace(merge.assignment, structs_by_name=True)
+    return align(own, merge.target_schema.fields[index].dataType, field.dataType, assignment)
+
+
+def generate_action_expr(
+    merge: ResolvedMerge,
+    clause: ResolvedClause,
+    index: int,
+    names: MergeNames,
+    defaults: Callable[[int], Column],
+) -> Column:
+    """Gives what one output column becomes under an UPDATE or INSERT clause; see `generate_all_action_exprs`."""
+    field, output = merge.output_schema.fields[index], clause.outputs[index]
+    kind = clause.clause.kind
+    assignment = merge.assignment.into(field.name)
+    if isinstance(output, TakeTarget):
+        return target_copy(merge, index, names)
+    if isinstance(output, TakeDefault):
+        return defaults(index)
+    if isinstance(output, TakeGenerated):
+        # compute_generated_columns puts the value there once the row's other columns are known.
+        return F.lit(None).cast(field.dataType)
+    if isinstance(output, TakeSource):
+        existing = target_copy(merge, index, names) if output.keep_target_fields else None
+        given = merge.source_schema.fields[output.index].dataType
+        return align(F.col(names.source(output.index)), given, field.dataType, assignment, existing)
+    if isinstance(output, TakeValue):
+        value = F.col(names.value(kind, clause.number, output.index))
+        return align(value, clause.value_types[output.index], field.dataType, assignment)
+    assert isinstance(output, SetFields) and isinstance(field.dataType, StructType)
+    changes = {
+        path: align(
+            F.col(names.value(kind, clause.number, value)),
+            clause.value_types[value],
+            _field_type(field.dataType, path),
+            assignment,
+        )
+        for path, value in output.fields
+    }
+    return set_fields(target_copy(merge, index, names), field.dataType, changes)
+
+
+def _field_type(data_type: StructType, path: tuple[str, ...]) -> StructType:
+    inner = next(f.dataType for f in data_type.fields if f.name == path[0])
+    if len(path) == 1:
+        return inner  # type: ignore[return-value]
+    assert isinstance(inner, StructType)
+    return _field_type(inner, path[1:])
+
+
+def generate_clause_output_exprs(
+    clauses: Sequence[ResolvedClause],
+    per_clause: dict[int, list[Column]],
+    number: Column,
+    otherwise: list[Column],
+) -> list[Column]:
+    """Puts the clauses of one kind together: per output column one CASE over the number of the clause.
+
+    Args:
+        clauses: The clauses of one kind.
+        per_clause: For each clause that writes rows, its number and what each output column becomes.
+        number: The number of the clause that takes the row.
+        otherwise: What the columns are where no clause takes the row, or one that writes nothing.
+
+    Returns:
+        One expression for each output column.
+    """
+    if not per_clause:
+        return otherwise
+    if len(clauses) == 1 and clauses[0].condition is None:
+        return per_clause[clauses[0].number]
+    expressions = []
+    for index, fallback in enumerate(otherwise):
+        case = None
+        for clause_number, columns in per_clause.items():
+            if columns[index] is fallback:
+                continue
+            case = (F.when if case is None else case.when)(number == F.lit(clause_number), columns[index])
+        expressions.append(fallback if case is None else case.otherwise(fallback))
+    return expressions
+
+
+def generate_write_all_changes_output_cols(
+    merge: ResolvedMerge, names: MergeNames, defaults: Callable[[int], Column]
+) -> list[tuple[str, Column]]:
+    """Gives the output columns for joined rows on which all clauses are evaluated.
+
+    Args:
+        merge: The merge.
+        names: The merge's own names.
+        defaults: Gives an output column's default.
+
+    Returns:
+        Per output column its own name and one CASE: rows without a source row take the BY SOURCE expressions, rows
+        without a target row the INSERT expressions, all others the MATCHED ones.
+    """
+    width = len(merge.output_schema.fields)
+    copies = [target_copy(merge, index, names) for index in range(width)]
+    nothing = [F.lit(None).cast(field.dataType) for field in merge.output_schema.fields]
+
+    def of(clauses: Sequence[ResolvedClause], kind: ClauseKind, otherwise: list[Column]) -> list[Column]:
+        writing = {
+            clause.number: _with_copies(
+                generate_all_action_exprs(merge, clause, names, defaults), clause, copies
+            )
+            for clause in clauses
+            if clause.outputs
+        }
+        return generate_clause_output_exprs(clauses, writing, F.col(names.clause(kind)), otherwise)
+
+    by_source = of(merge.not_matched_by_source, "not_matched_by_source", copies)
+    inserted = of(merge.not_matched, "not_matched", nothing)
+    matched = of(merge.matched, "matched", copies)
+    columns = []
+    for index in range(width):
+        case = matched[index]
+        if merge.not_matched:
+            case = F.when(target_row_missing(names), inserted[index]).otherwise(case)
+        if by_source[index] is not matched[index]:
+            case = F.when(source_row_missing(names), by_source[index]).otherwise(case)
+        columns.append((names.output(index), case))
+    if logger.isEnabledFor(logging.DEBUG):
+        shown = "\n".join(f"  {name}: {column}" for name, column in columns)
+        logger.debug("writeAllChanges: join output expressions\n%s", shown)
+    return columns
+
+
+def _with_copies(columns: list[Column], clause: ResolvedClause, copies: list[Column]) -> list[Column]:
+    """Uses the very same expression where a clause keeps the target's value, so that its CASE can be left out."""
+    return [
+        copy if isinstance(output, TakeTarget) else column
+        for column, output, copy in zip(columns, clause.outputs, copies, strict=True)
+    ]
+
+
+def row_change(merge: ResolvedMerge, names: MergeNames) -> Column:
+    """Says what becomes of a joined row: ``insert``, ``update``, ``delete``, ``drop``, or NULL for a copy."""
+    inserted = _change(merge.not_matched, "not_matched", names, F.lit("drop"))
+    by_source = _change(
+        merge.not_matched_by_source, "not_matched_by_source", names, F.lit(None).cast("string")
+    )
+    matched = _change(merge.matched, "matched", names, F.lit(None).cast("string"))
+    return (
+        F.when(target_row_missing(names), inserted)
+        .when(source_row_missing(names), by_source)
+        .otherwise(matched)
+    )
+
+
+def _change(
+    clauses: Sequence[ResolvedClause], kind: ClauseKind, names: MergeNames, otherwise: Column
+) -> Column:
+    case = None
+    for clause in clauses:
+        if clause.action == "do_nothing":
+            continue
+        taken = F.col(names.clause(kind)) == F.lit(clause.number)
+        case = (F.when if case is None else case.when)(taken, F.lit(clause.action))
+    return otherwise if case is None else case.otherwise(otherwise)

@@ -1,0 +1,82 @@
+"""Generated columns of a merge's output, computed once the row's other columns are known."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge, TakeGenerated
+from deltamerge.merge.output.frames import Rows
+from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.statement import ClauseKind
+from deltamerge.write.generated_columns import generated_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def generated_flags(
+    merge: ResolvedMerge, names: MergeNames, kinds: tuple[ClauseKind, ...]
+) -> list[tuple[str, Column]]:
+    """Tells for which rows generated columns are to be computed.
+
+    Args:
+        merge: The merge.
+        names: The merge's own names.
+        kinds: The kinds of clauses that are evaluated on the rows.
+
+    Returns:
+        One BOOLEAN column for each generated column that some clause leaves to the table: whether such a clause takes
+        the row. They belong into the same projection as the output columns.
+    """
+    flags = []
+    for index in range(len(merge.output_schema.fields)):
+        taken = [
+            F.col(names.clause(clause.clause.kind)) == F.lit(clause.number)
+            for clause in merge.clauses
+            if clause.clause.kind in kinds and _computes(clause, index)
+        ]
+        if taken:
+            flags.append((names.generated(index), F.coalesce(reduce(or_, taken), F.lit(False))))
+    return flags
+
+
+def _computes(clause: ResolvedClause, index: int) -> bool:
+    return bool(clause.outputs) and isinstance(clause.outputs[index], TakeGenerated)
+
+
+def compute_generated_columns(rows: Rows, merge: ResolvedMerge, names: MergeNames) -> Rows:
+    """Computes generated columns from what the row's other columns become.
+
+    Args:
+        rows: Rows with the output columns, and the flags of `generated_flags`.
+        merge: The merge.
+        names: The merge's own names.
+
+    Returns:
+        The same rows without the flags. Delta: UpdateExpressionsSupport.generateUpdateExprsForGeneratedColumns.
+    """
+    flags = {
+        names.output(index): (names.generated(index), field)
+        for index, field in enumerate(merge.output_schema.fields)
+        if names.generated(index) in rows.names
+    }
+    if not flags:
+        return rows
+    flag_names = {flag for flag, _ in flags.values()}
+    kept = tuple(name for name in rows.names if name not in flag_names)
+    seeing = rows.frame.select(
+        *rows.names,
+        *(F.col(names.output(i)).alias(field.name) for i, field in enumerate(merge.output_schema.fields)),
+    )
+    columns = []
+    for name in kept:
+        own = F.col(name)
+        if name in flags:
+            flag, field = flags[name]
+            own = F.when(F.col(flag), generated_value(field)).otherwise(own).alias(name)
+        columns.append(own)
+    return Rows(seeing.select(*columns), kept)

@@ -1,0 +1,58 @@
+"""Identity columns of a merge: which clauses leave them to the table, and what values its rows get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeDefault
+from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.write.identity_columns import RowNumbers, identity_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def generated_identities(merge: ResolvedMerge) -> frozenset[str]:
+    """Finds the identity columns that some INSERT clause leaves to the table.
+
+    Args:
+        merge: The merge.
+
+    Returns:
+        Their names.
+    """
+    return frozenset(
+        field.name
+        for clause in merge.not_matched
+        for output, field in zip(clause.outputs, merge.output_schema.fields, strict=False)
+        if isinstance(output, TakeDefault) and identity_column(field) is not None
+    )
+
+
+def with_identities(
+    default: Callable[[int], Column], merge: ResolvedMerge, names: MergeNames, numbers: RowNumbers | None
+) -> Callable[[int], Column]:
+    """Gives identity columns their values where other columns have defaults.
+
+    Args:
+        default: Gives every other column's default.
+        merge: The merge.
+        names: The merge's own names.
+        numbers: The numbers of the source's rows; None where no clause leaves an identity column to the table.
+
+    Returns:
+        For a column's position its default. An identity column's follows from the source row's number alone, so every
+        executor gives a row the same value, in every try of a task.
+    """
+
+    def value(index: int) -> Column:
+        column = identity_column(merge.output_schema.fields[index])
+        if column is None:
+            return default(index)
+        assert numbers is not None, f"rows get values of {column.name}, but were not numbered"
+        return numbers.identity_value(column, F.col(names.source_row_index))
+
+    return value

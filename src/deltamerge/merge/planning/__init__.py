@@ -1,0 +1,1 @@
+"""How a merge runs, and why."""

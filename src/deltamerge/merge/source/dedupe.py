@@ -1,0 +1,106 @@
+"""Of several source rows with one key the latest alone, for a merge that asks for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
+from deltamerge.merge.analysis.column_references import condition_shape
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.sql.names import free_prefix, near_misses, quote
+
+_MARKER = "deltamerge-tie:"
+_END = ":deltamerge-tie-end"
+
+
+def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive: bool) -> None:
+    """Refuses columns to go by that the source does not have.
+
+    Args:
+        dedupe_by: The columns' names.
+        source: The source's schema.
+        case_sensitive: The session's rule for names.
+
+    Raises:
+        DeltaAnalysisException: DELTA_MERGE_UNRESOLVED_EXPRESSION.
+    """
+    known = source.names if case_sensitive else [name.lower() for name in source.names]
+    for name in dedupe_by:
+        if (name if case_sensitive else name.lower()) not in known:
+            misses = near_misses(name, source.names)
+            meant = f" Did you mean {' or '.join(quote(miss) for miss in misses)}?" if misses else ""
+            raise DeltaAnalysisException(
+                "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+                f"Cannot resolve {quote(name)} in dedupe_by given columns {', '.join(source.names)}.{meant}",
+                sqlstate="42601",
+                parameters={"sqlExpr": name, "clause": "dedupe_by", "cols": ", ".join(source.names)},
+            )
+
+
+def latest_per_key(merge: ResolvedMerge) -> ResolvedMerge:
+    """Leaves all source rows out but the latest of each key.
+
+    A row whose key has a NULL that matches nothing has no rivals. NULL is earlier than every value.
+
+    Args:
+        merge: The merge; its statement's ``dedupe_by`` names the columns whose greatest values are the latest.
+
+    Returns:
+        The merge over the rows that are left. Several latest rows of one key fail the job that reads them; see
+        `tie_in`.
+
+    Raises:
+        DeltaAnalysisException: ON equates no target column with the source.
+    """
+    statement = merge.statement
+    if not statement.dedupe_by:
+        return merge
+    keys = condition_shape(merge).equi_keys
+    if not keys:
+        raise DeltaAnalysisException(
+            "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+            "dedupe_by needs a key: ON equates no column of the target with an expression over the source. In: "
+            f"{statement.condition.text}",
+            sqlstate="42601",
+        )
+    prefix = free_prefix(merge.source_schema.names)
+    key, order, latest, ties = (f"{prefix}{name}" for name in ("key", "order", "latest", "ties"))
+    frame = statement.source if merge.source_alias is None else statement.source.alias(merge.source_alias)
+    by_key = Window.partitionBy(key)
+    ranked = (
+        frame.withColumn(key, F.struct(*(F.expr(k.source_text).alias(f"k{i}") for i, k in enumerate(keys))))
+        .withColumn(order, F.struct(*(F.col(quote(name)) for name in statement.dedupe_by)))
+        .withColumn(latest, F.max(order).over(by_key))
+        .withColumn(ties, F.sum(F.col(order).eqNullSafe(F.col(latest)).cast("bigint")).over(by_key))
+    )
+    unmatchable = reduce(
+        Column.__or__,
+        (F.col(key).getField(f"k{i}").isNull() for i, k in enumerate(keys) if not k.null_safe),
+        F.lit(False),
+    )
+    is_latest = F.col(order).eqNullSafe(F.col(latest))
+    texts = [F.lit(_MARKER), F.to_json(key), F.lit("\n"), F.to_json(order), F.lit(_END)]
+    tied = F.raise_error(F.concat(*texts)).cast("boolean")
+    kept = F.when(unmatchable, F.lit(True)).when(is_latest & (F.col(ties) > 1), tied).otherwise(is_latest)
+    rows = ranked.where(kept).drop(key, order, latest, ties)
+    return replace(merge, statement=replace(statement, source=rows))
+
+
+def tie_in(message: str) -> MultipleSourceRowsException | None:
+    """Reads out of a failed job's message which key has several latest rows; None where it failed otherwise."""
+    found = re.search(re.escape(_MARKER) + r"(\{.*?\})\n(\{.*?\})" + re.escape(_END), message, re.S)
+    if found is None:
+        return None
+    return MultipleSourceRowsException(
+        "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
+        f"dedupe_by does not tell which source row is the latest: several rows of the key {found.group(1)} have "
+        f"{found.group(2)}. Nothing was changed. Add a column to dedupe_by that tells them apart.",
+        sqlstate="21506",
+    )

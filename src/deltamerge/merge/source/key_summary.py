@@ -1,0 +1,338 @@
+"""What one pass over the source tells of its keys: their ranges and gaps, NULLs and repetitions."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    AtomicType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampType,
+)
+
+from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.skipping.histogram import TEXT_BYTES, UNIT_DIGITS, KeySlices, Slices, TextSlices
+from deltamerge.skipping.key_ranges import MOST_RANGES
+from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
+from deltamerge.sql.conditions import EquiKey
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_NUMBERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+# A source whose keys take more than this is not sent to every executor.
+_MOST_BROADCAST_BYTES = 64 << 20
+_ROW_NUMBER_BYTES = 16
+_MOST_LONG = (1 << 63) - 1
+_PARTITION_BITS = 33
+# Of so few partitions of so few rows each key's values come to the driver.
+_FEW_PARTITIONS = 16
+_FEW_ROWS = 64
+# In so many partitions of so many rows keys that repeat are counted.
+_COUNTED_PARTITIONS = 64
+_COUNTED_ROWS = 1_024
+# Elsewhere they are estimated with such a standard error, and a lesser share than this is not told.
+_STANDARD_ERROR = 0.03
+_LEAST_SHARE = 0.1
+# So many digits Spark's decimals have at most, and so many those that it makes of integers.
+_MOST_DIGITS = 38
+_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 20}
+
+
+@dataclass(frozen=True)
+class SourceKey:
+    """A conjunct of ON that equates a target column with an expression over the source, and the types of both.
+
+    Args:
+        key: The conjunct.
+        given: The type of the source's expression.
+        wanted: The type of the target's column.
+    """
+
+    key: EquiKey
+    given: DataType
+    wanted: DataType
+
+
+@dataclass(frozen=True)
+class SourceKeys:
+    """What ON says of a source row.
+
+    Args:
+        keys: The keys.
+        say_all: Whether ON says nothing else of it, so that rows with the same keys match the same.
+    """
+
+    keys: tuple[SourceKey, ...]
+    say_all: bool
+
+
+@dataclass(frozen=True)
+class SourceSummary:
+    """What one pass over the source tells.
+
+    Args:
+        row_count: Its rows.
+        predicate: What a target row that it can match looks like.
+        key_bytes: About how many bytes its keys and row numbers take.
+        partitions: In how many partitions its rows lie.
+        null_keys: How many rows have NULL in a key, and match nothing for it; None where they were not counted.
+        repeated_keys: How many rows have all keys of a row before them; None where they were not counted.
+        repeated_share: Which part of the rows has, by an estimate, where they were not counted and it is not small.
+    """
+
+    row_count: int
+    predicate: Predicate
+    key_bytes: int
+    partitions: int
+    null_keys: int | None = None
+    repeated_keys: int | None = None
+    repeated_share: float | None = None
+
+    @property
+    def key_notes(self) -> tuple[str, ...]:
+        """Sentences on rows whose keys are seldom meant to be as they are."""
+        found = []
+        if self.null_keys:
+            one = self.null_keys == 1
+            rows = "1 source row has" if one else f"{self.null_keys:,} source rows have"
+            found.append(f"{rows} NULL in a key, so {'it matches' if one else 'they match'} nothing.")
+        if self.repeated_keys:
+            one = self.repeated_keys == 1
+            rows = "1 source row repeats" if one else f"{self.repeated_keys:,} source rows repeat"
+            found.append(f"{rows} the key of another source row.")
+        elif self.repeated_keys is None and self.repeated_share is not None:
+            found.append(f"About {self.repeated_share:.0%} of the source rows repeat the key of another.")
+        return tuple(found)
+
+
+def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str) -> bool:
+    """Tells whether the source's keys may be sent to every executor.
+
+    Args:
+        summary: What is known of the source.
+        auto_broadcast_join_threshold: ``spark.sql.autoBroadcastJoinThreshold``; a negative one forbids it.
+    """
+    forbidden = auto_broadcast_join_threshold.lstrip().startswith("-")
+    return not forbidden and summary.key_bytes <= _MOST_BROADCAST_BYTES
+
+
+def _ranged(keys: Sequence[SourceKey]) -> list[SourceKey]:
+    return [key for key in keys if _keep_order(key.given, key.wanted)]
+
+
+def key_aggregates(
+    keys: SourceKeys, names: MergeNames, slices: Mapping[tuple[str, ...], KeySlices] | None
+) -> list[Column]:
+    """Gives the aggregates over the source's rows that `summary_of` reads.
+
+    Args:
+        keys: Its keys.
+        names: The merge's own names.
+        slices: The slices of the target's columns by which gaps between keys are found; None where the source may give
+            other rows at the next read, so that its keys' gaps say nothing.
+    """
+    row = F.col(names.source_row_index)
+    # Spark's row numbers have the partition above their lower 33 bits.
+    in_partition = row.bitwiseAND(F.lit((1 << _PARTITION_BITS) - 1))
+
+    def is_among_first(rows: int, partitions: int) -> Column:
+        return (in_partition < F.lit(rows)) & (row < F.lit(partitions << _PARTITION_BITS))
+
+    aggregates = [
+        F.count(F.lit(1)).alias("n"),
+        F.max(row).alias("last"),
+        F.max(in_partition).alias("longest"),
+    ]
+    if keys.keys and keys.say_all:
+        is_whole, values = F.lit(True), []
+        for key in keys.keys:
+            value = F.expr(key.key.source_text)
+            # A hash passes over NULLs: that there is one is part of a key that equals others in it.
+            values += [value, value.isNull()] if key.key.null_safe else [value]
+            is_whole = is_whole if key.key.null_safe else is_whole & value.isNotNull()
+        aggregates.append(F.count(F.when(is_whole, F.lit(1))).alias("whole"))
+        if all(isinstance(key.given, AtomicType) for key in keys.keys):
+            hashed = F.xxhash64(*values)
+            is_counted = is_whole & is_among_first(_COUNTED_ROWS, _COUNTED_PARTITIONS)
+            aggregates.append(F.size(F.collect_set(F.when(is_counted, hashed))).alias("different"))
+            about = F.approx_count_distinct(F.when(is_whole, hashed), _STANDARD_ERROR)
+            aggregates.append(about.alias("about_different"))
+    for i, key in enumerate(_ranged(keys.keys)):
+        expression = F.expr(key.key.source_text)
+        value = _comparable(expression, key.given)
+        aggregates += [
+            F.min(value).alias(f"lo{i}"),
+            F.max(value).alias(f"hi{i}"),
+            F.count(value).alias(f"n{i}"),
+        ]
+        if isinstance(key.given, StringType):
+            aggregates.append(F.sum(F.octet_length(expression)).alias(f"bytes{i}"))
+            aggregates.append(F.count(F.when(~F.is_valid_utf8(expression), F.lit(1))).alias(f"no_text{i}"))
+        if slices is None:
+            continue
+        of_target = _slices_of(key, slices)
+        if of_target is not None:
+            aggregates.append(F.bitmap_construct_agg(_slice_of(value, of_target)).alias(f"slices{i}"))
+        if not isinstance(of_target, Slices):
+            is_first = is_among_first(_FEW_ROWS, _FEW_PARTITIONS)
+            # As text: Spark 4.0 does not hand out arrays that it observes.
+            aggregates.append(F.to_json(F.collect_set(F.when(is_first, value))).alias(f"few{i}"))
+    return aggregates
+
+
+def _slice_of(value: Column, slices: KeySlices) -> Column:
+    """Gives the number of the slice that a value lies in (BIGINT), NULL for one outside of the span."""
+    if isinstance(slices, Slices):
+        number = value.cast("bigint")
+        begin, last = (_bigint(end) for end in (slices.begin, min(slices.end - 1, _MOST_LONG)))
+        return F.when(number.between(begin, last), _part(number, slices))
+    if isinstance(slices, TextSlices):
+        after = F.substring(value.cast("binary"), len(slices.prefix) + 1, TEXT_BYTES)
+        number = F.conv(F.rpad(F.hex(after), 2 * TEXT_BYTES, "0"), 16, 10).cast("bigint")
+        return F.when(value.between(slices.low, slices.high), _part(number, slices.numbers))
+    as_long_as_units = f"decimal({UNIT_DIGITS},{slices.scale})"
+    low, high = (F.lit(str(end)).cast(as_long_as_units) for end in (slices.low, slices.high))
+    one = F.lit(str(10**slices.scale)).cast(f"decimal({slices.scale + 1},0)")
+    # A value with more digits after the point than the target's equals none of them, wherever it is rounded to.
+    units = (value.cast(as_long_as_units) * one).cast("bigint")
+    return F.when(value.between(low, high), _part(units, slices.units))
+
+
+def _bigint(number: int) -> Column:
+    return F.lit(number).cast("bigint")
+
+
+def _part(number: Column, slices: Slices) -> Column:
+    return F.call_function("div", number - _bigint(slices.begin), _bigint(slices.width))
+
+
+def summary_of(
+    row: Mapping[str, Any], keys: Sequence[SourceKey], slices: Mapping[tuple[str, ...], KeySlices] | None
+) -> SourceSummary:
+    """Puts into words what aggregates tell of the source.
+
+    Args:
+        row: ``n``, the rows; ``last``, the greatest row number; ``longest``, the greatest within a partition;
+            ``whole``, how many rows have no NULL that keeps them from a match, ``different``, how many keys these
+            have, where partitions have few rows, and ``about_different``, about how many elsewhere; and of the i-th
+            key whose order is kept ``lo<i>`` and ``hi<i>``, its range, ``n<i>``, how many are not NULL, ``bytes<i>``,
+            the bytes of its texts, ``no_text<i>``, how many of them are no UTF-8, ``slices<i>``, which of the target's
+            slices have a value, and ``few<i>``, its values where partitions have few rows, as JSON.
+        keys: The keys.
+        slices: As for `key_aggregates`.
+    """
+    count = int(row["n"])
+    ranged, width = _ranged(keys), len(keys)
+    partitions = 0 if row["last"] is None else (int(row["last"]) >> _PARTITION_BITS) + 1
+    parts: list[Predicate] = []
+    for i, key in enumerate(ranged):
+        low, high, bits = row[f"lo{i}"], row[f"hi{i}"], row.get(f"slices{i}")
+        of_target = None if slices is None else _slices_of(key, slices)
+        ranges: Sequence[tuple[Any, Any]] = () if low is None else ((low, high),)
+        few: list[Any] = []
+        if ranges and f"few{i}" in row and row["longest"] < _FEW_ROWS and partitions <= _FEW_PARTITIONS:
+            few = sorted(_read_json(row[f"few{i}"], key.given))
+        if few and len(few) <= MOST_RANGES:
+            ranges = [(value, value) for value in few]
+        elif ranges and of_target is not None and bits is not None:
+            ranges = of_target.ranges(bytes(bits), low, high)
+        if row.get(f"no_text{i}"):
+            # Python has other characters in their place, which stand elsewhere in Spark's order.
+            parts.append(ALWAYS)
+        else:
+            parts.append(_key_predicate(key.key, key.given, ranges, count - row[f"n{i}"]))
+    predicate = And(tuple(parts)) if parts else (ALWAYS if count else NEVER)
+    texts = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
+    summary = SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts, partitions)
+    if "whole" not in row:
+        return summary
+    whole = int(row["whole"])
+    summary = replace(summary, null_keys=count - whole)
+    if "different" not in row:
+        return summary
+    if (row["longest"] or 0) < _COUNTED_ROWS and partitions <= _COUNTED_PARTITIONS:
+        return replace(summary, repeated_keys=whole - int(row["different"]))
+    share = (whole - int(row["about_different"])) / count
+    return replace(summary, repeated_share=share if share >= _LEAST_SHARE else None)
+
+
+def _slices_of(key: SourceKey, slices: Mapping[tuple[str, ...], KeySlices]) -> KeySlices | None:
+    return slices.get(key.key.target.path) if has_slices(key) else None
+
+
+def has_slices(key: SourceKey) -> bool:
+    """Tells whether gaps between a key's values can be found by slices of the target's span."""
+    if not _keep_order(key.given, key.wanted):
+        return False
+    given, scale = key.given, unscaled_digits(key)
+    if scale is None:
+        return True
+    digits, fraction = (
+        (given.precision, given.scale) if isinstance(given, DecimalType) else (_DIGITS[type(given)], 0)
+    )
+    # In a comparison with the span's ends Spark must keep all digits of both.
+    return max(fraction, scale) + max(digits - fraction, UNIT_DIGITS - scale) <= _MOST_DIGITS
+
+
+def unscaled_digits(key: SourceKey) -> int | None:
+    """Tells how many digits after the point the target's values have; None where neither side is a decimal."""
+    if isinstance(key.wanted, DecimalType):
+        return key.wanted.scale
+    return 0 if isinstance(key.given, DecimalType) else None
+
+
+def _read_json(values: str, data_type: DataType) -> list[Any]:
+    whole_number = Decimal if isinstance(data_type, DecimalType) else int
+    found: list[Any] = json.loads(values, parse_float=Decimal, parse_int=whole_number)
+    return found
+
+
+def _keep_order(given: DataType, wanted: DataType) -> bool:
+    """Tells whether a range of the source's values is a range of the target's: '9' comes after '10', 9 before 10."""
+    if isinstance(given, StringType) or isinstance(wanted, StringType):
+        return given.simpleString() == wanted.simpleString() == "string"
+    if isinstance(given, _NUMBERS):
+        return isinstance(wanted, _NUMBERS)
+    return type(given) is type(wanted) and isinstance(given, (DateType, TimestampType))
+
+
+def _comparable(value: Column, data_type: DataType) -> Column:
+    """Gives times as numbers, so that those come over which Python's calendar lacks."""
+    if isinstance(data_type, TimestampType):
+        return F.unix_micros(value)
+    return F.unix_date(value) if isinstance(data_type, DateType) else value
+
+
+def _key_predicate(
+    key: EquiKey, data_type: DataType, ranges: Sequence[tuple[object, object]], nulls: int
+) -> Predicate:
+    matches_null = key.null_safe and nulls > 0
+    try:
+        ends = tuple((_as_literal(low, data_type), _as_literal(high, data_type)) for low, high in ranges)
+    except OverflowError:
+        return ALWAYS
+    return InRanges(key.target, ends, matches_null, data_type.simpleString())
+
+
+def _as_literal(value: object, data_type: DataType) -> object:
+    if isinstance(data_type, TimestampType) and isinstance(value, int):
+        return _EPOCH + dt.timedelta(microseconds=value)
+    if isinstance(data_type, DateType) and isinstance(value, int):
+        return _EPOCH.date() + dt.timedelta(days=value)
+    return value

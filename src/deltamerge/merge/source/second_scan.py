@@ -1,0 +1,70 @@
+"""A source that is read twice: whether it gave as many rows the second time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from deltamerge.exceptions import DeltaRuntimeException
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.merge.output.frames import Rows, source_rows
+from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.source.source import Source
+from deltamerge.spark.config import MergeConf
+
+
+@dataclass(frozen=True)
+class SecondScan:
+    """The source's rows as they are read again.
+
+    Args:
+        rows: The rows.
+        counted: What counts them, where they may have changed and the session wants to know.
+    """
+
+    rows: Rows
+    counted: Observation | None
+
+
+def counted_again(
+    source: Source, rows: Rows, merge: ResolvedMerge, names: MergeNames, conf: MergeConf
+) -> SecondScan:
+    """Lets the second scan count the source's rows (``merge.failIfSourceChanged``).
+
+    Args:
+        source: The source; where Spark keeps its rows they cannot change.
+        rows: The same as the source's side of the join.
+        merge: The merge.
+        names: The merge's own names.
+        conf: The session's settings.
+    """
+    if source.summary is not None or not conf.fail_if_source_changed:
+        return SecondScan(rows, None)
+    counted = Observation()
+    frame = source.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
+    return SecondScan(source_rows(frame, merge.source_schema, merge.source_alias, names), counted)
+
+
+def check_source_unchanged(second: SecondScan, first_count: int) -> None:
+    """Refuses a source that gave another number of rows when it was read again.
+
+    Args:
+        second: The second scan, after it has run.
+        first_count: Rows in the first scan.
+
+    Raises:
+        DeltaRuntimeException: The numbers differ (DELTA_MERGE_SOURCE_CHANGED).
+    """
+    if second.counted is None:
+        return
+    count = int(second.counted.get.get("rows", first_count))
+    if count != first_count:
+        raise DeltaRuntimeException(
+            "DELTA_MERGE_SOURCE_CHANGED",
+            f"The source gave {first_count} rows when it was read first and {count} when it was read again, and "
+            "spark.databricks.delta.merge.failIfSourceChanged is true; the table is as it was. Set "
+            "spark.databricks.delta.merge.materializeSource to auto, or make the source deterministic.",
+            sqlstate="XXKDS",
+        )

@@ -1,0 +1,198 @@
+"""The source of a merge: the columns in use, read once, and numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+from pyspark.storagelevel import StorageLevel
+
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeSource
+from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.source.key_summary import SourceKeys, SourceSummary, key_aggregates, summary_of
+from deltamerge.merge.source.observations import observed
+from deltamerge.scan.paths import file_key, without_file_scheme
+from deltamerge.skipping.histogram import KeySlices
+from deltamerge.spark.session import release_checkpoint
+from deltamerge.sql.names import quote
+from deltamerge.sql.operand_names import VARIABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from deltamerge.spark.table import Table
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source as the executors read it.
+
+    Args:
+        frame: The user's columns, then the row number; the user's qualifiers hold.
+        summary: What is known of it, where Spark keeps its rows; else None.
+    """
+
+    frame: DataFrame
+    summary: SourceSummary | None = None
+
+    def release(self) -> None:
+        """Gives back what Spark keeps of it; the source cannot be read afterwards."""
+        if self.summary is not None:
+            release_checkpoint(self.frame)
+
+
+def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
+    """Finds the source columns that a merge may refer to.
+
+    A column is left out only where its name stands in no expression's text at all, nor can be put there by a variable,
+    so none is missed.
+
+    Args:
+        merge: The merge.
+
+    Returns:
+        Positions in the source's schema, in order; all of them where two columns have one name.
+    """
+    everything = tuple(range(len(merge.source_schema.fields)))
+    names = [name.lower() for name in merge.source_schema.names]
+    if len(set(names)) < len(names):
+        return everything
+    texts = [text.lower() for text in _texts(merge)]
+    if any(VARIABLE in text for text in texts):
+        return everything
+    taken = {o.index for c in merge.clauses for o in c.outputs if isinstance(o, TakeSource)}
+    used = [
+        i
+        for i, name in enumerate(names)
+        if i in taken or any(name in text or name.replace("`", "``") in text for text in texts)
+    ]
+    return tuple(used) if used else everything[:1]
+
+
+def _texts(merge: ResolvedMerge) -> list[str]:
+    statement = merge.statement
+    texts = [statement.condition.text, *statement.dedupe_by]
+    for clause in statement.clauses:
+        texts.append(clause.to_sql())
+    return texts
+
+
+def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
+    """Leaves the source's columns out that a merge does not refer to.
+
+    Args:
+        merge: The merge.
+
+    Returns:
+        The same merge over a source of the columns in use.
+    """
+    used = columns_in_use(merge)
+    if len(used) == len(merge.source_schema.fields):
+        return merge
+    position = {old: new for new, old in enumerate(used)}
+    source = merge.statement.source.select(*(quote(merge.source_schema.names[i]) for i in used))
+    clauses = tuple(
+        replace(
+            clause,
+            outputs=tuple(
+                replace(o, index=position[o.index]) if isinstance(o, TakeSource) else o
+                for o in clause.outputs
+            ),
+        )
+        for clause in merge.clauses
+    )
+    return replace(
+        merge,
+        statement=replace(merge.statement, source=source),
+        clauses=clauses,
+        source_schema=StructType([merge.source_schema.fields[i] for i in used]),
+    )
+
+
+def reads_table(frame: DataFrame, table: Table) -> bool:
+    """Tells whether a source may read a table's files: then it has the rows of the version that it was made from.
+
+    Args:
+        frame: The source.
+        table: The table.
+    """
+    root = without_file_scheme(table.store.absolute("")).rstrip("/") + "/"
+    try:
+        return any(file_key(file).startswith(root) for file in frame.inputFiles())
+    except PySparkException:
+        return True
+
+
+def read_source(merge: ResolvedMerge, names: MergeNames) -> Source:
+    """Gives the source as it is, to be computed each time it is read.
+
+    Args:
+        merge: The merge.
+        names: The merge's own names.
+    """
+    return Source(_numbered(merge.statement.source, names))
+
+
+def materialize_source(
+    merge: ResolvedMerge,
+    names: MergeNames,
+    level: str,
+    keys: SourceKeys,
+    slices: Mapping[tuple[str, ...], KeySlices],
+) -> Source:
+    """Computes the source once, keeps its rows for all later reads and finds the ranges of its keys on the way.
+
+    Args:
+        merge: The merge.
+        names: The merge's own names.
+        level: Where Spark keeps the rows, such as ``DISK_ONLY``.
+        keys: Its keys.
+        slices: The slices of the target's columns by which gaps between keys are found.
+
+    Returns:
+        The kept source and its summary. Delta: MergeIntoMaterializeSource.
+    """
+    frame = _numbered(merge.statement.source, names)
+    if merge.source_alias is not None:
+        frame = frame.alias(merge.source_alias)
+    found = Observation()
+    counted = frame.observe(found, *key_aggregates(keys, names, slices))
+    kept = counted.localCheckpoint(eager=True, storageLevel=getattr(StorageLevel, level))
+    seen = observed(found)
+    if not seen:
+        # Spark Connect does not hand out what a checkpoint observes.
+        return Source(kept, summarize_source(Source(kept), None, keys, names, slices))
+    return Source(kept, summary_of(seen, keys.keys, slices))
+
+
+def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
+    return frame.select("*", F.monotonically_increasing_id().alias(names.source_row_index))
+
+
+def summarize_source(
+    source: Source,
+    alias: str | None,
+    keys: SourceKeys,
+    names: MergeNames,
+    slices: Mapping[tuple[str, ...], KeySlices] | None,
+) -> SourceSummary:
+    """Counts the source's rows and finds the range of each of its keys, in one job.
+
+    Args:
+        source: The source.
+        alias: The name that qualifies its columns.
+        keys: Its keys.
+        names: The merge's own names.
+        slices: As for `key_aggregates`.
+
+    Returns:
+        The count, and the predicate that every target row fulfils which the source can match.
+    """
+    frame = source.frame if alias is None else source.frame.alias(alias)
+    found = frame.agg(*key_aggregates(keys, names, slices)).collect()[0]
+    return summary_of(found.asDict(), keys.keys, slices)

@@ -1,0 +1,50 @@
+"""Moments as users write them, in milliseconds since the epoch."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from deltamerge.exceptions import DeltaAnalysisException
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+
+def moment_ms(spark: SparkSession, moment: str | dt.datetime | dt.date) -> int:
+    """Reads a moment.
+
+    Args:
+        spark: The session; its time zone is that of a text without one.
+        moment: A datetime (one without a time zone is the machine's local time), a date, or text such as
+            ``2024-05-01`` or ``2024-05-01 12:30:00``.
+
+    Returns:
+        Milliseconds since the epoch, rounded down.
+
+    Raises:
+        DeltaAnalysisException: The text is no timestamp (DELTA_TIMESTAMP_INVALID).
+    """
+    if isinstance(moment, dt.datetime):
+        since = moment.astimezone(dt.timezone.utc) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+        return since // dt.timedelta(milliseconds=1)
+    return _evaluated(spark, F.lit(str(moment)), repr(str(moment)))
+
+
+def expression_ms(spark: SparkSession, text: str) -> int:
+    """Evaluates what stands behind TIMESTAMP AS OF; see `moment_ms`."""
+    return _evaluated(spark, F.expr(text), text)
+
+
+def _evaluated(spark: SparkSession, value: Column, shown: str) -> int:
+    micros = spark.range(1).select(F.unix_micros(value.try_cast("timestamp"))).collect()[0][0]
+    if micros is None:
+        raise DeltaAnalysisException(
+            "DELTA_TIMESTAMP_INVALID",
+            f"The provided timestamp ({shown}) cannot be converted to a valid timestamp.",
+            sqlstate="42816",
+            parameters={"expr": shown},
+        )
+    return int(micros) // 1000

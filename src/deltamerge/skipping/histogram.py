@@ -1,0 +1,227 @@
+"""Ranges of values that nobody looks at one by one: a span in slices, with a bit for each that has a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise, takewhile
+from typing import TypeAlias
+
+import numpy as np
+
+from deltamerge.skipping.key_ranges import MOST_RANGES
+from deltamerge.skipping.keys import Key, scaled
+
+# The bits of one of Spark's bitmaps (bitmap_construct_agg).
+_SLICES = 1 << 15
+_MOST_SPAN = 1 << 62
+# So many digits the unscaled values of a span have at most.
+UNIT_DIGITS = 19
+# With more digits after the point such a decimal times ten to their number has more than Spark's 38.
+_MOST_SCALE = 17
+# So many bytes after what all texts begin with say where one lies; as an integer they fit 64 bits.
+TEXT_BYTES = 6
+_GREATEST_NUMBER = (1 << 8 * TEXT_BYTES) - 1
+_LAST_BEFORE_SURROGATES, _AFTER_SURROGATES, _LAST_CHARACTER = 0xD7FF, 0xE000, 0x10FFFF
+
+
+@dataclass(frozen=True)
+class Slices:
+    """A span of integers cut into 32,768 slices.
+
+    Args:
+        begin: Where the first begins.
+        width: How many integers each has.
+    """
+
+    begin: int
+    width: int
+
+    @property
+    def end(self) -> int:
+        """The integer after the last slice."""
+        return self.begin + self.width * _SLICES
+
+    def ranges(self, bits: bytes, low: int, high: int) -> tuple[tuple[int, int], ...]:
+        """Finds ranges that hold all values.
+
+        Args:
+            bits: For each slice, the lowest bit first, whether it has a value.
+            low: The least value, which may lie before the slices.
+            high: The greatest value, which may lie behind them.
+
+        Returns:
+            The lowest and the highest integer of each range, in order and without overlap, `MOST_RANGES` at most.
+        """
+        filled = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
+        found: list[tuple[int, int]] = []
+        if low < self.begin:
+            found.append((low, min(high, self.begin - 1)))
+        breaks = np.flatnonzero(np.diff(filled) > 1)
+        firsts = filled[np.concatenate(([0], breaks + 1))].tolist() if len(filled) else []
+        lasts = filled[np.concatenate((breaks, [len(filled) - 1]))].tolist() if len(filled) else []
+        for first, last in zip(firsts, lasts, strict=True):
+            begin, end = self.begin + first * self.width, self.begin + (last + 1) * self.width
+            found.append((max(low, begin), min(high, end - 1)))
+        if high >= self.end:
+            found.append((max(low, self.end), high))
+        return _without_narrow_gaps(found)
+
+
+@dataclass(frozen=True)
+class DecimalSlices:
+    """A span of decimals cut into slices of units of their last digit.
+
+    Args:
+        scale: How many digits after the point the target's values have; no other value equals one of them.
+        units: The slices of the unscaled values.
+    """
+
+    scale: int
+    units: Slices
+
+    @property
+    def low(self) -> Decimal:
+        """The least decimal of the first slice."""
+        return scaled(self.units.begin, self.scale)
+
+    @property
+    def high(self) -> Decimal:
+        """The greatest decimal of the last slice."""
+        return scaled(self.units.end - 1, self.scale)
+
+    def ranges(
+        self, bits: bytes, low: Decimal | int, high: Decimal | int
+    ) -> tuple[tuple[Decimal, Decimal], ...]:
+        """Finds ranges that hold all values that have no more digits after the point than the target's.
+
+        Args:
+            bits: As for `Slices.ranges`.
+            low: The least value, which may lie before the slices.
+            high: The greatest value, which may lie behind them.
+        """
+        one = 10**self.scale
+        first, last = _rounded_down(low, one), -_rounded_down(-high, one)
+        return tuple(
+            (scaled(begin, self.scale), scaled(end, self.scale))
+            for begin, end in self.units.ranges(bits, first, last)
+        )
+
+
+@dataclass(frozen=True)
+class TextSlices:
+    """A span of texts cut into slices by the bytes after what all of them begin with.
+
+    Args:
+        low: The span's least text.
+        high: The span's greatest text.
+        prefix: The bytes, in UTF-8, with which each text of the span begins.
+        numbers: The slices of the next `TEXT_BYTES` bytes, those that a text does not have being zeros.
+    """
+
+    low: str
+    high: str
+    prefix: bytes
+    numbers: Slices
+
+    def ranges(self, bits: bytes, low: str, high: str) -> tuple[tuple[str, str], ...]:
+        """Finds ranges that hold all values.
+
+        Args:
+            bits: As for `Slices.ranges`.
+            low: The least value, which may lie before the slices.
+            high: The greatest value, which may lie behind them.
+        """
+        found = [(low, min(high, self.low))] if low < self.low else []
+        last = min(self.numbers.end - 1, _GREATEST_NUMBER)
+        for begin, end in self.numbers.ranges(bits, self.numbers.begin, last):
+            found.append((max(low, self._at_most(begin)), min(high, self._above(end))))
+        if high > self.high:
+            found.append((max(low, self.high), high))
+        return _joined(found)
+
+    def _at_most(self, number: int) -> str:
+        """Gives a text that no text with such a number, or a greater one, is less than."""
+        return _text_of(self.prefix + number.to_bytes(TEXT_BYTES, "big").rstrip(b"\0"))
+
+    def _above(self, number: int) -> str:
+        """Gives a text that is greater than all texts with such a number."""
+        text = _text_of(self.prefix + number.to_bytes(TEXT_BYTES, "big"))
+        while text:
+            character = ord(text[-1])
+            if character < _LAST_CHARACTER:
+                after = _AFTER_SURROGATES if character == _LAST_BEFORE_SURROGATES else character + 1
+                return text[:-1] + chr(after)
+            text = text[:-1]
+        return self.high
+
+
+KeySlices: TypeAlias = Slices | DecimalSlices | TextSlices
+
+
+def slices_of(low: Key, high: Key, scale: int | None = None) -> KeySlices | None:
+    """Cuts a span into slices.
+
+    Args:
+        low: Its least key.
+        high: Its greatest key.
+        scale: The digits after the point, where keys are unscaled decimals; None where they are not.
+
+    Returns:
+        The slices; None where integers or units do not fit 64 bits, and where decimals have very many digits after the
+        point.
+    """
+    if isinstance(low, str) or isinstance(high, str):
+        return _text_slices(str(low), str(high))
+    slices = None if high - low >= _MOST_SPAN else Slices(low, (high - low) // _SLICES + 1)
+    if scale is None or slices is None:
+        return slices
+    if scale > _MOST_SCALE or max(-low, high) >= _MOST_SPAN:
+        return None
+    return DecimalSlices(scale, slices)
+
+
+def _text_slices(low: str, high: str) -> TextSlices:
+    first, last = low.encode(), high.encode()
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    prefix = bytes(byte for byte, _ in same)
+    begin, end = (_number_of(text[len(prefix) :]) for text in (first, last))
+    return TextSlices(low, high, prefix, Slices(begin, (end - begin) // _SLICES + 1))
+
+
+def _number_of(text: bytes) -> int:
+    return int.from_bytes(text[:TEXT_BYTES].ljust(TEXT_BYTES, b"\0"), "big")
+
+
+def _text_of(utf8: bytes) -> str:
+    """Gives the text of the first bytes, as many as are one."""
+    try:
+        return utf8.decode()
+    except UnicodeDecodeError as error:
+        return utf8[: error.start].decode()
+
+
+def _rounded_down(value: Decimal | int, one: int) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * one // denominator
+
+
+def _without_narrow_gaps(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    if len(ranges) <= MOST_RANGES:
+        return tuple(ranges)
+    gaps = [later[0] - sooner[1] for sooner, later in pairwise(ranges)]
+    widest = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[: MOST_RANGES - 1]
+    ends = [*sorted(widest), len(gaps)]
+    begins = [0, *(end + 1 for end in ends[:-1])]
+    return tuple((ranges[begin][0], ranges[end][1]) for begin, end in zip(begins, ends, strict=True))
+
+
+def _joined(ranges: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Makes one range of those that meet."""
+    found: list[tuple[str, str]] = []
+    for low, high in ranges:
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        else:
+            found.append((low, high))
+    return tuple(found)

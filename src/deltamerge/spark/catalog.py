@@ -1,0 +1,65 @@
+"""Where a table of the session's catalog lies."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from deltamerge.exceptions import DeltaTableNotFoundException
+from deltamerge.log.snapshot import table_exists
+from deltamerge.sql.names import parse_name, quote_name
+from deltamerge.storage.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def table_location(spark: SparkSession, name: str) -> str:
+    """Finds the folder of a table.
+
+    Args:
+        spark: The session.
+        name: The table's name, perhaps with its database and catalog.
+
+    Returns:
+        Its path or URL: what the catalog says, or, for a table that only deltamerge has made, its folder in the
+        session's warehouse.
+
+    Raises:
+        DeltaTableNotFoundException: Neither knows such a table.
+    """
+    parts = parse_name(name)
+    if len(parts) == 2 and parts[0].lower() == "delta":
+        return parts[1]
+    location = _described(spark, quote_name(parts)) or warehouse_location(spark, name)
+    if not table_exists(open_store(location)):
+        raise DeltaTableNotFoundException(
+            "DELTA_TABLE_NOT_FOUND",
+            f"Delta table {name} doesn't exist: the catalog does not know it as a Delta table, and there is none at "
+            f"{location}. Open it with forPath, or check the name and the current database.",
+            sqlstate="42P01",
+            parameters={"tableName": name},
+        )
+    return location
+
+
+def warehouse_location(spark: SparkSession, name: str) -> str:
+    """Gives the folder in the session's warehouse where a managed table of a name lies."""
+    parts = parse_name(name)
+    database = parts[-2] if len(parts) > 1 else str(spark.catalog.currentDatabase())
+    warehouse = re.sub(r"^file:/+", "/", str(spark.conf.get("spark.sql.warehouse.dir")))
+    folder = parts[-1].lower() if database == "default" else f"{database.lower()}.db/{parts[-1].lower()}"
+    return f"{warehouse.rstrip('/')}/{folder}" if "://" in warehouse else str(Path(warehouse) / folder)
+
+
+def _described(spark: SparkSession, name: str) -> str | None:
+    try:
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+    except PySparkException:
+        return None
+    details = {row["col_name"]: row["data_type"] for row in rows}
+    location = details.get("Location")
+    return None if location is None else re.sub(r"^file:/+", "/", location)

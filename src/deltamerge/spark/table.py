@@ -1,0 +1,111 @@
+"""A Delta table at a place, seen from a Spark session."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from deltamerge.log.snapshot import Snapshot, load_snapshot
+from deltamerge.storage.store import Store, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SnapshotCache:
+    """Keeps the newest snapshot of the tables used last, so that a later load reads new commits only.
+
+    Args:
+        size: How many tables are kept.
+    """
+
+    def __init__(self, size: int = 16) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._snapshots: OrderedDict[str, Snapshot] = OrderedDict()
+
+    def update(self, store: Store) -> Snapshot:
+        """Gives a table's newest snapshot.
+
+        Args:
+            store: The table's store.
+
+        Returns:
+            The snapshot at the latest version.
+        """
+        with self._lock:
+            previous = self._snapshots.get(store.root)
+        snapshot = load_snapshot(store, previous=previous)
+        with self._lock:
+            self._snapshots[store.root] = snapshot
+            self._snapshots.move_to_end(store.root)
+            while len(self._snapshots) > self._size:
+                self._snapshots.popitem(last=False)
+        return snapshot
+
+
+SNAPSHOTS = SnapshotCache()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's place, and the session that reads and writes its data.
+
+    Args:
+        spark: The session.
+        store: The files below the table's root.
+        name: What to call the table in messages: its path, URL or catalog name.
+        opened_schema: The schema, as JSON, that it had when a user opened it; None where nobody did.
+    """
+
+    spark: SparkSession
+    store: Store
+    name: str
+    opened_schema: str | None = None
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Loads the table's state and refuses what cannot be read.
+
+        Args:
+            version: The version, or None for the latest.
+
+        Returns:
+            The snapshot.
+
+        Raises:
+            DeltaTableNotFoundException: There is no table, or no such version.
+            DeltaLogCorruptException: The log has gaps or cannot be read.
+            DeltaUnsupportedFeatureException: Reading needs a feature that is not implemented.
+        """
+        return SNAPSHOTS.update(self.store) if version is None else load_snapshot(self.store, version=version)
+
+
+def open_table(
+    spark: SparkSession, path: str, options: Mapping[str, str] | None = None, name: str | None = None
+) -> Table:
+    """Opens the place of a table, whether or not there is one yet.
+
+    Args:
+        spark: The session.
+        path: A local path or a URL.
+        options: Options of the object store.
+        name: What to call the table in messages; its path by default.
+
+    Returns:
+        The table.
+    """
+    return Table(spark, open_store(path, options), name or path)
+
+
+def spark_schema(snapshot: Snapshot) -> StructType:
+    """Gives a snapshot's schema as Spark's type, with the columns' metadata."""
+    schema_json: dict[str, Any] = json.loads(
+        snapshot.metadata.schema_string or '{"type":"struct","fields":[]}'
+    )
+    return StructType.fromJson(schema_json)

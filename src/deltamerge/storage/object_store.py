@@ -1,0 +1,161 @@
+"""A table in an object store, through obstore."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterable
+from typing import IO, Any, TypeAlias
+
+import obstore
+from obstore.exceptions import AlreadyExistsError
+
+from deltamerge.storage.stored_file import StoredFile, StoredFiles
+
+# obstore's stores, metadata and buffers have no public common type for all its versions.
+_Inner: TypeAlias = Any
+_Meta: TypeAlias = Any
+_Buffer: TypeAlias = Any
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
+
+
+class ObjectStore:
+    """A prefix in an object store.
+
+    Args:
+        root: The URL of the table.
+        inner: obstore's store of the bucket or container.
+        prefix: The table's path in it.
+    """
+
+    is_local = False
+
+    def __init__(self, root: str, inner: _Inner, prefix: str) -> None:
+        self.root = root
+        self._inner = inner
+        self._prefix = prefix.strip("/")
+
+    def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
+        """Lists all files below a folder; see `Store.list`."""
+        offset = None if start_after is None else self._key(start_after)
+        batches = obstore.list(self._inner, prefix=self._key(prefix) or None, offset=offset)
+        return sorted((self._stored(meta) for batch in batches for meta in batch), key=lambda f: f.path)
+
+    def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
+        """Lists the files directly in a folder; see `Store.list_folder`."""
+        folder = folder.strip("/")
+        if start_after is None:
+            listed = obstore.list_with_delimiter(self._inner, prefix=self._key(folder) or None)
+            return sorted((self._stored(meta) for meta in listed["objects"]), key=lambda f: f.path)
+        return [file for file in self.list(folder, start_after) if file.path.rpartition("/")[0] == folder]
+
+    def get(self, path: str) -> bytes:
+        """Reads a whole file; see `Store.get`."""
+        return bytes(obstore.get(self._inner, self._key(path)).bytes())
+
+    def put_if_absent(self, path: str, content: bytes) -> None:
+        """Writes a file unless it is there; see `Store.put_if_absent`."""
+        try:
+            obstore.put(self._inner, self._key(path), content, mode="create", use_multipart=False)
+        except AlreadyExistsError as error:
+            raise FileExistsError(f"{self.absolute(path)} exists") from error
+
+    def put(self, path: str, content: bytes) -> None:
+        """Writes or replaces a file; see `Store.put`."""
+        obstore.put(self._inner, self._key(path), content)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Deletes files; see `Store.delete`."""
+        keys = [self._key(path) for path in paths]
+        if not keys:
+            return
+        try:
+            obstore.delete(self._inner, keys)
+        except FileNotFoundError:
+            # Some stores complain about the first absent key; the others must still go.
+            for key in keys:
+                with contextlib.suppress(FileNotFoundError):
+                    obstore.delete(self._inner, key)
+
+    def make_folder(self, folder: str) -> None:
+        """Does nothing: there are no folders; see `Store.make_folder`."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Deletes what lies below a prefix; see `Store.delete_folder`."""
+        self.delete([file.path for file in self.list(folder)])
+
+    def rename(self, source: str, target: str) -> None:
+        """Renames a file; see `Store.rename`."""
+        obstore.rename(self._inner, self._key(source), self._key(target), overwrite=True)
+
+    def exists(self, path: str) -> bool:
+        """Tells whether there is such a file; see `Store.exists`."""
+        try:
+            obstore.head(self._inner, self._key(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def absolute(self, path: str) -> str:
+        """Gives the URL; see `Store.absolute`."""
+        if _SCHEME.match(path) or path.startswith("/"):
+            return path
+        return f"{self.root}/{path}" if path else self.root
+
+    def open_input(self, path: str) -> IO[bytes]:
+        """Opens a file for reading; see `Store.open_input`."""
+        key = self._key(path)
+        size = obstore.head(self._inner, key)["size"]
+        return io.BufferedReader(_ObjectInput(self._inner, key, size), buffer_size=1 << 20)
+
+    def _key(self, path: str) -> str:
+        if _SCHEME.match(path):
+            # An absolute path, as shallow clones have, is reachable where it is in the same bucket.
+            bucket = self.root[: len(self.root) - len(self._prefix)] if self._prefix else self.root + "/"
+            if not path.startswith(bucket):
+                raise FileNotFoundError(f"{path} is not in the store of {self.root}")
+            return path[len(bucket) :]
+        if path.startswith("/"):
+            return path.strip("/")
+        return "/".join(part for part in (self._prefix, path.strip("/")) if part)
+
+    def _stored(self, meta: _Meta) -> StoredFile:
+        path = meta["path"]
+        relative = path[len(self._prefix) :].lstrip("/") if self._prefix else path
+        modified = int(meta["last_modified"].timestamp() * 1000)
+        return StoredFile(relative, meta["size"], modified, meta["e_tag"])
+
+
+class _ObjectInput(io.RawIOBase):
+    """Ranges of an object as a raw file."""
+
+    def __init__(self, inner: _Inner, key: str, size: int) -> None:
+        self._inner = inner
+        self._key = key
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def readinto(self, buffer: _Buffer) -> int:
+        length = min(len(buffer), self._size - self._position)
+        if length <= 0:
+            return 0
+        content = obstore.get_range(self._inner, self._key, start=self._position, length=length)
+        buffer[:length] = memoryview(content)
+        self._position += length
+        return length

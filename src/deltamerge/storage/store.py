@@ -1,0 +1,173 @@
+"""Where a table lies: reading, listing and atomic writing, on local disks and object stores.
+
+Paths are relative to the table's root, decoded (real names), with ``/`` between folders.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from obstore.exceptions import BaseError
+from obstore.store import from_url
+
+from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.hadoop_options import obstore_options
+from deltamerge.storage.local_store import LocalStore
+from deltamerge.storage.object_store import ObjectStore
+from deltamerge.storage.stored_file import StoredFile, StoredFiles
+
+__all__ = ["LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
+_OBJECT_SCHEMES = frozenset(
+    {"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"}
+)
+# Keys of obstore's ClientConfig; all other options belong to the store itself.
+_CLIENT_OPTIONS = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "http1_only",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "read_timeout",
+        "timeout",
+        "user_agent",
+    }
+)
+
+
+class Store(Protocol):
+    """The table's folder. All paths are relative to `root`; absolute ones are taken where a store can.
+
+    `root` is an absolute local path without a scheme, or a URL as the user spelled it, without a last slash.
+    """
+
+    root: str
+    is_local: bool
+
+    def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
+        """Lists all files below a folder, in its sub-folders too, by path; an absent folder is empty.
+
+        Args:
+            prefix: The folder.
+            start_after: Only paths greater than this one.
+        """
+        ...
+
+    def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
+        """Lists the files directly in a folder, by name; an absent folder is empty."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """Reads a whole file.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        ...
+
+    def put_if_absent(self, path: str, content: bytes) -> None:
+        """Writes a file whole, or not at all.
+
+        Raises:
+            FileExistsError: There is such a file; it is as it was.
+        """
+        ...
+
+    def put(self, path: str, content: bytes) -> None:
+        """Writes or replaces a file whole."""
+        ...
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Deletes files; those that are not there are passed over."""
+        ...
+
+    def make_folder(self, folder: str) -> None:
+        """Makes a folder with all above it, where the store has folders that are not just names' beginnings."""
+        ...
+
+    def delete_folder(self, folder: str) -> None:
+        """Deletes a folder with all that is in it; one that is not there is passed over."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Gives a file another name, replacing what had it."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tells whether there is such a file."""
+        ...
+
+    def absolute(self, path: str) -> str:
+        """Gives the path as Spark is given it: a plain local path or a URL, not percent-encoded."""
+        ...
+
+    def open_input(self, path: str) -> IO[bytes]:
+        """Opens a file for reading at random positions, as `pyarrow.parquet` needs it.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        ...
+
+
+def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
+    """Opens the store of a table.
+
+    Args:
+        root: A local path (also ``file:/...``) or a URL (``s3://``, ``s3a://``, ``gs://``, ``az://``,
+            ``abfss://``...), spelled as Spark is given it: not percent-encoded.
+        options: obstore's options for an object store, such as ``region``, ``endpoint``, ``allow_http``; those that
+            `obstore_options` knows under Hadoop's names too.
+
+    Returns:
+        The store; nothing is read yet.
+
+    Raises:
+        DeltaTableException: There is no store for this kind of URL, or its options are wrong.
+    """
+    scheme = _SCHEME.match(root)
+    if scheme is None or scheme.group(1).lower() == "file":
+        local = root if scheme is None else "/" + root[scheme.end() :].lstrip("/")
+        # Spark's names of files have no `..` and no empty parts, so the log's must not either.
+        return LocalStore(posixpath.normpath(Path(re.sub("^/+", "/", local)).absolute()))
+    if scheme.group(1).lower() not in _OBJECT_SCHEMES:
+        raise DeltaTableException(
+            "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
+            f"There is no store for '{scheme.group(1)}' paths such as '{root}': name a local path, "
+            f"or a URL of S3, Google Cloud Storage or Azure.",
+            sqlstate="KD001",
+            parameters={"path": root},
+        )
+    head = scheme.group(1) + "://"
+    authority, _, prefix = root[len(head) :].lstrip("/").partition("/")
+    # As for a local path.
+    prefix = posixpath.normpath("/" + prefix).strip("/")
+    named = obstore_options(authority, options or {})
+    client = {key: value for key, value in named.items() if key in _CLIENT_OPTIONS}
+    config = {key: value for key, value in named.items() if key not in _CLIENT_OPTIONS}
+    given: dict[str, Any] = {}
+    if config:
+        given["config"] = config
+    if client:
+        given["client_options"] = client
+    try:
+        inner = from_url(head + authority, **given)
+    except (BaseError, ValueError, TypeError) as error:
+        raise DeltaTableException(
+            "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
+            f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}",
+            sqlstate="KD001",
+            parameters={"path": root},
+        ) from error
+    return ObjectStore(f"{head}{authority}/{prefix}".rstrip("/"), inner, prefix)

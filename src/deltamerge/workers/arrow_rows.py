@@ -1,0 +1,424 @@
+"""Changed and new rows of a table written by PyArrow: into files that are written again, and into new files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltamerge.workers.file_columns import read_columns
+from deltamerge.workers.key_lookup import UNFIT
+from deltamerge.workers.parquet_patch import (
+    TableWriter,
+    own_metadata,
+    plain_schema,
+    row_groups,
+    writer_options,
+)
+from deltamerge.workers.row_pairs import RowPairs, read_pairs, unmatched
+from deltamerge.workers.staged_rows import (
+    KeptRows,
+    in_plain_numbers,
+    is_of_other_calendar,
+    open_staged,
+    plain_types,
+    taken,
+)
+
+_PIECE_BYTES = 64 << 20
+DONE_SCHEMA = "rows BIGINT, told STRING"
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """What the rows of a table are made of.
+
+    Args:
+        staged: The source's rows.
+        updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column of the kept
+            rows. Rows that another clause takes leave the table.
+        inserts: By the number of an INSERT clause, for each of the table's columns the column of the kept rows.
+        clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
+        types: The types of the table's columns.
+        not_null: The table's columns that are never NULL.
+        metadata: The key-value metadata of new files.
+        pairs: The files of all pairs of target and source rows: what is named there is not inserted.
+        options: Arguments of ``ParquetWriter`` for new files.
+    """
+
+    staged: KeptRows
+    updates: Mapping[int, Mapping[str, str]]
+    inserts: Mapping[int, Mapping[str, str]]
+    clause: str | None
+    types: Mapping[str, pa.DataType]
+    not_null: frozenset[str]
+    metadata: Mapping[bytes, bytes]
+    pairs: tuple[str, ...]
+    options: Mapping[str, Any]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the kept rows that are needed."""
+        wanted = [
+            *(name for each in self.updates.values() for name in each.values()),
+            *(name for each in self.inserts.values() for name in each.values()),
+        ]
+        return tuple(dict.fromkeys([*wanted, *([] if self.clause is None else [self.clause])]))
+
+    @property
+    def updated_columns(self) -> tuple[str, ...]:
+        """The table's columns that an UPDATE sets."""
+        return tuple(dict.fromkeys(name for each in self.updates.values() for name in each))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of new files."""
+        return pa.schema([pa.field(name, data_type) for name, data_type in self.types.items()])
+
+
+def patch_work(source: str, target: str, pairs: str) -> str:
+    """Describes a file to be written again.
+
+    Args:
+        source: Its path.
+        target: The new file's path.
+        pairs: The file of its pairs.
+    """
+    return json.dumps({"source": source, "target": target, "pairs": pairs})
+
+
+def new_file_work(
+    target: str,
+    *,
+    rewritten: Sequence[tuple[str, str]] = (),
+    changed: Sequence[tuple[str, str]] = (),
+    inserted: tuple[int, int] = (0, 0),
+    values: Mapping[str, int | str | None] | None = None,
+) -> str:
+    """Describes a new file.
+
+    Args:
+        target: Its path.
+        rewritten: Files all of whose rows it takes over, with their changes: their paths and the files of their pairs.
+        changed: Files whose changed rows alone it gets, since deletion vectors delete them where they were.
+        inserted: The first of the kept rows that it may get, and the one after the last.
+        values: What these have in columns of the kept rows, dates as days since 1970; other rows it does not get.
+    """
+    return json.dumps(
+        {
+            "target": target,
+            "rewritten": rewritten,
+            "changed": changed,
+            "inserted": inserted,
+            "values": values or {},
+        }
+    )
+
+
+def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Makes the function that writes files, for ``mapInArrow``.
+
+    Args:
+        new: What rows are made of.
+
+    Returns:
+        A function over batches of ``work`` (see `patch_work`, `new_file_work`), a row a file. It gives for each the
+        rows of the new file (none: no file) and, as JSON, how many of them which INSERT clause took; or `UNFIT` and
+        why the file is not to be written in this way.
+    """
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        source = _Source(new)
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                try:
+                    rows, told = _done(json.loads(text), source, new)
+                except (ValueError, pa.ArrowException) as error:
+                    rows, told = UNFIT, str(error)
+                arrays = [pa.array([rows], pa.int64()), pa.array([told], pa.string())]
+                yield pa.RecordBatch.from_arrays(arrays, ["rows", "told"])
+
+    return write
+
+
+class _Source:
+    """The kept rows, opened by a task once it needs them."""
+
+    # functools.cached_property has a lock in Python 3.10 and 3.11, which cannot travel with a task.
+    def __init__(self, new: NewRows) -> None:
+        self._new = new
+        self._rows: pa.Table | None = None
+        self._is_new: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+
+    @property
+    def rows(self) -> pa.Table:
+        if self._rows is None:
+            self._rows = open_staged(self._new.staged, self._new.columns)
+        return self._rows
+
+    @property
+    def is_new(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Tells of each row whether it matches nothing."""
+        if self._is_new is None:
+            self._is_new = unmatched(self._new.pairs, len(self.rows))
+        return self._is_new
+
+
+def _done(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[int, str]:
+    if "pairs" in work:
+        return _patched(work["source"], work["target"], work["pairs"], source, new), "{}"
+    return _new_file(work, source, new)
+
+
+def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) -> int:
+    """Writes a file again with its matched rows changed, or without them.
+
+    Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
+    lacks is NULL in its other rows. Protocol: Schema Serialization, missing columns.
+
+    Args:
+        path: The file's path.
+        target: The path of the new file; it appears there whole or not at all.
+        pairs: The file of its pairs; a row of the target stands there once.
+        source: The kept rows.
+        new: What rows are made of.
+
+    Returns:
+        The rows of the new file.
+
+    Raises:
+        ValueError: A column is not of the table's type, or would be NULL where it must not.
+    """
+    changing = read_pairs(pairs).changing
+    rows = changing.rows
+    with pq.ParquetFile(path, memory_map=True) as file:
+        _refuse_other_calendar(file)
+        if len(rows) and rows[-1] >= file.metadata.num_rows:
+            raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
+        schema = _with_missing_columns(plain_schema(file.schema_arrow), new)
+        options = _with_columns(writer_options(file), schema.names[len(file.schema_arrow) :], new)
+        with TableWriter(target, schema, options, own_metadata(file)) as writer:
+            for start, table in row_groups(file):
+                places = np.searchsorted(rows, [start, start + table.num_rows])
+                of_group = changing.among(slice(*places))
+                writer.write(_changed(_in_schema(table, schema), source, of_group, start, new))
+    return writer.rows
+
+
+def _refuse_other_calendar(file: pq.ParquetFile) -> None:
+    if is_of_other_calendar(file.metadata):
+        raise ValueError("the file's dates and times are those of Spark 2")
+
+
+def _with_missing_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
+    known, lowered = set(schema.names), {name.lower() for name in schema.names}
+    if len(lowered) < len(schema.names):
+        raise ValueError("the file has columns that differ in case alone")
+    for name in new.updated_columns:
+        if name in known:
+            if plain_types(pa.schema([schema.field(name)])).field(0).type != new.types[name]:
+                raise ValueError(f"column {name} is {schema.field(name).type}, not {new.types[name]}")
+        elif name.lower() in lowered:
+            raise ValueError(f"the file spells column {name} in another case")
+        else:
+            schema = schema.append(pa.field(name, new.types[name]))
+    return schema
+
+
+def _with_columns(options: dict[str, Any], names: Sequence[str], new: NewRows) -> dict[str, Any]:
+    """Says of columns that a file lacks how they are written."""
+    if not names:
+        return options
+    compression = options["compression"]
+    if isinstance(compression, dict):
+        compression = {**compression, **dict.fromkeys(names, new.options["compression"])}
+    return {**options, "compression": compression, "use_dictionary": [*options["use_dictionary"], *names]}
+
+
+def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    present = set(table.column_names)
+    for field in schema:
+        if field.name not in present:
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table.cast(schema)
+
+
+def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, new: NewRows) -> pa.Table:
+    """Changes rows of a row group, whose first row is the file's row `start`, or leaves them out."""
+    if not len(changing.rows):
+        return table
+    updating = {number: changing.of_clause(number) for number in new.updates}
+    for name in new.updated_columns:
+        index = table.schema.get_field_index(name)
+        field = table.schema.field(index)
+        chunks, rows = list(table.column(index).chunks), table.num_rows
+        order = np.arange(rows)
+        for number, pairs in updating.items():
+            if name in new.updates[number] and len(pairs.rows):
+                values = _values(source, new.updates[number][name], pairs.sources, name, new)
+                chunks.append(values.cast(field.type))
+                order[pairs.rows - start] = rows + np.arange(len(values))
+                rows += len(values)
+        if rows > table.num_rows:
+            table = table.set_column(index, field, pa.chunked_array(chunks).take(pa.array(order)))
+    if sum(len(pairs.rows) for pairs in updating.values()) == len(changing.rows):
+        return table
+    keep = np.ones(table.num_rows, np.bool_)
+    keep[changing.rows[~np.isin(changing.clauses, list(new.updates))] - start] = False
+    return table.filter(pa.array(keep))
+
+
+def _values(source: _Source, column: str, rows: np.ndarray[Any, Any], name: str, new: NewRows) -> Any:  # noqa: ANN401
+    values = taken(source.rows.column(column), rows)
+    if name in new.not_null and values.null_count:
+        raise ValueError(f"column {name} would be NULL")
+    return values.cast(new.types[name])
+
+
+def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[int, str]:
+    """Writes a new file.
+
+    Args:
+        work: What `new_file_work` says of it; it appears whole or not at all.
+        source: The kept rows.
+        new: What rows are made of.
+
+    Returns:
+        The rows of the new file, and, as JSON, how many of them which INSERT clause took.
+
+    Raises:
+        ValueError: A column is not of the table's type, or would be NULL where it must not.
+    """
+    counts = dict.fromkeys(map(str, new.inserts), 0)
+    with TableWriter(work["target"], new.schema, new.options, new.metadata) as writer:
+        for table in _row_groups(_rows_of_new_file(work, source, new, counts)):
+            writer.write(table)
+    return writer.rows, json.dumps(counts)
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Puts rows together until they make a row group of some size."""
+    pending: list[pa.Table] = []
+    for table in tables:
+        pending.append(table)
+        if sum(piece.nbytes for piece in pending) >= _PIECE_BYTES:
+            yield pa.concat_tables(pending)
+            pending = []
+    if pending:
+        yield pa.concat_tables(pending)
+
+
+def _rows_of_new_file(
+    work: Mapping[str, Any], source: _Source, new: NewRows, counts: dict[str, int]
+) -> Iterator[pa.Table]:
+    """Gives the rows of a new file, and counts the inserted ones by clause."""
+    for path, pairs in work["rewritten"]:
+        rows = _rows_of(path, new.schema.names, None, new)
+        yield _changed(rows, source, read_pairs(pairs).changing, 0, new)
+    for path, pairs in work["changed"]:
+        changing = read_pairs(pairs)
+        for number, setting in new.updates.items():
+            updated = changing.of_clause(number)
+            if len(updated.rows):
+                yield _updated(path, source, updated, setting, new)
+    begin, end = work["inserted"]
+    if begin < end:
+        yield from _inserted(begin, end, work["values"], source, new, counts)
+
+
+def _updated(
+    path: str, source: _Source, pairs: RowPairs, setting: Mapping[str, str], new: NewRows
+) -> pa.Table:
+    """Gives what one UPDATE makes of rows of a file."""
+    kept = [name for name in new.schema.names if name not in setting]
+    own = _rows_of(path, kept, pairs.rows, new)
+    columns = {
+        name: _values(source, setting[name], pairs.sources, name, new)
+        if name in setting
+        else own.column(name)
+        for name in new.schema.names
+    }
+    return pa.table(columns, schema=new.schema)
+
+
+def _rows_of(path: str, columns: Sequence[str], rows: np.ndarray[Any, Any] | None, new: NewRows) -> pa.Table:
+    """Reads columns of some rows of a file, or of all; one that the file lacks is NULL."""
+    found = read_columns(path, {}, {name: (name, new.types[name]) for name in columns}).select(columns)
+    return found if rows is None else found.take(pa.array(rows))
+
+
+def _inserted(
+    begin: int,
+    end: int,
+    values: Mapping[str, int | str | None],
+    source: _Source,
+    new: NewRows,
+    counts: dict[str, int],
+) -> Iterator[pa.Table]:
+    """Gives those of some kept rows that match nothing, have these values, and that an INSERT takes."""
+    at = begin
+    for piece in _pieces(source.rows, begin, end):
+        rows = np.flatnonzero(source.is_new[at : at + piece.num_rows] & _have(piece, values))
+        at += piece.num_rows
+        table, taken_by = _inserted_rows(piece, rows, new.schema, new)
+        for number, count in taken_by.items():
+            counts[str(number)] += count
+        yield table
+
+
+def _pieces(staged: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
+    """Gives rows in contiguous pieces."""
+    pending: list[pa.RecordBatch] = []
+    for batch in staged.slice(begin, end - begin).to_batches():
+        pending.append(batch)
+        if sum(piece.nbytes for piece in pending) >= _PIECE_BYTES:
+            yield pa.Table.from_batches(pending).combine_chunks()
+            pending = []
+    if pending:
+        yield pa.Table.from_batches(pending).combine_chunks()
+
+
+def _have(piece: pa.Table, values: Mapping[str, int | str | None]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    found = np.ones(piece.num_rows, np.bool_)
+    for name, value in values.items():
+        column = in_plain_numbers(piece.column(name))
+        same = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
+        found &= same.fill_null(False).to_numpy()
+    return found
+
+
+def _inserted_rows(
+    piece: pa.Table, rows: np.ndarray[Any, Any], schema: pa.Schema, new: NewRows
+) -> tuple[pa.Table, dict[int, int]]:
+    """Makes the new rows of a piece of the kept ones, and counts them by clause."""
+    if new.clause is None:
+        ((number, columns),) = new.inserts.items()
+        return _made(piece, rows, columns, schema, new), {number: len(rows)}
+    clauses = piece.column(new.clause).combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)[rows]
+    counts = {number: int((clauses == number).sum()) for number in new.inserts}
+    kinds = list(new.inserts.values())
+    if all(columns == kinds[0] for columns in kinds):
+        # The clauses differ in their conditions alone, so that rows may stay in their order.
+        return _made(piece, rows[np.isin(clauses, list(new.inserts))], kinds[0], schema, new), counts
+    made = [_made(piece, rows[clauses == number], new.inserts[number], schema, new) for number in new.inserts]
+    return pa.concat_tables(made), counts
+
+
+def _made(
+    piece: pa.Table, rows: np.ndarray[Any, Any], columns: Mapping[str, str], schema: pa.Schema, new: NewRows
+) -> pa.Table:
+    everything = len(rows) == piece.num_rows
+    arrays = []
+    for field in schema:
+        column = piece.column(columns[field.name])
+        values = column if everything else taken(column, rows)
+        if field.name in new.not_null and values.null_count:
+            raise ValueError(f"column {field.name} would be NULL")
+        arrays.append(values.cast(field.type))
+    return pa.table(arrays, schema=schema)

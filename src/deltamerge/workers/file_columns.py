@@ -1,0 +1,132 @@
+"""Columns of Parquet files as a table has them: partition values, and NULL for what a file lacks, included."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamerge.workers.staged_rows import is_of_other_calendar, plain_types
+
+_INTEGER = re.compile("-?[0-9]+")
+_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+# What the offsets of an array of texts can tell.
+_MOST_TEXT_BYTES = (1 << 31) - 1
+
+Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
+"""Columns of a file by the names that they get: their names in the table, and their types."""
+
+
+def read_columns(path: str, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
+    """Reads columns of a whole file; one that the file lacks is NULL.
+
+    Args:
+        path: The file's path.
+        values: Its partition values.
+        asked: The columns.
+
+    Returns:
+        The columns, and last the row's number in the file (``row``).
+
+    Raises:
+        ValueError: As for `read_row_groups`.
+    """
+    with pq.ParquetFile(path, memory_map=True) as file:
+        stored = _stored(file, values, asked)
+        rows = file.metadata.num_rows
+        table = file.read(stored, use_threads=False) if stored else None
+    return _typed(table, (0, rows), values, asked)
+
+
+def read_row_groups(
+    path: str, values: Mapping[str, str | None], asked: Asked, needed: Callable[[int, int], bool]
+) -> Iterator[pa.Table]:
+    """Reads columns of a file, a row group at a time; one that the file lacks is NULL.
+
+    Args:
+        path: The file's path.
+        values: Its partition values.
+        asked: The columns.
+        needed: Tells whether some of the rows from one on and before another are needed.
+
+    Returns:
+        The columns of each such row group, and last the row's number in the file (``row``).
+
+    Raises:
+        ValueError: They have other types in the file, another case or another calendar, or readers do not agree on what
+            a partition value means.
+    """
+    with pq.ParquetFile(path, memory_map=True) as file:
+        stored = _stored(file, values, asked)
+        start = 0
+        for group in range(file.metadata.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            if needed(start, start + rows):
+                table = file.read_row_group(group, stored, use_threads=False) if stored else None
+                yield _typed(table, (start, start + rows), values, asked)
+            start += rows
+
+
+def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked) -> list[str]:
+    """Gives those of some columns that a file has."""
+    schema = file.schema_arrow
+    names = {name for name, _ in asked.values() if name not in values}
+    stored = sorted(name for name in names if schema.get_field_index(name) >= 0)
+    lowered = {name.lower() for name in schema.names}
+    if any(name.lower() in lowered for name in names.difference(stored)):
+        raise ValueError("the file spells a column in another case")
+    if any(pa.types.is_temporal(schema.field(name).type) for name in stored) and is_of_other_calendar(
+        file.metadata
+    ):
+        raise ValueError("the file's dates and times are those of Spark 2")
+    return stored
+
+
+def _typed(
+    table: pa.Table | None, numbers: tuple[int, int], values: Mapping[str, str | None], asked: Asked
+) -> pa.Table:
+    arrays, rows = [], numbers[1] - numbers[0]
+    for name, kind in asked.values():
+        if name in values:
+            array = _constant(values[name], kind, rows)
+        elif table is None or name not in table.column_names:
+            array = pa.nulls(rows, kind)
+        else:
+            column = table.column(name)
+            (plain,) = plain_types(pa.schema([(name, column.type)])).types
+            array = column if plain == column.type else column.cast(plain)
+        if array is None or array.type != kind:
+            raise ValueError(f"column {name} is not {kind}, or its partition value is not spelled as usual")
+        arrays.append(array)
+    return pa.table([*arrays, pa.array(np.arange(*numbers))], names=[*asked, "row"])
+
+
+def _constant(text: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: ANN401
+    """Gives a partition's value for each row; None where readers do not agree on what the text means."""
+    if text is None:
+        return pa.nulls(rows, kind)
+    if text in ("", "__HIVE_DEFAULT_PARTITION__"):
+        return None
+    if len(text.encode()) * rows > _MOST_TEXT_BYTES:
+        return None
+    value = _read(text, kind)
+    return None if value is None else pa.repeat(pa.scalar(value, kind), rows)
+
+
+def _read(text: str, kind: pa.DataType) -> str | int | date | None:
+    """Reads a partition's value; None where it is spelled in another way than usual, or is none of the type's."""
+    if pa.types.is_string(kind):
+        return text
+    try:
+        if pa.types.is_date(kind):
+            return date.fromisoformat(text) if _DAY.fullmatch(text) else None
+        value = int(text) if _INTEGER.fullmatch(text) else None
+    except ValueError:
+        return None
+    most = 1 << (kind.bit_width - 1)
+    return value if value is not None and -most <= value < most else None

@@ -1,0 +1,238 @@
+"""A Parquet file without some of its rows, all else as it was: types, encodings, compression, metadata."""
+
+from __future__ import annotations
+
+import io
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
+
+# So much of a row group, without compression, may be kept beside another.
+_AHEAD_BYTES = 256 << 20
+PATCH_SCHEMA = "source STRING, target STRING, rows BIGINT"
+_DELTA_ENCODINGS = frozenset(
+    {"DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
+)
+_PLAIN_INTEGER = re.compile(r" \(Int\(bitWidth=(32|64), isSigned=true\)\)")
+_CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}
+
+
+def reason_not_to_patch(file: pq.ParquetFile) -> str | None:
+    """Says why PyArrow cannot write a file's schema exactly as it stands.
+
+    Args:
+        file: The file.
+
+    Returns:
+        The reason, or None where a file of PyArrow has the very same Parquet schema.
+    """
+    for index in range(len(file.schema)):
+        if file.schema.column(index).physical_type == "INT96":
+            return f"column {file.schema.column(index).path} is INT96"
+    try:
+        schema = plain_schema(file.schema_arrow)
+        sink = io.BytesIO()
+        with pq.ParquetWriter(sink, schema, **writer_options(file)) as writer:
+            writer.add_key_value_metadata(own_metadata(file))
+        written = pq.ParquetFile(sink)
+    except (pa.ArrowException, ValueError, TypeError, OSError) as error:
+        return f"PyArrow cannot write it: {error}"
+    if _columns(written) != _columns(file):
+        return "PyArrow writes its types in another form"
+    if own_metadata(written) != own_metadata(file):
+        return "PyArrow writes other metadata"
+    return None
+
+
+def _columns(file: pq.ParquetFile) -> list[str]:
+    """Prints a schema, without its root's name and without the annotation that says what INT32 and INT64 are anyway."""
+    lines = str(file.schema).splitlines()[2:]
+    return [_PLAIN_INTEGER.sub("", line) for line in lines]
+
+
+def own_metadata(file: pq.ParquetFile) -> dict[bytes, bytes]:
+    """Gives a file's key-value metadata, but for Arrow's schema and what `TableWriter` tells, which are of one file."""
+    metadata = file.metadata.metadata or {}
+    return {key: value for key, value in metadata.items() if key not in (b"ARROW:schema", NAN_COLUMNS)}
+
+
+def writer_options(file: pq.ParquetFile) -> dict[str, Any]:
+    """Finds how a file was written.
+
+    Args:
+        file: The file.
+
+    Returns:
+        Arguments of ``ParquetWriter``: per column its compression and whether it has a dictionary, and how decimals
+        are stored.
+    """
+    metadata = file.metadata
+    dictionaries: list[str] = []
+    encodings: dict[str, str] = {}
+    compression: dict[str, str] = {}
+    has_index = False
+    for index in range(metadata.num_columns if metadata.num_row_groups else 0):
+        column = metadata.row_group(0).column(index)
+        path = column.path_in_schema
+        compression[path] = _CODECS.get(column.compression, column.compression)
+        has_index |= column.has_column_index
+        if any("DICTIONARY" in encoding for encoding in column.encodings):
+            dictionaries.append(path)
+        else:
+            for name in _DELTA_ENCODINGS.intersection(column.encodings):
+                encodings[path] = name
+    columns = [file.schema.column(index) for index in range(len(file.schema))]
+    return {
+        "compression": compression or "NONE",
+        "use_dictionary": dictionaries,
+        "column_encoding": encodings or None,
+        "store_decimal_as_integer": any(
+            column.converted_type == "DECIMAL" and column.physical_type in ("INT32", "INT64")
+            for column in columns
+        ),
+        "store_schema": b"ARROW:schema" in (metadata.metadata or {}),
+        "write_page_index": has_index,
+    }
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Gives columns of view types, which Arrow cannot filter, their plain types."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in schema]
+    return pa.schema(fields)
+
+
+def patch_file(source: str, target: str, gone: bytes) -> int:
+    """Writes a file again without some rows.
+
+    Args:
+        source: The file's path.
+        target: The path of the new file, in a folder that is there; it appears whole or not at all.
+        gone: A bitmap of the rows to leave out, the lowest bit first.
+
+    Returns:
+        The rows of the new file; with none there is no file.
+
+    Raises:
+        ValueError: A row to leave out is not in the file.
+    """
+    with pq.ParquetFile(source, memory_map=True) as file:
+        keep = _rows_to_keep(gone, file.metadata.num_rows)
+        schema = plain_schema(file.schema_arrow)
+        with TableWriter(target, schema, writer_options(file), own_metadata(file)) as writer:
+            for start, table in row_groups(file, lambda rows: bool(keep[rows].any())):
+                mask = keep[start : start + table.num_rows]
+                table = table.cast(schema)
+                writer.write(table if mask.all() else table.filter(pa.array(mask)))
+    return writer.rows
+
+
+def row_groups(
+    file: pq.ParquetFile, wanted: Callable[[slice], bool] = lambda _: True
+) -> Iterator[tuple[int, pa.Table]]:
+    """Reads a file's row groups in their order, each of moderate size while the one before is worked on.
+
+    Args:
+        file: The file.
+        wanted: Tells of a row group's rows in the file whether they are to be read.
+
+    Returns:
+        For each row group its first row in the file, and its rows.
+    """
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    ends = list(accumulate(group.num_rows for group in groups))
+    starts = [0, *ends][: len(ends)]
+    chosen = [number for number, rows in enumerate(map(slice, starts, ends)) if wanted(rows)]
+
+    def read(number: int) -> pa.Table:
+        return file.read_row_group(number, use_threads=False)
+
+    with ThreadPoolExecutor(1) as pool:
+        ahead = None
+        for place, number in enumerate(chosen):
+            table = read(number) if ahead is None else ahead.result()
+            later = [n for n in chosen[place + 1 : place + 2] if groups[n].total_byte_size <= _AHEAD_BYTES]
+            ahead = pool.submit(read, later[0]) if later else None
+            yield starts[number], table
+
+
+class TableWriter:
+    """Writes a Parquet file that appears whole once the block ends well, and not at all where it has no rows.
+
+    Its footer tells which floating-point columns have NaN. A task may run twice at a time; each has a hidden file of
+    its own until the end. The folder must be there: a task that still runs when its merge has failed, and its folder
+    has been deleted, leaves nothing.
+
+    Args:
+        target: The file's path.
+        schema: Its schema.
+        options: Arguments of ``ParquetWriter``.
+        metadata: Its key-value metadata.
+
+    Attributes:
+        rows: The rows written so far.
+    """
+
+    def __init__(
+        self, target: str, schema: pa.Schema, options: Mapping[str, Any], metadata: Mapping[bytes, bytes]
+    ) -> None:
+        self.rows = 0
+        self._place = Path(target)
+        self._hidden = self._place.with_name(f".{self._place.name}.{uuid.uuid4().hex}.deltamerge.tmp")
+        self._metadata = metadata
+        self._nan = NanColumns(schema)
+        self._writer = pq.ParquetWriter(self._hidden, schema, **options)
+
+    def write(self, table: pa.Table) -> None:
+        """Writes rows as a row group; without rows nothing."""
+        if table.num_rows:
+            self._nan.watch(table)
+            self._writer.write_table(table, row_group_size=table.num_rows)
+            self.rows += table.num_rows
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._writer.add_key_value_metadata({**self._metadata, **self._nan.as_metadata()})
+            self._writer.close()
+            if kind is None and self.rows:
+                self._hidden.replace(self._place)
+        finally:
+            self._hidden.unlink(missing_ok=True)
+
+
+def _rows_to_keep(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    bits = np.unpackbits(np.frombuffer(gone, np.uint8), bitorder="little").astype(np.bool_)
+    if bits[rows:].any():
+        raise ValueError(f"row {int(np.flatnonzero(bits)[-1])} is to leave a file of {rows} rows")
+    keep = np.ones(rows, np.bool_)
+    keep[: len(bits)] = ~bits[:rows]
+    return keep
+
+
+def patch_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Patches the files of a task of Spark; see `patch_file`.
+
+    Args:
+        batches: Columns ``source``, ``target`` and ``gone``, a row a file.
+    """
+    for batch in batches:
+        sources, targets = batch.column(0).to_pylist(), batch.column(1).to_pylist()
+        for source, target, gone in zip(sources, targets, batch.column(2).to_pylist(), strict=True):
+            rows = patch_file(source, target, gone)
+            yield pa.RecordBatch.from_pydict(
+                {"source": [source], "target": [target], "rows": pa.array([rows], pa.int64())}
+            )

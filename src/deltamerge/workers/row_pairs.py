@@ -1,0 +1,96 @@
+"""Pairs of rows of a file of the target and source rows, kept in files."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+# What stands in the place of a clause's number for pairs that no clause changes.
+NO_CLAUSE = -1
+# What stands in the place of a source row for rows that nothing matches.
+NO_SOURCE = -1
+
+
+@dataclass(frozen=True)
+class RowPairs:
+    """Pairs of rows of one file and source rows, by the file's rows, and rows that a BY SOURCE clause takes.
+
+    Args:
+        rows: The file's rows.
+        sources: For each the source's row, or `NO_SOURCE`.
+        clauses: For each the number of the MATCHED clause that takes the pair, `of_by_source` of the clause that takes
+            the row, or `NO_CLAUSE`.
+    """
+
+    rows: np.ndarray[Any, Any]
+    sources: np.ndarray[Any, Any]
+    clauses: np.ndarray[Any, Any]
+
+    @property
+    def changing(self) -> RowPairs:
+        """Those that a clause takes."""
+        return self.among(self.clauses != NO_CLAUSE)
+
+    @property
+    def matched_sources(self) -> np.ndarray[Any, Any]:
+        """The source's rows that match one of the file, once for each that they match."""
+        found: np.ndarray[Any, Any] = self.sources[self.sources != NO_SOURCE]
+        return found
+
+    def of_clause(self, number: int) -> RowPairs:
+        """Gives those that one clause takes."""
+        return self.among(self.clauses == number)
+
+    def among(self, wanted: np.ndarray[Any, Any] | slice) -> RowPairs:
+        """Gives some of them.
+
+        Args:
+            wanted: For each whether it stays, or a slice.
+        """
+        return RowPairs(self.rows[wanted], self.sources[wanted], self.clauses[wanted])
+
+
+def of_by_source(number: int) -> int:
+    """Gives what stands for a BY SOURCE clause in the place of a MATCHED clause's number."""
+    return NO_CLAUSE - 1 - number
+
+
+def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Gives the distinct ones of integers, in order."""
+    # Since NumPy 2.3 np.unique puts them into a hash table, which takes far longer than to sort them.
+    ordered = np.sort(numbers)
+    found: np.ndarray[Any, Any] = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    return found
+
+
+def write_pairs(folder: str, pairs: RowPairs) -> str:
+    """Writes the pairs of one file; gives their path."""
+    path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
+    table = pa.table({"row": pairs.rows, "source": pairs.sources, "clause": pairs.clauses})
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+def read_pairs(path: str) -> RowPairs:
+    """Reads the pairs of one file."""
+    table = pa.ipc.open_file(pa.memory_map(path)).read_all()
+    return RowPairs(*(table[name].to_numpy() for name in ("row", "source", "clause")))
+
+
+def unmatched(pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Tells of source rows whether they match nothing.
+
+    Args:
+        pairs: The files of all pairs.
+        rows: How many source rows there are.
+    """
+    found = np.ones(rows, np.bool_)
+    for path in pairs:
+        found[read_pairs(path).matched_sources] = False
+    return found

@@ -1,0 +1,301 @@
+"""Rows of a DataFrame kept in Arrow files, so that later tasks map them into memory and take the ones they need."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+# A piece is one contiguous batch: rows are taken from few pieces much faster than from many.
+_PIECE_BYTES = 64 << 20
+STAGED_SUFFIX = ".staged.arrow"
+SPARK_VERSION = b"org.apache.spark.version"
+_OTHER_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+# Empty files, in whose names tasks say how much they have kept.
+_KEPT_SUFFIX = ".kept.arrow"
+# What stands in the place of a path where a task has more rows than it may keep.
+TOO_MANY = ""
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """How rows are kept.
+
+    Args:
+        folder: An existing folder that all tasks can write to.
+        keys: The columns whose ranges are told; integers, dates or strings.
+        most_rows: How many rows all tasks keep at most.
+        most_bytes: How many bytes they keep at most.
+        clause: The column without which a row is only counted, where there is one: NULL there.
+    """
+
+    folder: str
+    keys: tuple[str, ...]
+    most_rows: int
+    most_bytes: int
+    clause: str | None = None
+
+
+@dataclass(frozen=True)
+class KeptFile:
+    """A file of rows, as it was when it was first looked at.
+
+    Args:
+        path: Its path.
+        size: Its size in bytes.
+        modified: When it was last changed, nanoseconds since 1970.
+    """
+
+    path: str
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: str) -> KeptFile:
+        """Looks at a file."""
+        status = Path(path).stat()
+        return cls(path, status.st_size, status.st_mtime_ns)
+
+    @property
+    def is_arrow(self) -> bool:
+        """Whether it is one that `staging` wrote, under a name that was never used before."""
+        return self.path.endswith(STAGED_SUFFIX)
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The rows of a source, kept.
+
+    Args:
+        files: The files that hold them, or those of their columns that are not computed.
+        names: By the name under which a column is asked for, its name in these files; empty where it is the same.
+        computed: Files of Arrow with the columns that are not in `names`, in any order of rows.
+        position: The column of these with the row's number among all rows.
+    """
+
+    files: tuple[KeptFile, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
+    computed: tuple[KeptFile, ...] = ()
+    position: str = ""
+
+
+def staged_schema(key_types: Sequence[str]) -> str:
+    """Gives the schema of what `staging` tells, as DDL.
+
+    Args:
+        key_types: The types of the keys, as Spark spells them.
+    """
+    ranges = [
+        f", lo{i} {name}, hi{i} {name}, n{i} BIGINT, bytes{i} BIGINT" for i, name in enumerate(key_types)
+    ]
+    return "path STRING, n BIGINT, kept BIGINT, size BIGINT" + "".join(ranges)
+
+
+def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Makes the function that keeps a task's rows, for ``mapInArrow``.
+
+    Args:
+        wanted: How.
+
+    Returns:
+        A function over batches of rows that gives one row a task: the file, the rows read and kept, their bytes, and
+        for each key its range, how many are not NULL, and the bytes of its texts. Without rows there is no file.
+    """
+
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        path = Path(wanted.folder) / f"source-{uuid.uuid4().hex}{STAGED_SUFFIX}"
+        rows_before, bytes_before = _kept_before(wanted.folder)
+        told = _Told(len(wanted.keys))
+        pending: list[pa.RecordBatch] = []
+        pending_bytes = 0
+        writer: Any = None
+        try:
+            for batch in batches:
+                told.rows += batch.num_rows
+                rows = _plain(batch)
+                for index, name in enumerate(wanted.keys):
+                    told.add(index, rows.column(name))
+                if wanted.clause is not None:
+                    rows = rows.filter(pc.is_valid(rows.column(wanted.clause)))
+                told.kept += rows.num_rows
+                if rows.num_rows:
+                    pending.append(rows)
+                pending_bytes += rows.nbytes
+                told.size += rows.nbytes
+                most_rows, most_bytes = wanted.most_rows - rows_before, wanted.most_bytes - bytes_before
+                if told.kept > most_rows or told.size > most_bytes:
+                    told.too_many = True
+                    break
+                if pending_bytes >= _PIECE_BYTES:
+                    writer = _written(writer, path, pending)
+                    pending, pending_bytes = [], 0
+            if pending and not told.too_many:
+                writer = _written(writer, path, pending)
+        finally:
+            if writer is not None:
+                writer.close()
+        if told.kept:
+            path.with_name(f"{uuid.uuid4().hex}-{told.kept}-{told.size}{_KEPT_SUFFIX}").touch()
+        if told.rows:
+            yield told.as_batch(str(path), wanted.keys, rows.schema)
+
+    return stage
+
+
+def _kept_before(folder: str) -> tuple[int, int]:
+    """Sums up the rows and bytes that tasks have kept which ended before; one that ran twice counts twice."""
+    names = [path.name.removesuffix(_KEPT_SUFFIX) for path in Path(folder).glob(f"*{_KEPT_SUFFIX}")]
+    kept = [name.split("-")[1:] for name in names]
+    return sum(int(rows) for rows, _ in kept), sum(int(size) for _, size in kept)
+
+
+class _Told:
+    """What a task tells of its rows."""
+
+    def __init__(self, keys: int) -> None:
+        self.rows = self.kept = self.size = 0
+        self.too_many = False
+        self._ranges: list[tuple[Any, Any]] = [(None, None)] * keys
+        self._counts = [0] * keys
+        self._bytes = [0] * keys
+
+    def add(self, index: int, column: Any) -> None:  # noqa: ANN401
+        self._counts[index] += len(column) - column.null_count
+        if pa.types.is_string(column.type):
+            self._bytes[index] += pc.sum(pc.binary_length(column)).as_py() or 0
+        found = pc.min_max(column).as_py()
+        low, high = self._ranges[index]
+        if found["min"] is not None:
+            low = found["min"] if low is None else min(low, found["min"], key=in_order)
+            high = found["max"] if high is None else max(high, found["max"], key=in_order)
+        self._ranges[index] = (low, high)
+
+    def as_batch(self, path: str, keys: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+        columns: list[tuple[str, pa.DataType, object]] = [
+            ("path", pa.string(), TOO_MANY if self.too_many else path),
+            ("n", pa.int64(), self.rows),
+            ("kept", pa.int64(), self.kept),
+            ("size", pa.int64(), self.size),
+        ]
+        for index, name in enumerate(keys):
+            kind = schema.field(name).type
+            low, high = self._ranges[index]
+            columns += [
+                (f"lo{index}", kind, low),
+                (f"hi{index}", kind, high),
+                (f"n{index}", pa.int64(), self._counts[index]),
+                (f"bytes{index}", pa.int64(), self._bytes[index]),
+            ]
+        arrays = [pa.array([value], kind) for _, kind, value in columns]
+        return pa.RecordBatch.from_arrays(arrays, [name for name, _, _ in columns])
+
+
+def in_order(value: Any) -> Any:  # noqa: ANN401
+    """Gives what a key's value is ordered by: texts by their bytes."""
+    return value.encode() if isinstance(value, str) else value
+
+
+def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
+    """Tells whether a file's dates and times are Spark 2's, which Spark turns into today's calendar.
+
+    Args:
+        metadata: The file's ``FileMetaData``.
+    """
+    told = metadata.metadata or {}
+    version = told.get(SPARK_VERSION)
+    return (version is not None and version < b"3") or any(key in told for key in _OTHER_CALENDARS)
+
+
+def plain_types(schema: pa.Schema) -> pa.Schema:
+    """Gives columns of larger or of view types the plain ones, whose values are the same."""
+    plain = {
+        pa.large_string(): pa.string(),
+        pa.string_view(): pa.string(),
+        pa.large_binary(): pa.binary(),
+        pa.binary_view(): pa.binary(),
+    }
+    return pa.schema([field.with_type(plain.get(field.type, field.type)) for field in schema])
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    schema = plain_types(batch.schema)
+    return batch if schema == batch.schema else batch.cast(schema)
+
+
+def _written(writer: Any, path: Path, pending: list[pa.RecordBatch]) -> Any:  # noqa: ANN401
+    whole = pa.Table.from_batches(pending).combine_chunks()
+    if writer is None:
+        writer = pa.ipc.new_file(str(path), whole.schema)
+    writer.write_table(whole)
+    return writer
+
+
+def open_staged(kept: KeptRows, columns: Sequence[str]) -> pa.Table:
+    """Gives kept rows, in the order of their files.
+
+    Args:
+        kept: The rows.
+        columns: The columns to read.
+
+    Raises:
+        ValueError: A file is no longer the one that it was.
+    """
+    lying = [name for name in columns if not kept.computed or name in kept.names]
+    computed = [name for name in columns if name not in lying]
+    found = {}
+    if lying:
+        names = [kept.names.get(name, name) for name in lying]
+        table = pa.concat_tables(_opened(file, names) for file in kept.files)
+        found = dict(zip(lying, table.columns, strict=True))
+    if computed:
+        beside = pa.concat_tables(_opened(file, [kept.position, *computed]) for file in kept.computed)
+        rows = sum(pq.read_metadata(file.path).num_rows for file in kept.files)
+        order = _in_positions(beside.column(kept.position), rows)
+        found |= {name: taken(beside.column(name), order) for name in computed}
+    return pa.table({name: found[name] for name in columns})
+
+
+def _opened(file: KeptFile, columns: list[str]) -> pa.Table:
+    """Opens a file of Arrow, which is mapped into memory, or of Parquet."""
+    if file.is_arrow:
+        return pa.ipc.open_file(pa.memory_map(file.path)).read_all().select(columns)
+    if KeptFile.of(file.path) != file:
+        raise ValueError(f"{file.path} was changed meanwhile")
+    with pq.ParquetFile(file.path, memory_map=True) as opened:
+        table = opened.read(columns, use_threads=False).select(columns)
+    return table.cast(plain_types(table.schema))
+
+
+def _in_positions(positions: Any, rows: int) -> np.ndarray[Any, Any]:  # noqa: ANN401
+    """Gives where the row of each position stands."""
+    found = positions.to_numpy()
+    order = np.argsort(found, kind="stable")
+    if positions.null_count or len(found) != rows or not np.array_equal(found[order], np.arange(rows)):
+        raise ValueError("the rows that were computed are not those that the files hold")
+    return order
+
+
+def in_plain_numbers(column: Any) -> Any:  # noqa: ANN401
+    """Gives a column's dates as days since 1970; other columns as they are."""
+    return column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
+
+
+def taken(column: Any, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401
+    """Takes rows of a column in their order.
+
+    Args:
+        column: A chunked array.
+        rows: Their positions.
+
+    Returns:
+        An array.
+    """
+    found = column.take(pa.array(rows))
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found

@@ -1,0 +1,150 @@
+"""Generated columns: computed from the row's other columns where nobody gives them (Protocol: Generated Columns)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructField, StructType
+
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.sql.conditions import contains_subquery
+from deltamerge.sql.current_time import fix_current_time
+from deltamerge.sql.names import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+GENERATION_EXPRESSION = "delta.generationExpression"
+
+
+def generation_expression(field: StructField) -> str | None:
+    """Gives the SQL that a generated column is computed by, None for every other column."""
+    text = (field.metadata or {}).get(GENERATION_EXPRESSION)
+    return None if text is None else str(text)
+
+
+def generated_value(field: StructField) -> Column:
+    """Gives a generated column's value over the table's other columns by name.
+
+    Args:
+        field: The generated column.
+
+    Returns:
+        Its expression, of its type.
+    """
+    text = generation_expression(field)
+    assert text is not None
+    return F.expr(text).cast(field.dataType)
+
+
+def with_generated(frame: DataFrame, schema: StructType, given: Collection[str]) -> DataFrame:
+    """Computes the generated columns that a frame was not given.
+
+    Args:
+        frame: The table's columns by name; those that are to be computed hold anything.
+        schema: The table's schema.
+        given: The columns, in the schema's spelling, whose values stay.
+
+    Returns:
+        The same columns.
+    """
+    missing = {f.name: f for f in schema.fields if generation_expression(f) and f.name not in given}
+    if not missing:
+        return frame
+    return frame.select(
+        *(
+            (generated_value(missing[name]) if name in missing else F.col(quote(name))).alias(name)
+            for name in frame.columns
+        )
+    )
+
+
+def check_generation_expressions(spark: SparkSession, schema: StructType) -> None:
+    """Refuses generation expressions that a table must not have.
+
+    Args:
+        spark: The session, which resolves them.
+        schema: The new table's schema.
+
+    Raises:
+        DeltaAnalysisException: An expression cannot be resolved, gives another type than its column's, or is not
+            a function of the row's other columns alone. Delta: GeneratedColumn.validateGeneratedColumns.
+    """
+    generated = [f for f in schema.fields if generation_expression(f)]
+    if not generated:
+        return
+    others = spark.createDataFrame([], StructType([f for f in schema.fields if f not in generated]))
+    everything = spark.createDataFrame([], schema)
+    for field in generated:
+        _check(field, others, everything)
+
+
+def _check(field: StructField, others: DataFrame, everything: DataFrame) -> None:
+    text = str(generation_expression(field))
+    if (field.metadata or {}).get("CURRENT_DEFAULT") is not None:
+        raise DeltaAnalysisException(
+            "GENERATED_COLUMN_WITH_DEFAULT_VALUE",
+            f"A column cannot have both a default value and a generation expression, but column {field.name} has "
+            f"both. Leave one out; its generation expression is {text}.",
+            sqlstate="42623",
+        )
+    if contains_subquery(text):
+        raise _unsupported(field, text, "subquery expressions are not allowed for generated columns")
+    if fix_current_time(text, 0, everything.columns) != text:
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
+            f"{text} cannot be used in a generated column: column {field.name} would have another value each time.",
+            sqlstate="42621",
+        )
+    data_type = _type_of(field, text, others, everything)
+    if data_type != field.dataType and data_type.simpleString() != field.dataType.simpleString():
+        raise DeltaAnalysisException(
+            "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH",
+            f"The expression type of the generated column {field.name} is {data_type.simpleString().upper()}, but the "
+            f"column type is {field.dataType.simpleString().upper()}. Cast the expression: CAST({text} AS "
+            f"{field.dataType.simpleString().upper()}).",
+            sqlstate="42K09",
+            parameters={"columnName": field.name},
+        )
+
+
+def _type_of(field: StructField, text: str, others: DataFrame, everything: DataFrame) -> DataType:
+    value = F.expr(text)
+    try:
+        data_type = others.select(value).schema.fields[0].dataType
+    except PySparkException as error:
+        if _resolves(lambda: everything.select(value)):
+            reason = "generation expression cannot reference another generated column"
+            raise _unsupported(field, text, reason) from None
+        raise DeltaAnalysisException(
+            error.getCondition() or "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
+            f"Cannot resolve the generation expression of column {field.name}, {text}, over the table's other columns "
+            f"({', '.join(others.columns)}). {str(error).splitlines()[0]}",
+            sqlstate=error.getSqlState() or "42621",
+        ) from None
+    # A join takes neither aggregates nor what is random.
+    anything = others.select(F.lit(1).alias("other"))
+    if not _resolves(lambda: others.join(anything, value.isNull(), "inner")):
+        raise _unsupported(field, text, "generation expression is not deterministic, or it aggregates rows")
+    return data_type
+
+
+def _resolves(frame: Callable[[], DataFrame]) -> bool:
+    try:
+        # Classic Spark resolves as the frame is made, Connect when its schema is asked for.
+        _ = frame().schema
+    except PySparkException:
+        return False
+    return True
+
+
+def _unsupported(field: StructField, text: str, reason: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
+        f"Cannot create generated column {field.name} with generation expression {text} because {reason}.",
+        sqlstate="42621",
+        parameters={"fieldName": field.name, "expressionStr": text, "reason": reason},
+    )
