@@ -42,6 +42,30 @@ except ImportError as error:  # pragma: no cover - needs an environment without 
     ) from error
 
 
+__all__ = [
+    "CommitStateUnknownException",
+    "ConcurrentAppendException",
+    "ConcurrentDeleteDeleteException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentTransactionException",
+    "ConcurrentWriteException",
+    "DeltaAnalysisException",
+    "DeltaConcurrentModificationException",
+    "DeltaError",
+    "DeltaIllegalArgumentException",
+    "DeltaLogCorruptException",
+    "DeltaParseException",
+    "DeltaRuntimeException",
+    "DeltaTableException",
+    "DeltaTableNotFoundException",
+    "DeltaUnsupportedFeatureException",
+    "InvariantViolationException",
+    "MetadataChangedException",
+    "MultipleSourceRowsException",
+    "ProtocolChangedException",
+]
+
+
 class DeltaError(PySparkException):
     """An error with a class, an SQLSTATE and parameters, as Spark's own errors have them.
 
