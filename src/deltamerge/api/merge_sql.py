@@ -94,7 +94,7 @@ def merge_sql(
         text=parsed.text.strip(),
         dedupe_by=columns_to_dedupe_by(dedupe_by),
     )
-    command = MergeIntoCommand(target.table, statement, moment=now)
+    command = MergeIntoCommand(target.table, statement, timestamp=now)
     return MergeReport(run_merge(command, progress))
 
 

@@ -17,16 +17,18 @@ from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
+from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.current_time import at_one_time
 from deltamerge.merge.analysis.resolve import resolve
 from deltamerge.merge.analysis.table_after import table_after
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.outcome import MergeOutcome, Progress
-from deltamerge.merge.output.internal_columns import MergeNames
-from deltamerge.merge.planning.executor_choice import choose_executor
+from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.planner import make_plan
+from deltamerge.merge.planning.session_facts import session_facts
 from deltamerge.merge.result.commit import commit_merge
 from deltamerge.merge.result.report_data import already_committed, metrics_of, outcome_of
-from deltamerge.merge.retries import execute_with_retries
+from deltamerge.merge.retries import carry_out
 from deltamerge.merge.source.dedupe import check_dedupe_by, latest_per_key
 from deltamerge.merge.source.source import narrowed, reads_table
 from deltamerge.merge.statement import MergeStatement
@@ -42,7 +44,6 @@ from deltamerge.spark.session import (
     session_settings,
 )
 from deltamerge.spark.table import Table
-from deltamerge.sql.names import free_prefix
 from deltamerge.storage.store import Store
 from deltamerge.txn.application import session_transaction
 from deltamerge.write.data_files import leaving_nothing_behind, remove_leftovers
@@ -61,13 +62,13 @@ class MergeIntoCommand:
 
     Args:
         table: The target.
-        statement: What the user said.
-        moment: The time that ``current_timestamp()`` tells in it, microseconds since 1970; None for its start.
+        statement: The parsed statement.
+        timestamp: The value of ``current_timestamp()`` in it, microseconds since 1970; None for its start.
     """
 
     table: Table
     statement: MergeStatement
-    moment: int | None = None
+    timestamp: int | None = None
 
 
 def now_in_milliseconds() -> int:
@@ -102,16 +103,16 @@ def run_merge(
         CommitStateUnknownException: The store did not say whether the commit landed.
     """
     spark = command.table.spark
-    moment = clock() * 1000 if command.moment is None else command.moment
+    timestamp = clock() * 1000 if command.timestamp is None else command.timestamp
     steps = Steps(spark, progress)
     settings = {**READING_MANY_FILES, **PLANNING}
     with session_settings(spark, settings), errors_said_once(), lean_columns(spark):
         conf = merge_conf(spark)
         session_transaction(conf)  # Refuses half a transaction before anything is read.
-        at_one_moment = replace(command, moment=moment)
+        started = replace(command, timestamp=timestamp)
         for attempt in range(max(0, conf.conflict_retries) + 1):
             try:
-                outcome = _run_once(at_one_moment, conf, steps, clock, new_id)
+                outcome = _run_once(started, conf, steps, clock, new_id)
             except _RUN_AGAIN as error:
                 if attempt >= conf.conflict_retries or reads_table(command.statement.source, command.table):
                     raise
@@ -136,8 +137,8 @@ def _run_once(
     new_id: Callable[[], str],
 ) -> MergeOutcome:
     """Runs a merge on the table's latest version."""
-    spark, moment = command.table.spark, command.moment
-    assert moment is not None
+    spark, timestamp = command.table.spark, command.timestamp
+    assert timestamp is not None
     with steps.step("snapshot", "loading the table's log"):
         snapshot = command.table.snapshot()
         snapshot.check_writable()
@@ -150,27 +151,28 @@ def _run_once(
     with steps.step("resolve", "resolving the statement"):
         schema = schema_to_write(snapshot)
         columns = (*schema.names, *command.statement.source.schema.names)
-        statement = at_one_time(command.statement, moment, columns)
+        statement = at_one_time(command.statement, timestamp, columns)
         check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
         merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
-        merge = latest_per_key(merge)
         if merge.evolves_schema:
             check_evolution(snapshot, merge.output_schema)
         merge, metadata = table_after(snapshot, merge, new_id)
-        executor, reason = choose_executor(merge, conf)
+        references = MergeReferences(merge)
+        merge = latest_per_key(merge, references.on.equi_keys)
+    session = session_facts(spark, command.table.store)
+    context = PlanningContext(merge, references, snapshot, conf, session)
     execution = Execution(
         table=command.table,
-        snapshot=snapshot,
-        metadata=metadata,
+        context=context,
+        plan=make_plan(context),
         merge=merge,
-        conf=conf,
-        names=MergeNames(free_prefix((*merge.output_schema.names, *merge.source_schema.names))),
+        metadata=metadata,
         steps=steps,
         folder=data_folder(snapshot.metadata.configuration, new_id()),
         clock=clock,
-        moment=moment,
+        timestamp=timestamp,
     )
-    changes, executor, reason = execute_with_retries(execution, executor, reason, new_id)
+    changes = carry_out(execution, new_id)
     store, folder = command.table.store, changes.execution.folder
     with steps.step("commit", "committing"), leaving_nothing_behind(store, folder):
         metrics = metrics_of(changes)
@@ -183,7 +185,7 @@ def _run_once(
             _remove_empty_folder(store, folder)
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
-    return outcome_of(command.statement, changes, executor, reason, version, metrics)
+    return outcome_of(command.statement, changes, version, metrics)
 
 
 def _widening(snapshot: Snapshot, conf: MergeConf) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from deltamerge.merge.planning.plan import MergePlan
+
 
 @dataclass(frozen=True)
 class ClauseOutcome:
@@ -48,9 +50,9 @@ class MergeOutcome:
     Args:
         table: The target's path or URL.
         statement: The MERGE as SQL; of a merge from the builder, what it says in SQL.
-        executor: ``insert_only``, ``classic`` or ``low_shuffle``; ``none`` where the application transaction was there
-            before.
-        executor_reason: Why that executor ran.
+        executor: The plan's name: ``key_lookup``, ``insert_only``, ``low_shuffle`` or ``classic``; ``none`` where the
+            application transaction was committed before.
+        executor_reason: Why matches were found in this way.
         read_version: The version of the table that was read.
         version: The version that the merge made, or None where nothing changed.
         metrics: Delta's operation metrics by name; counts of rows and files, bytes, milliseconds.
@@ -58,6 +60,7 @@ class MergeOutcome:
         steps: The steps in the order they ran.
         notes: Sentences on what was pruned, skipped or chosen.
         operation_parameters: The commit's ``operationParameters``.
+        plan: The plan as it was carried out; None where nothing ran.
     """
 
     table: str
@@ -71,6 +74,7 @@ class MergeOutcome:
     steps: tuple[StepTiming, ...]
     notes: tuple[str, ...] = ()
     operation_parameters: Mapping[str, str] = field(default_factory=dict)
+    plan: MergePlan | None = None
 
 
 class Progress(Protocol):

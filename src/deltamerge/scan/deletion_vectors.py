@@ -7,10 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
@@ -18,17 +16,9 @@ from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.deletion_vectors import read_deletion_vectors, vector_path
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings, without_file_scheme
+from deltamerge.scan.row_positions import block_of, is_in_block, to_blocks
 from deltamerge.spark.table import Table
-from deltamerge.workers import row_blocks, vector_blocks, vector_format
-from deltamerge.workers.row_blocks import (
-    BLOCK_ROWS,
-    MOST_BLOCKS,
-    Blocks,
-    block_of,
-    blocks_of_rows,
-    blocks_table,
-    holds,
-)
+from deltamerge.workers.row_blocks import BLOCK_ROWS, Blocks, blocks_table
 from deltamerge.workers.vector_blocks import passing_on, reading_vectors
 
 if TYPE_CHECKING:
@@ -36,6 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
+# Blocks that the driver holds: 128 MiB.
+MOST_BLOCKS = 1 << 18
 # Above this the blocks are left to Spark's own choice of a join.
 _MOST_BROADCAST_BYTES = 256 << 20
 _VECTOR = pa.struct(
@@ -47,10 +39,6 @@ _VECTOR = pa.struct(
         "files": pa.list_(pa.string()),
     }
 )
-
-# Executors need not have this package: what they run travels with the task.
-for module in (vector_format, row_blocks, vector_blocks):
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def without_deleted_rows(
@@ -79,7 +67,7 @@ def without_deleted_rows(
         return frame
     row = F.col(row_index)
     same_block = (F.col(file_name) == F.col(file)) & (block_of(row) == F.col(number))
-    return frame.join(blocks, same_block, "left").where(~holds(F.col(words), row)).drop(*columns)
+    return frame.join(blocks, same_block, "left").where(~is_in_block(F.col(words), row)).drop(*columns)
 
 
 def _are_many(files: Sequence[AddFile]) -> bool:
@@ -116,8 +104,7 @@ def _blocks(
     positions: dict[str, BitMap64], vectors: Iterable[tuple[DeletionVectorDescriptor, Sequence[str]]]
 ) -> Iterator[tuple[str, Blocks]]:
     for vector, spellings in vectors:
-        rows = positions[vector.unique_id].to_array()
-        blocks = blocks_of_rows(np.frombuffer(rows, dtype=np.uint64))
+        blocks = to_blocks(positions[vector.unique_id])
         yield from ((spelling, blocks) for spelling in spellings)
 
 

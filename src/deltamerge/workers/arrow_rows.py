@@ -32,7 +32,7 @@ from deltamerge.workers.staged_rows import (
 )
 
 _PIECE_BYTES = 64 << 20
-DONE_SCHEMA = "rows BIGINT, told STRING"
+DONE_SCHEMA = "rows BIGINT, detail STRING"
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,11 @@ def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
         for batch in batches:
             for text in batch.column(0).to_pylist():
                 try:
-                    rows, told = _done(json.loads(text), source, new)
-                except (ValueError, pa.ArrowException) as error:
-                    rows, told = UNFIT, str(error)
-                arrays = [pa.array([rows], pa.int64()), pa.array([told], pa.string())]
-                yield pa.RecordBatch.from_arrays(arrays, ["rows", "told"])
+                    rows, detail = _done(json.loads(text), source, new)
+                except (ValueError, OSError, pa.ArrowException) as error:
+                    rows, detail = UNFIT, str(error)
+                arrays = [pa.array([rows], pa.int64()), pa.array([detail], pa.string())]
+                yield pa.RecordBatch.from_arrays(arrays, ["rows", "detail"])
 
     return write
 

@@ -11,11 +11,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
+from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
 
 # So much of a row group, without compression, may be kept beside another.
 _AHEAD_BYTES = 256 << 20
@@ -112,13 +112,13 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def patch_file(source: str, target: str, gone: bytes) -> int:
-    """Writes a file again without some rows.
+def patch_file(source: str, target: str, deleted: Blocks) -> int:
+    """Write a file again without some rows.
 
     Args:
         source: The file's path.
-        target: The path of the new file, in a folder that is there; it appears whole or not at all.
-        gone: A bitmap of the rows to leave out, the lowest bit first.
+        target: The path of the new file, in an existing folder; it appears whole or not at all.
+        deleted: The rows to leave out.
 
     Returns:
         The rows of the new file; with none there is no file.
@@ -127,13 +127,13 @@ def patch_file(source: str, target: str, gone: bytes) -> int:
         ValueError: A row to leave out is not in the file.
     """
     with pq.ParquetFile(source, memory_map=True) as file:
-        keep = _rows_to_keep(gone, file.metadata.num_rows)
+        keep = ~mask_of(deleted, file.metadata.num_rows)
         schema = plain_schema(file.schema_arrow)
         with TableWriter(target, schema, writer_options(file), own_metadata(file)) as writer:
             for start, table in row_groups(file, lambda rows: bool(keep[rows].any())):
                 mask = keep[start : start + table.num_rows]
-                table = table.cast(schema)
-                writer.write(table if mask.all() else table.filter(pa.array(mask)))
+                rows = table.cast(schema)
+                writer.write(rows if mask.all() else rows.filter(pa.array(mask)))
     return writer.rows
 
 
@@ -214,25 +214,12 @@ class TableWriter:
             self._hidden.unlink(missing_ok=True)
 
 
-def _rows_to_keep(gone: bytes, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    bits = np.unpackbits(np.frombuffer(gone, np.uint8), bitorder="little").astype(np.bool_)
-    if bits[rows:].any():
-        raise ValueError(f"row {int(np.flatnonzero(bits)[-1])} is to leave a file of {rows} rows")
-    keep = np.ones(rows, np.bool_)
-    keep[: len(bits)] = ~bits[:rows]
-    return keep
-
-
 def patch_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Patches the files of a task of Spark; see `patch_file`.
-
-    Args:
-        batches: Columns ``source``, ``target`` and ``gone``, a row a file.
-    """
+    """Patch files, for ``mapInArrow``: ``source``, ``target`` and the columns of `block_columns`, a row a file."""
     for batch in batches:
-        sources, targets = batch.column(0).to_pylist(), batch.column(1).to_pylist()
-        for source, target, gone in zip(sources, targets, batch.column(2).to_pylist(), strict=True):
-            rows = patch_file(source, target, gone)
+        for row in range(batch.num_rows):
+            source, target = (batch.column(name)[row].as_py() for name in ("source", "target"))
+            rows = patch_file(source, target, read_blocks(batch, row))
             yield pa.RecordBatch.from_pydict(
                 {"source": [source], "target": [target], "rows": pa.array([rows], pa.int64())}
             )

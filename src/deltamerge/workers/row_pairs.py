@@ -23,8 +23,8 @@ class RowPairs:
     Args:
         rows: The file's rows.
         sources: For each the source's row, or `NO_SOURCE`.
-        clauses: For each the number of the MATCHED clause that takes the pair, `of_by_source` of the clause that takes
-            the row, or `NO_CLAUSE`.
+        clauses: For each the number of the MATCHED clause that takes the pair, `by_source_number` of the BY SOURCE
+            clause that takes the row, or `NO_CLAUSE`.
     """
 
     rows: np.ndarray[Any, Any]
@@ -55,7 +55,7 @@ class RowPairs:
         return RowPairs(self.rows[wanted], self.sources[wanted], self.clauses[wanted])
 
 
-def of_by_source(number: int) -> int:
+def by_source_number(number: int) -> int:
     """Gives what stands for a BY SOURCE clause in the place of a MATCHED clause's number."""
     return NO_CLAUSE - 1 - number
 

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import cloudpickle
+from pyroaring import BitMap64
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import without_file_scheme
+from deltamerge.scan.row_positions import to_blocks
 from deltamerge.storage.store import Store
-from deltamerge.workers import nan_columns, parquet_patch
+from deltamerge.workers import parquet_patch
+from deltamerge.workers.row_blocks import block_columns
 from deltamerge.write.data_files import WriteTarget
 from deltamerge.write.layout import partition_folders
 
@@ -27,10 +29,6 @@ if TYPE_CHECKING:
 
 _FOOTER_THREADS = 16
 
-# Executors need not have this package: what they run travels with the task.
-for module in (parquet_patch, nan_columns):
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
 
 @dataclass(frozen=True)
 class Patch:
@@ -38,11 +36,11 @@ class Patch:
 
     Args:
         file: The file.
-        gone: A bitmap of the rows to leave out, the lowest bit first.
+        deleted: The positions to leave out.
     """
 
     file: AddFile
-    gone: bytes
+    deleted: BitMap64
 
 
 def patchable(store: Store, files: Sequence[AddFile]) -> frozenset[str]:
@@ -84,7 +82,7 @@ def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarg
     columns = {
         "source": [_local(target, decode_path(patch.file.path)) for patch in patches],
         "target": [_local(target, path) for path in paths],
-        "gone": pa.array([patch.gone for patch in patches], pa.binary()),
+        **block_columns(to_blocks(patch.deleted) for patch in patches),
     }
     frame = spark.createDataFrame(pa.table(columns))
     done = frame.mapInArrow(parquet_patch.patch_batches, parquet_patch.PATCH_SCHEMA).collect()

@@ -1,17 +1,16 @@
-"""What the statement's expressions look at: the target's columns, the source's, and the keys that ON equates."""
+"""Which columns the statement's expressions refer to: each expression is parsed once, here."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
-from deltamerge.merge.analysis.arrow_conditions import ArrowValue, ClauseChoice, arrow_condition
+from deltamerge.merge.analysis.arrow_conditions import arrow_condition
 from deltamerge.merge.analysis.resolved_merge import (
     Output,
     ResolvedClause,
@@ -19,65 +18,245 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeDefault,
     TakeGenerated,
     TakeSource,
-    TakeTarget,
     TakeValue,
 )
-from deltamerge.merge.source.key_summary import SourceKey, SourceKeys
 from deltamerge.merge.statement import Expression
-from deltamerge.skipping.predicates import ALWAYS, Predicate
+from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.spark.classic_columns import read_classic_column
 from deltamerge.spark.connect_columns import read_proto
 from deltamerge.sql.condition_reader import read_condition
-from deltamerge.sql.conditions import ConditionShape, EquiKey, shape_of_tree
-from deltamerge.sql.expression import Name, Node, names_in, unreadable
+from deltamerge.sql.conditions import ConditionShape, shape_of_tree
+from deltamerge.sql.expression import Literal, Name, Node, leaves, names_in, unreadable
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
+from deltamerge.workers.conditions import ClauseChoice, Condition
+
+# Spark takes these words for functions where there is no column of the name.
+_CURRENT_TIME = frozenset({"current_date", "current_time", "current_timestamp", "localtimestamp"})
 
 
-def condition_shape(merge: ResolvedMerge) -> ConditionShape:
-    """Looks at ON: what it says of the target alone, and which keys it equates."""
-    return _shape(merge.statement.condition, _scope(merge, sees_source=True), merge.double_quoted_identifiers)
+@dataclass(frozen=True)
+class ClauseReferences:
+    """What one clause refers to.
+
+    Args:
+        condition_from_source: Whether the condition certainly refers to the source alone; True without one.
+        from_source: For each output column whether its value certainly comes from the source row alone.
+        source_columns: For each output column the position of the source's column that it is set to, perhaps with a
+            cast; None for any other value.
+        same_type: For each output column whether that column has the output column's type.
+    """
+
+    condition_from_source: bool
+    from_source: tuple[bool, ...]
+    source_columns: tuple[int | None, ...]
+    same_type: tuple[bool, ...]
+
+    def taken_as_is(self, index: int) -> int | None:
+        """Return the position of the source's column that an output column takes without a cast."""
+        return self.source_columns[index] if self.same_type[index] else None
 
 
-def _shape(condition: Expression, scope: Scope, quoted: bool) -> ConditionShape:
-    return shape_of_tree(expression_tree(condition, quoted), scope)
+@dataclass(frozen=True)
+class MergeReferences:
+    """What the statement's expressions refer to, each part computed when it is first asked for.
+
+    Args:
+        merge: The merge.
+    """
+
+    merge: ResolvedMerge
+    _trees: dict[int, Node] = field(default_factory=dict, repr=False, compare=False)
+
+    def _tree(self, expression: Expression) -> Node:
+        """Return the parsed expression."""
+        key = id(expression)
+        if key not in self._trees:
+            self._trees[key] = expression_tree(expression, self.merge.double_quoted_identifiers)
+        return self._trees[key]
+
+    def _shape(self, expression: Expression, scope: Scope) -> ConditionShape:
+        return shape_of_tree(self._tree(expression), scope)
+
+    @cached_property
+    def _both(self) -> Scope:
+        return self._scope(self.merge.source_schema)
+
+    @cached_property
+    def _target(self) -> Scope:
+        return self._scope(StructType([]))
+
+    def _scope(self, source: StructType) -> Scope:
+        merge = self.merge
+        return Scope(
+            target=_relation(merge.target_alias, merge.target_schema),
+            source=_relation(merge.source_alias, source),
+            case_sensitive=merge.case_sensitive,
+        )
+
+    @cached_property
+    def on(self) -> ConditionShape:
+        """ON: its conjuncts, what it requires of the target alone, and the keys it equates."""
+        return self._shape(self.merge.statement.condition, self._both)
+
+    @cached_property
+    def by_source_predicates(self) -> tuple[Predicate, ...]:
+        """For each BY SOURCE clause that changes rows, a predicate that such rows of the target fulfil."""
+        clauses = [c for c in self.merge.not_matched_by_source if c.action != "do_nothing"]
+        return tuple(
+            ALWAYS if condition is None else self._shape(condition, self._target).target_predicate
+            for condition in (clause.clause.condition for clause in clauses)
+        )
+
+    def matching(self, source: Predicate) -> Predicate:
+        """Return a predicate of the target rows that ON can match, given what the source's keys require of them."""
+        return And((self.on.target_predicate, source))
+
+    def to_read(self, source: Predicate) -> Predicate:
+        """Return a predicate of the target rows that the merge may have to read.
+
+        Args:
+            source: What the source's keys require of a target row.
+
+        Returns:
+            ON's predicate or, with BY SOURCE clauses, theirs beside it.
+        """
+        by_source = self.by_source_predicates
+        if ALWAYS in by_source:
+            return ALWAYS
+        return Or((self.matching(source), *by_source)) if by_source else self.matching(source)
+
+    @cached_property
+    def is_deterministic(self) -> bool:
+        """Whether ON and the conditions on target rows only compare columns and literals.
+
+        A function may be a user's that returns another value at a second call, or the time.
+        """
+        clauses = (*self.merge.matched, *self.merge.not_matched_by_source)
+        conditions = [c.clause.condition for c in clauses if c.clause.condition is not None]
+        trees = map(self._tree, (self.merge.statement.condition, *conditions))
+        return all(_is_deterministic(leaf) for tree in trees for leaf in leaves(tree))
+
+    @cached_property
+    def _clauses(self) -> Mapping[tuple[str, int], ClauseReferences]:
+        return {(c.clause.kind, c.number): self._references(c) for c in self.merge.clauses}
+
+    def of(self, clause: ResolvedClause) -> ClauseReferences:
+        """Return what a clause refers to."""
+        return self._clauses[clause.clause.kind, clause.number]
+
+    def _references(self, clause: ResolvedClause) -> ClauseReferences:
+        condition = clause.clause.condition
+        fields = self.merge.output_schema.fields
+        outputs = list(zip(clause.outputs, fields, strict=True)) if clause.outputs else []
+        columns = tuple(self._source_column_of(clause, output) for output, _ in outputs)
+        given = self.merge.source_schema.fields
+        return ClauseReferences(
+            condition_from_source=condition is None or self._is_from_source(condition),
+            from_source=tuple(self._comes_from_source(clause, output, f) for output, f in outputs),
+            source_columns=columns,
+            same_type=tuple(
+                column is not None and given[column].dataType == f.dataType
+                for column, (_, f) in zip(columns, outputs, strict=True)
+            ),
+        )
+
+    def _is_from_source(self, expression: Expression) -> bool:
+        shape = self._shape(expression, self._both)
+        return all(part.side in ("source_only", "neither") for part in shape.conjuncts)
+
+    def _comes_from_source(self, clause: ResolvedClause, output: Output, column: StructField) -> bool:
+        if isinstance(output, TakeSource):
+            return not (output.keep_target_fields and "struct<" in column.dataType.simpleString())
+        if isinstance(output, TakeValue):
+            return self._is_from_source(clause.clause.values[output.index])
+        return isinstance(output, (TakeDefault, TakeGenerated))
+
+    def _source_column_of(self, clause: ResolvedClause, output: Output) -> int | None:
+        if isinstance(output, TakeSource):
+            return output.index
+        if not isinstance(output, TakeValue):
+            return None
+        tree = self._tree(clause.clause.values[output.index])
+        return self._source_column(tree) if isinstance(tree, Name) else None
+
+    def _source_column(self, name: Name) -> int | None:
+        return _column(self._both, "source", self.merge.source_schema, name)
+
+    def _target_column(self, name: Name) -> int | None:
+        return _column(self._target, "target", self.merge.target_schema, name)
+
+    def _either_column(self, name: Name) -> int | None:
+        """Return a column's position among the target's columns and, after these, the source's."""
+        of_target = _column(self._both, "target", self.merge.target_schema, name)
+        if of_target is not None:
+            return of_target
+        of_source = self._source_column(name)
+        return None if of_source is None else len(self.merge.target_schema) + of_source
+
+    def source_choice(self, clauses: Sequence[ResolvedClause], kept: Collection[int]) -> ClauseChoice | None:
+        """Return which MATCHED or NOT MATCHED clause takes a source row, as Arrow evaluates it.
+
+        Args:
+            clauses: The clauses of one kind, in order.
+            kept: The numbers to return.
+
+        Returns:
+            The choice over the source's columns; None where Spark must evaluate a condition.
+        """
+        return self._choice(clauses, kept, self._source_column, self.merge.source_schema.fields)
+
+    def pair_choice(self, kept: Collection[int]) -> ClauseChoice | None:
+        """Return which MATCHED clause takes a pair of rows; columns as in `_either_column`, else as `source_choice`."""
+        fields = [*self.merge.target_schema.fields, *self.merge.source_schema.fields]
+        return self._choice(self.merge.matched, kept, self._either_column, fields)
+
+    def by_source_choice(self, kept: Collection[int]) -> ClauseChoice | None:
+        """Return which BY SOURCE clause takes an unmatched target row; else as `source_choice`."""
+        fields = self.merge.target_schema.fields
+        return self._choice(self.merge.not_matched_by_source, kept, self._target_column, fields)
+
+    def _choice(
+        self,
+        clauses: Sequence[ResolvedClause],
+        kept: Collection[int],
+        column: Callable[[Name], int | None],
+        fields: Sequence[StructField],
+    ) -> ClauseChoice | None:
+        found: list[tuple[int, Condition | None]] = []
+        for clause in clauses:
+            condition = None
+            if clause.clause.condition is not None:
+                condition = arrow_condition(self._tree(clause.clause.condition), column, fields)
+                if condition is None:
+                    return None
+            found.append((clause.number, condition))
+        return ClauseChoice(tuple(found), frozenset(kept))
 
 
 def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> Node:
-    """Reads a condition or a value.
+    """Parse a condition or a value.
 
     Args:
-        expression: It.
+        expression: SQL or a Column.
         double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``.
     """
     if expression.column is None:
         return read_condition(expression.evaluated or expression.text, double_quoted_identifiers)
-    return condition_tree(expression, double_quoted_identifiers)
-
-
-def condition_tree(condition: Expression, double_quoted_identifiers: bool) -> Node:
-    """Reads a condition that came as a Column.
-
-    Args:
-        condition: The condition.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``, for what `expr` was given.
-    """
-    column: Any = condition.column
+    column: Any = expression.column
     if type(column).__module__.startswith("pyspark.sql.connect"):
         return read_proto(column.to_plan(None), double_quoted_identifiers)
-    tree = read_classic_column(condition.text, double_quoted_identifiers)
-    names = condition.attribute_names
+    tree = read_classic_column(expression.text, double_quoted_identifiers)
+    names = expression.attribute_names
+    # A classic Column prints a name as it is, so that a name may look like anything.
     if names is None or not names_in(tree).issuperset(names):
-        return unreadable(condition.text)
+        return unreadable(expression.text)
     return tree
 
 
-def _scope(merge: ResolvedMerge, *, sees_source: bool) -> Scope:
-    source = merge.source_schema if sees_source else StructType([])
-    return Scope(
-        target=_relation(merge.target_alias, merge.target_schema),
-        source=_relation(merge.source_alias, source),
-        case_sensitive=merge.case_sensitive,
-    )
+def _is_deterministic(leaf: Node) -> bool:
+    if isinstance(leaf, Literal):
+        return True
+    return isinstance(leaf, Name) and (len(leaf.parts) > 1 or leaf.parts[0].lower() not in _CURRENT_TIME)
 
 
 def _relation(alias: str | None, schema: StructType) -> Relation:
@@ -87,81 +266,11 @@ def _relation(alias: str | None, schema: StructType) -> Relation:
 
 
 def field_tree(schema: StructType) -> FieldTree:
-    """Gives a schema's columns and struct fields by name."""
+    """Return a schema's columns and struct fields by name."""
     return {
         field.name: field_tree(field.dataType) if isinstance(field.dataType, StructType) else None
         for field in schema.fields
     }
-
-
-def assigns_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
-    """Tells whether all that an UPDATE writes comes certainly from the source row alone."""
-    return all(_from_source(merge, clause))
-
-
-def sets_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
-    """Tells whether all that an UPDATE sets comes certainly from the source row alone; other columns may stay."""
-    found = zip(_from_source(merge, clause), clause.outputs, strict=True)
-    return all(is_from_source or isinstance(output, TakeTarget) for is_from_source, output in found)
-
-
-def taken_column(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -> int | None:
-    """Finds the source's column that a clause takes as it is.
-
-    Args:
-        merge: The merge.
-        clause: The clause.
-        output: What one of its columns becomes.
-
-    Returns:
-        The column's position, whether a star or an assignment names it; None where the value is anything else.
-    """
-    if isinstance(output, TakeSource):
-        return output.index
-    if not isinstance(output, TakeValue):
-        return None
-    value = clause.clause.values[output.index]
-    node = expression_tree(value, merge.double_quoted_identifiers)
-    return _source_column(merge, node) if isinstance(node, Name) else None
-
-
-def taken_as_it_is(merge: ResolvedMerge, clause: ResolvedClause, index: int) -> int | None:
-    """Finds the source's column that a clause puts into the table's column at a position, without a cast."""
-    taken = taken_column(merge, clause, clause.outputs[index])
-    if (
-        taken is None
-        or merge.source_schema.fields[taken].dataType != merge.output_schema.fields[index].dataType
-    ):
-        return None
-    return taken
-
-
-def takes_as_it_is(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
-    """Tells whether an UPDATE only takes columns of the source that have the types of the table's."""
-    return all(
-        isinstance(output, TakeTarget) or taken_as_it_is(merge, clause, index) is not None
-        for index, output in enumerate(clause.outputs)
-    )
-
-
-def _source_column(merge: ResolvedMerge, name: Name) -> int | None:
-    """Finds the position of the source's column that a name stands for."""
-    return _column(_scope(merge, sees_source=True), "source", merge.source_schema, name)
-
-
-def _target_column(merge: ResolvedMerge, name: Name) -> int | None:
-    """Finds the position of the target's column that a name stands for where there is no source."""
-    return _column(_scope(merge, sees_source=False), "target", merge.target_schema, name)
-
-
-def _either_column(merge: ResolvedMerge, name: Name) -> int | None:
-    """Finds the position of a column of either side: first stand the target's, then the source's."""
-    scope = _scope(merge, sees_source=True)
-    of_target = _column(scope, "target", merge.target_schema, name)
-    if of_target is not None:
-        return of_target
-    of_source = _column(scope, "source", merge.source_schema, name)
-    return None if of_source is None else len(merge.target_schema) + of_source
 
 
 def _column(scope: Scope, side: str, schema: StructType, name: Name) -> int | None:
@@ -169,153 +278,3 @@ def _column(scope: Scope, side: str, schema: StructType, name: Name) -> int | No
     if found is None or found.side != side or not found.known or len(found.path) > 1:
         return None
     return schema.names.index(found.path[0]) if schema.names.count(found.path[0]) == 1 else None
-
-
-def clause_choice(
-    merge: ResolvedMerge, clauses: Sequence[ResolvedClause], kept: Collection[int]
-) -> ClauseChoice | None:
-    """Tells how Arrow finds out which MATCHED or NOT MATCHED clause takes a source row.
-
-    Args:
-        merge: The merge.
-        clauses: The clauses of one kind, in order.
-        kept: The numbers that are to be told.
-
-    Returns:
-        How; None where a condition is left to Spark.
-    """
-    return _choice(merge, clauses, kept, partial(_source_column, merge), merge.source_schema)
-
-
-def pair_choice(merge: ResolvedMerge, kept: Collection[int]) -> ClauseChoice | None:
-    """Tells how Arrow finds out which MATCHED clause takes a pair of rows.
-
-    Args:
-        merge: The merge.
-        kept: The numbers that are to be told.
-
-    Returns:
-        How, by columns that are named by their positions among the target's columns and, after these, the source's;
-        None where a condition is left to Spark.
-    """
-    both = StructType([*merge.target_schema.fields, *merge.source_schema.fields])
-    return _choice(merge, merge.matched, kept, partial(_either_column, merge), both)
-
-
-def by_source_choice(merge: ResolvedMerge, kept: Collection[int]) -> ClauseChoice | None:
-    """Tells how Arrow finds out which NOT MATCHED BY SOURCE clause takes a target row that nothing matches.
-
-    Args:
-        merge: The merge.
-        kept: The numbers that are to be told.
-
-    Returns:
-        How, by columns that are named by their positions in the target; None where a condition is left to Spark.
-    """
-    column = partial(_target_column, merge)
-    return _choice(merge, merge.not_matched_by_source, kept, column, merge.target_schema)
-
-
-def _choice(
-    merge: ResolvedMerge,
-    clauses: Sequence[ResolvedClause],
-    kept: Collection[int],
-    column: Callable[[Name], int | None],
-    schema: StructType,
-) -> ClauseChoice | None:
-    found: list[tuple[int, ArrowValue | None]] = []
-    for clause in clauses:
-        given = clause.clause.condition
-        condition = None
-        if given is not None:
-            tree = expression_tree(given, merge.double_quoted_identifiers)
-            condition = arrow_condition(tree, column, schema.fields)
-            if condition is None:
-                return None
-        found.append((clause.number, condition))
-    return ClauseChoice(tuple(found), frozenset(kept))
-
-
-def decides_from_source(merge: ResolvedMerge, clause: ResolvedClause) -> bool:
-    """Tells whether a clause's condition, if it has one, certainly looks at the source row alone."""
-    condition = clause.clause.condition
-    if condition is None:
-        return True
-    shape = _shape(condition, _scope(merge, sees_source=True), merge.double_quoted_identifiers)
-    return all(part.side in ("source_only", "neither") for part in shape.conjuncts)
-
-
-def _from_source(merge: ResolvedMerge, clause: ResolvedClause) -> list[bool]:
-    """Tells for each output column of an UPDATE whether it comes certainly from the source row alone."""
-    texts = clause.clause.values
-    scope = _scope(merge, sees_source=True)
-
-    def is_from_source(output: Output, field: StructField) -> bool:
-        if isinstance(output, TakeSource):
-            return not (output.keep_target_fields and "struct<" in field.dataType.simpleString())
-        if isinstance(output, TakeValue):
-            shape = _shape(texts[output.index], scope, merge.double_quoted_identifiers)
-            return all(part.side in ("source_only", "neither") for part in shape.conjuncts)
-        return isinstance(output, (TakeDefault, TakeGenerated))
-
-    fields = merge.output_schema.fields
-    return [is_from_source(output, field) for output, field in zip(clause.outputs, fields, strict=True)]
-
-
-def by_source_predicates(merge: ResolvedMerge) -> list[Predicate]:
-    """Says what target rows look like that BY SOURCE clauses change where nothing matches them: one for each clause."""
-    found: list[Predicate] = []
-    for clause in merge.not_matched_by_source:
-        condition = clause.clause.condition
-        if clause.action == "do_nothing":
-            continue
-        if condition is None:
-            found.append(ALWAYS)
-        else:
-            scope = _scope(merge, sees_source=False)
-            found.append(_shape(condition, scope, merge.double_quoted_identifiers).target_predicate)
-    return found
-
-
-def source_keys(merge: ResolvedMerge, shape: ConditionShape) -> SourceKeys:
-    """Gives the keys that ON equates, with the types of both sides, in one analysis."""
-    keys = _guarded_keys(merge, shape)
-    others = sum(conjunct.side != "target_only" for conjunct in shape.conjuncts) - len(shape.equi_keys)
-    if not keys:
-        return SourceKeys((), say_all=False)
-    columns = [F.expr(key.source_text).alias(f"k{i}") for i, key in enumerate(keys)]
-    source = merge.statement.source
-    frame = source if merge.source_alias is None else source.alias(merge.source_alias)
-    given = [field.dataType for field in frame.select(*columns).schema.fields]
-    found = tuple(
-        SourceKey(key, data_type, _type_at(merge.target_schema, key.target.path))
-        for key, data_type in zip(keys, given, strict=True)
-    )
-    return SourceKeys(found, say_all=not others)
-
-
-def _guarded_keys(merge: ResolvedMerge, shape: ConditionShape) -> list[EquiKey]:
-    """Lets keys that are computed be computed only of rows that may match: of others that may fail."""
-    guards = [c.text for c in shape.conjuncts if c.side in ("source_only", "neither")]
-    if not guards:
-        return list(shape.equi_keys)
-    plain = [key for key in shape.equi_keys if key.source_path is not None]
-    if merge.statement.condition.column is not None:
-        # What a Column prints is not what it was made from.
-        return plain
-    # A text may end in a comment.
-    admitted = " AND ".join(f"({guard}\n)" for guard in guards)
-    return [
-        key
-        if key.source_path is not None
-        else replace(key, source_text=f"CASE WHEN {admitted} THEN {key.source_text}\nEND")
-        for key in shape.equi_keys
-    ]
-
-
-def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
-    field = next(f for f in schema.fields if f.name == path[0])
-    if len(path) == 1:
-        return field.dataType
-    assert isinstance(field.dataType, StructType)
-    return _type_at(field.dataType, path[1:])

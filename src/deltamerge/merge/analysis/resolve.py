@@ -140,7 +140,6 @@ class _Resolver:
             clauses.append(self._clause(clause, number, paths[id(clause)], types, output_schema))
         return ResolvedMerge(
             statement=self.statement,
-            condition=self.statement.condition.to_column(),
             clauses=tuple(clauses),
             target_schema=self.sides.target_schema,
             output_schema=output_schema,
@@ -241,18 +240,16 @@ class _Resolver:
         types: list[DataType],
         schema: StructType,
     ) -> ResolvedClause:
-        condition = clause.condition.to_column() if clause.condition is not None else None
         assignments = _assignments(clause)
         if assignments is None:
-            return ResolvedClause(clause, number, condition)
+            return ResolvedClause(clause, number)
         if isinstance(assignments, Star):
             outputs = outputs_of_table(clause, self._star_outputs(clause, assignments, schema), schema)
-            return ResolvedClause(clause, number, condition, outputs=outputs)
+            return ResolvedClause(clause, number, outputs=outputs)
         spelled = [self._spelled(path, schema) for path in paths]
         assigned = self._assigned_outputs(clause, assignments, spelled, types, schema)
         outputs = outputs_of_table(clause, assigned, schema)
-        values = tuple(value.to_column() for value in clause.values)
-        return ResolvedClause(clause, number, condition, values, tuple(types), outputs)
+        return ResolvedClause(clause, number, tuple(types), outputs)
 
     def _excepted(self, star: Star) -> set[str]:
         return {self._without_alias(name)[0].lower() for name in star.except_columns}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.types import DataType, StructType
 
+from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.statement import ClauseKind, MergeClause, MergeStatement
+from deltamerge.sql.names import free_prefix
 from deltamerge.write.store_assignment import StoreAssignment
 
 if TYPE_CHECKING:
@@ -74,18 +77,24 @@ class ResolvedClause:
     Args:
         clause: As the user said it.
         number: Its position among the clauses of its kind.
-        condition: Its condition, or None.
-        values: The assigned values, still over the user's names.
-        value_types: Their types.
+        value_types: The types of the assigned values.
         outputs: For each output column what it becomes; empty for DELETE and DO NOTHING.
     """
 
     clause: MergeClause
     number: int
-    condition: Column | None
-    values: tuple[Column, ...] = ()
     value_types: tuple[DataType, ...] = ()
     outputs: tuple[Output, ...] = ()
+
+    @cached_property
+    def condition(self) -> Column | None:
+        """Its condition as Spark evaluates it."""
+        return None if self.clause.condition is None else self.clause.condition.to_column()
+
+    @cached_property
+    def values(self) -> tuple[Column, ...]:
+        """The assigned values as Spark evaluates them, over the user's names."""
+        return tuple(value.to_column() for value in self.clause.values)
 
     @property
     def action(self) -> str:
@@ -99,7 +108,6 @@ class ResolvedMerge:
 
     Args:
         statement: As the user said it.
-        condition: ON.
         clauses: The clauses in the statement's order.
         target_schema: The table's schema.
         output_schema: The schema the table has afterwards.
@@ -111,7 +119,6 @@ class ResolvedMerge:
     """
 
     statement: MergeStatement
-    condition: Column
     clauses: tuple[ResolvedClause, ...]
     target_schema: StructType
     output_schema: StructType
@@ -120,6 +127,16 @@ class ResolvedMerge:
     source_alias: str | None
     assignment: StoreAssignment
     double_quoted_identifiers: bool = False
+
+    @cached_property
+    def condition(self) -> Column:
+        """ON as Spark evaluates it."""
+        return self.statement.condition.to_column()
+
+    @cached_property
+    def names(self) -> InternalColumns:
+        """The names of internal columns, which no column of either side has."""
+        return InternalColumns(free_prefix((*self.output_schema.names, *self.source_schema.names)))
 
     def of_kind(self, kind: ClauseKind) -> tuple[ResolvedClause, ...]:
         """Gives the clauses of one kind in their order."""

@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.analysis_errors import analysis_error, is_of_types
-from deltamerge.merge.analysis.column_references import condition_tree
+from deltamerge.merge.analysis.column_references import expression_tree
 from deltamerge.merge.statement import ClauseKind, Expression, MergeClause, MergeStatement
 from deltamerge.spark.session import empty_frame, is_built_on_subquery
 from deltamerge.sql.conditions import contains_subquery, tree_contains_subquery
@@ -176,7 +176,7 @@ class Analysis:
             return contains_subquery(condition.text)
         if is_built_on_subquery(condition.column):
             return True
-        return tree_contains_subquery(condition_tree(condition, self.double_quoted_identifiers))
+        return tree_contains_subquery(expression_tree(condition, self.double_quoted_identifiers))
 
     def _on_join(self, conditions: list[Column]) -> Callable[[], DataFrame]:
         # A join condition must be deterministic and boolean, so Spark refuses what MERGE refuses.

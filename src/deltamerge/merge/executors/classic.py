@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyroaring import BitMap64
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from deltamerge.log.actions import AddFile
+from deltamerge.merge.analysis.internal_columns import InternalColumns
+from deltamerge.merge.analysis.join_keys import join_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.merge.executors.deletion_vectors import delete_rows, fit_the_driver
+from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges
+from deltamerge.merge.executors.insert_only import WHEN_NO_MATCHES, unmatched_of, write_inserts
+from deltamerge.merge.executors.job_errors import assigning_values
+from deltamerge.merge.executors.row_counts import (
+    RowCounts,
+    check_same_changes,
+    count_rows,
+    counted,
+    inserting_clauses,
+    inserts_by_clause,
+    observing_clauses,
+)
+from deltamerge.merge.executors.target_scan import first_side, matching_side, scan_to_rewrite
+from deltamerge.merge.executors.touched_files import (
+    NOTHING_TOUCHED,
+    TouchedFiles,
+    find_touched_files,
+    find_touched_rows,
+)
+from deltamerge.merge.executors.written_rows import table_columns, write_table_rows, write_with_changes
+from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.output.clause_expressions import (
     evaluate_matched,
     evaluate_not_matched,
@@ -18,15 +45,231 @@ from deltamerge.merge.output.clause_expressions import (
     row_change,
     target_copy,
 )
-from deltamerge.merge.output.frames import Rows, TargetSide, joined, with_rows_alone
+from deltamerge.merge.output.frames import (
+    Rows,
+    TargetSide,
+    joined,
+    source_rows,
+    target_rows,
+    with_unmatchable,
+)
 from deltamerge.merge.output.generated_columns import compute_generated_columns, generated_flags
-from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.planning.target_files import ScanSizes, TargetFiles, target_files
+from deltamerge.merge.source.key_summary import SourceSummary
+from deltamerge.merge.source.second_scan import check_source_unchanged, counted_again
+from deltamerge.merge.source.source import Source, summarize_source
+from deltamerge.scan.paths import absolute_key
 from deltamerge.spark.config import MergeConf
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.data_files import WrittenFiles
+from deltamerge.write.deletion_vectors import NO_VECTORS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+
+
+def execute_classic(execution: Execution, source: Source) -> MergeChanges:
+    """Run any merge in two scans: find the touched files, then write them again with all changes.
+
+    Returns:
+        The files written and those they replace. Delta: ClassicMergeExecutor.
+    """
+    merge, steps, references = execution.merge, execution.steps, execution.references
+    summary = source.summary
+    if summary is None:
+        with steps.step("summarize_source", "counting the source's rows and its keys' ranges"):
+            keys = join_keys(merge, references.on)
+            summary = summarize_source(source, merge.source_alias, keys, merge.names, None)
+    with steps.step("plan", "choosing the files to read"):
+        zone = execution.conf.session_time_zone
+        target = target_files(execution.snapshot, references, summary.predicate, zone)
+        one_task = _fits_one_task(execution, source, target.sizes, summary)
+        # Rows that are not joined would be another task's; a source that is not kept may match them the next time.
+        target = target.joining_all() if one_task or source.summary is None else target
+    rows = first = source_rows(source.frame, merge)
+    gathered = _in_one_task if one_task else _as_it_is
+    touched = NOTHING_TOUCHED
+    deleted: dict[str, BitMap64] | None = None
+    by_name = {absolute_key(execution.table, file): file for file in target.files}
+    if target.files:
+        with steps.step("find_touched_files", "scanning files for matches"):
+            side = _with_joined(gathered, first_side(execution, target, source.summary))
+            rows_once = gathered(rows)
+            if execution.writes_deletion_vectors and fit_the_driver(execution, target.files):
+                touched, deleted = find_touched_rows(merge, rows_once, side, by_name)
+            else:
+                touched = find_touched_files(merge, rows_once, side, by_name)
+    if touched.rewrite:
+        refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
+    second = counted_again(source, rows, merge, execution.conf)
+    rows = second.rows
+    written, counts, second_scan = NOTHING_WRITTEN, None, -1
+    if touched.rewrite and _has_rows_to_write(execution, touched):
+        second_scan = summary.row_count
+        with (
+            steps.step("write_all_changes", _writing(execution, touched)),
+            assigning_values(merge),
+        ):
+            counting = source.summary is None or not references.is_deterministic
+            written, counts = _write_all_changes(execution, rows, target, touched, gathered, counting)
+        if counts is not None:
+            found = touched.rows_by_clause
+            check_same_changes(merge, found, counts, written.row_count, ("update", "delete"))
+    elif merge.inserts and summary.row_count:
+        second_scan = summary.row_count
+        with (
+            steps.step("write_only_inserts", "writing new files for only inserts"),
+            assigning_values(merge),
+        ):
+            if touched.only_matched:
+                matching = matching_side(execution, touched.only_matched, source.summary)
+                rows = unmatched_of(execution, rows, summary, matching)
+            written, counts = write_inserts(execution, rows, WHEN_NO_MATCHES)
+    check_source_unchanged(second, summary.row_count)
+    copied, inserted = count_rows(execution, touched, written)
+    vectors = NO_VECTORS
+    if touched.rewrite and execution.writes_deletion_vectors:
+        with steps.step("write_deletion_vectors", "writing deletion vectors"):
+            vectors = delete_rows(execution, first, target, touched, deleted, by_name)
+    return MergeChanges(
+        execution=execution,
+        source_rows=summary.row_count,
+        second_scan_rows=second_scan,
+        target=target,
+        touched=touched,
+        written=written,
+        inserted=inserted,
+        inserted_by_clause=inserts_by_clause(merge, counts, inserted),
+        copied=copied,
+        summary=summary,
+        vectors=vectors,
+    )
+
+
+def _has_rows_to_write(execution: Execution, touched: TouchedFiles) -> bool:
+    """Tells whether the changes of touched files come to more than rows that deletion vectors delete."""
+    merge = execution.merge
+    if merge.inserts or execution.writes_change_data or not execution.writes_deletion_vectors:
+        return True
+    return touched.rows((*merge.matched, *merge.not_matched_by_source), "update") > 0
+
+
+def _writing(execution: Execution, touched: TouchedFiles) -> str:
+    files = f"{len(touched.rewrite)} file{'' if len(touched.rewrite) == 1 else 's'}"
+    return (
+        f"writing new and changed rows of {files}"
+        if execution.writes_deletion_vectors
+        else f"rewriting {files}"
+    )
+
+
+def _fits_one_task(execution: Execution, source: Source, sizes: ScanSizes, summary: SourceSummary) -> bool:
+    """Return whether one task is best; a source that is not kept would also be computed in it, however large."""
+    limits = execution.limits
+    return (
+        source.summary is not None
+        and summary.row_count <= limits.one_task_rows
+        and sizes.files_after <= limits.one_task_files
+        and sizes.bytes_after <= limits.one_task_bytes
+    )
+
+
+def _with_joined(gathered: Callable[[Rows], Rows], target: TargetSide) -> TargetSide:
+    return replace(target, joined=gathered(target.joined))
+
+
+def _as_it_is(rows: Rows) -> Rows:
+    return rows
+
+
+def _in_one_task(rows: Rows) -> Rows:
+    """Brings rows into one task: what is in one place need not be shuffled, and each shuffle is a job of its own.
+
+    Joined by sorting: a broadcast would be a job too, and a hash table of a target whose few bytes are many rows could
+    not be spilled.
+    """
+    return Rows(rows.frame.coalesce(1).hint("merge"), rows.names)
+
+
+def _write_all_changes(
+    execution: Execution,
+    source: Rows,
+    target: TargetFiles,
+    touched: TouchedFiles,
+    gathered: Callable[[Rows], Rows],
+    counting: bool,
+) -> tuple[WrittenFiles, RowCounts | None]:
+    merge, names = execution.merge, execution.merge.names
+    side = _side_to_rewrite(execution, target, touched)
+    rows = write_all_changes_rows(
+        merge,
+        gathered(source),
+        _with_joined(gathered, side),
+        execution.conf,
+        execution.defaults,
+        copies_rows=_copies_rows(execution),
+    )
+    if touched.has_multiple_matches:
+        rows = keep_one_match(rows, names)
+    change = F.col(names.change)
+    kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
+    observation = None
+    if counting or len(inserting_clauses(merge)) > 1:
+        frame, observation = observing_clauses(rows.frame, merge.clauses, names, kept)
+        rows = Rows(frame, rows.names)
+    if execution.writes_change_data:
+        rows, hidden = _with_hidden_columns(execution, rows)
+        changed = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
+        written = write_with_changes(execution, changed, hidden)
+    else:
+        rows, hidden = _with_hidden_columns(execution, rows)
+        output = table_columns(Rows(rows.frame.where(kept), rows.names), execution, hidden)
+        written = write_table_rows(execution, output, hidden)
+    return written, None if observation is None else counted(observation, merge.clauses)
+
+
+def _copies_rows(execution: Execution) -> bool:
+    """Tells whether rows that stay are written again: of files whose changed rows a vector deletes they are not."""
+    return not execution.writes_deletion_vectors
+
+
+def _side_to_rewrite(execution: Execution, target: TargetFiles, touched: TouchedFiles) -> TargetSide:
+    """Makes the target's side of the second join."""
+    joined = target.joined_among(touched.rewrite)
+    copies_rows = F.lit(_copies_rows(execution))
+    frame = _scan_to_rewrite(execution, joined, copies_rows)
+    if execution.merge.inserts and touched.only_matched:
+        # Nothing changes in these files: they are joined only so that an INSERT knows of their matches.
+        matched = _scan_to_rewrite(execution, touched.only_matched, F.lit(False))
+        frame = frame.union(matched) if joined else matched
+    unmatchable = target.unmatchable_among(touched.rewrite)
+    rest = _scan_to_rewrite(execution, unmatchable, copies_rows)
+    of_unmatchable = _rows_to_rewrite(execution, rest) if unmatchable else None
+    return TargetSide(_rows_to_rewrite(execution, frame), of_unmatchable)
+
+
+def _scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...], rewritten: Column) -> DataFrame:
+    return scan_to_rewrite(execution, files).withColumn(execution.merge.names.file_rewritten, rewritten)
+
+
+def _rows_to_rewrite(execution: Execution, frame: DataFrame) -> Rows:
+    """Brings a scan under the names of the target's side; what row tracking and a rewrite add stands before its end."""
+    merge, names = execution.merge, execution.merge.names
+    rows = target_rows(frame, merge)
+    tracked = (names.row_id, names.row_commit_version) if execution.row_tracking is not None else ()
+    return Rows(rows.frame, (*rows.names[:-1], *tracked, names.file_rewritten, names.target_row_present))
+
+
+def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[str, ...]]:
+    """Adds what row tracking keeps of rewritten rows: an update gets a new version, an insert also a new id."""
+    stored, names = execution.row_tracking, execution.merge.names
+    if stored is None:
+        return rows, ()
+    kept_version = F.when(F.col(names.change).isNull(), F.col(names.row_commit_version))
+    columns = [(stored.row_id, F.col(names.row_id)), (stored.row_commit_version, kept_version)]
+    return rows.adding(columns), stored.names
 
 
 def join_type(merge: ResolvedMerge, conf: MergeConf, *, copies_rows: bool) -> str:
@@ -52,7 +295,6 @@ def write_all_changes_rows(
     merge: ResolvedMerge,
     source: Rows,
     target: TargetSide,
-    names: MergeNames,
     conf: MergeConf,
     defaults: Callable[[int], Column],
     *,
@@ -64,7 +306,6 @@ def write_all_changes_rows(
         merge: The merge.
         source: The source's side.
         target: The target's side, of the touched files and of those that only matched.
-        names: The merge's own names.
         conf: The session's settings.
         defaults: Gives an output column's default.
         copies_rows: Whether rows that no clause changes are written again.
@@ -86,39 +327,36 @@ def write_all_changes_rows(
         merge.output_schema.names,
     )
     rows = joined(source, target.joined, merge.condition, how)
-    rows = evaluate_matched(rows, merge, names, values=True)
+    rows = evaluate_matched(rows, merge, values=True)
     if merge.not_matched:
-        rows = evaluate_not_matched(rows, merge, names)
+        rows = evaluate_not_matched(rows, merge)
     if merge.not_matched_by_source:
-        rows = with_rows_alone(rows, target.alone)
-        rows = evaluate_not_matched_by_source(rows, merge, names, values=True)
-    return changes_output(merge, rows, names, defaults)
+        rows = with_unmatchable(rows, target.unmatchable)
+        rows = evaluate_not_matched_by_source(rows, merge, values=True)
+    return changes_output(merge, rows, defaults)
 
 
-def changes_output(
-    merge: ResolvedMerge, rows: Rows, names: MergeNames, defaults: Callable[[int], Column]
-) -> Rows:
+def changes_output(merge: ResolvedMerge, rows: Rows, defaults: Callable[[int], Column]) -> Rows:
     """Computes what rows become, on which all clauses are evaluated; see `write_all_changes_rows`."""
-    outputs = generate_write_all_changes_output_cols(merge, names, defaults)
+    names = merge.names
+    outputs = generate_write_all_changes_output_cols(merge, defaults)
     copies = [
-        (names.copy(index), target_copy(merge, index, names))
-        for index in range(len(merge.output_schema.fields))
+        (names.copy(index), target_copy(merge, index)) for index in range(len(merge.output_schema.fields))
     ]
     kept = [names.file_name, names.row_index, names.source_row_index, names.file_rewritten]
     kept += [name for name in (*names.clauses, names.row_id, names.row_commit_version) if name in rows.names]
-    flags = generated_flags(merge, names, ("matched", "not_matched", "not_matched_by_source"))
-    columns = [*outputs, (names.change, row_change(merge, names)), *copies, *flags]
+    flags = generated_flags(merge, ("matched", "not_matched", "not_matched_by_source"))
+    columns = [*outputs, (names.change, row_change(merge)), *copies, *flags]
     frame = rows.frame.select(*(column.alias(name) for name, column in columns), *kept)
-    return compute_generated_columns(Rows(frame, (*(name for name, _ in columns), *kept)), merge, names)
+    return compute_generated_columns(Rows(frame, (*(name for name, _ in columns), *kept)), merge)
 
 
-def keep_one_match(rows: Rows, names: MergeNames) -> Rows:
+def keep_one_match(rows: Rows, names: InternalColumns) -> Rows:
     """Keeps one joined row of each target row that several source rows match.
 
     Args:
         rows: Rows as `write_all_changes_rows` gives them, at most one change among those of a target row, or the
             same DELETE in all of them.
-        names: The merge's own names.
 
     Returns:
         The rows, of each target row the one that changes it where there is one; rows without a target row all stay.

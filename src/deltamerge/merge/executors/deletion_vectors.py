@@ -13,22 +13,20 @@ from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.target_scan import target_side
 from deltamerge.merge.executors.touched_files import TouchedFiles, find_touched_rows
 from deltamerge.merge.output.frames import Rows
-from deltamerge.merge.planning.target_files import ScanPlan
+from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.scan.paths import absolute_key
-from deltamerge.storage.store import Store
-from deltamerge.workers.row_blocks import MOST_ROWS
 from deltamerge.write.deletion_vectors import VectorChanges, all_of, write_deletion_vectors
 
 
-def fit_the_driver(files: Sequence[AddFile]) -> bool:
-    """Tells whether the driver takes the positions of rows of all these files at once."""
-    return rows_about((file.stats, file.size) for file in files) <= MOST_ROWS
+def fit_the_driver(execution: Execution, files: Sequence[AddFile]) -> bool:
+    """Return whether the driver holds the positions of all these files' rows at once."""
+    return rows_about((file.stats, file.size) for file in files) <= execution.limits.positions
 
 
 def delete_rows(
     execution: Execution,
     source: Rows,
-    plan: ScanPlan,
+    target: TargetFiles,
     touched: TouchedFiles,
     found: Mapping[str, BitMap64] | None,
     files: Mapping[str, AddFile],
@@ -38,7 +36,7 @@ def delete_rows(
     Args:
         execution: What the executor works on.
         source: The source's side.
-        plan: Which files are joined with it.
+        target: Which files are joined with it.
         touched: The touched files.
         found: The positions of the rows that clauses change, by `file_key`, where the first scan told them; else
             they are looked for once more, in a few of the touched files at a time.
@@ -51,9 +49,9 @@ def delete_rows(
     if found is not None:
         return write_deletion_vectors(store, folder, found, files)
     written, rows, all_there = [], 0, True
-    for group in _groups(store, touched.rewrite):
-        target = target_side(execution, plan, group)
-        _, positions = find_touched_rows(execution.merge, source, target, files, execution.names)
+    for group in _groups(execution, touched.rewrite):
+        side = target_side(execution, target, group)
+        _, positions = find_touched_rows(execution.merge, source, side, files)
         all_there &= set(positions) == {absolute_key(execution.table, file) for file in group}
         rows += sum(map(len, positions.values()))
         written.append(write_deletion_vectors(store, folder, positions, files))
@@ -70,13 +68,13 @@ def delete_rows(
     return all_of(written)
 
 
-def _groups(store: Store, files: Sequence[AddFile]) -> Iterator[tuple[AddFile, ...]]:
+def _groups(execution: Execution, files: Sequence[AddFile]) -> Iterator[tuple[AddFile, ...]]:
     """Puts files together, as many as the driver takes positions of; one at least."""
     group: list[AddFile] = []
     rows = 0
     for file in files:
-        more = physical_rows(store, file)
-        if group and rows + more > MOST_ROWS:
+        more = physical_rows(execution.table.store, file)
+        if group and rows + more > execution.limits.positions:
             yield tuple(group)
             group, rows = [], 0
         group.append(file)

@@ -1,9 +1,10 @@
-"""What the executors work on, and what they give back."""
+"""What the operators of a plan work on, and what they return."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -12,23 +13,22 @@ from deltamerge.log.paths import decode_path
 from deltamerge.log.row_tracking import MaterializedColumns, materialized_columns
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
-from deltamerge.merge.executors.touched_files import (
-    TouchedFiles,
-)
+from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.output.identity_columns import with_identities
-from deltamerge.merge.output.internal_columns import MergeNames
-from deltamerge.merge.planning.target_files import ScanPlan
+from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.limits import Limits
+from deltamerge.merge.planning.plan import MergePlan
+from deltamerge.merge.planning.target_files import TargetFiles
+from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.steps import Steps
+from deltamerge.scan.paths import without_file_scheme
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.table import Table
 from deltamerge.write.data_files import WriteTarget, WrittenFiles
 from deltamerge.write.defaults import column_defaults
-from deltamerge.write.deletion_vectors import (
-    NO_VECTORS,
-    VectorChanges,
-    writes_deletion_vectors,
-)
+from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges
 from deltamerge.write.identity_columns import RowNumbers
 from deltamerge.write.layout import records_per_file
 
@@ -36,56 +36,73 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 NOTHING_WRITTEN = WrittenFiles((), (), ())
-_FILES_TO_LEARN_FROM = 100
 
 
 @dataclass(frozen=True)
 class Execution:
-    """All that an executor works on.
+    """All that the operators of a plan work on.
 
     Args:
         table: The target.
-        snapshot: Its state that the merge reads.
-        metadata: Its metadata after the merge.
-        merge: What the statement means for it.
-        conf: The session's settings.
-        names: The merge's own names.
+        context: What the plan was made from.
+        plan: The plan.
+        merge: The merge.
+        metadata: The table's metadata after the merge.
         steps: Runs and times the steps.
         folder: A folder of the table in which nothing was ever written.
-        clock: Gives the time in milliseconds since 1970.
-        moment: The time that the statement tells, microseconds since 1970.
+        clock: Returns milliseconds since 1970.
+        timestamp: The value of ``current_timestamp()``, microseconds since 1970.
         row_numbers: The numbers of the source's rows, where identity columns need them.
     """
 
     table: Table
-    snapshot: Snapshot
-    metadata: Metadata
+    context: PlanningContext
+    plan: MergePlan
     merge: ResolvedMerge
-    conf: MergeConf
-    names: MergeNames
+    metadata: Metadata
     steps: Steps
     folder: str
     clock: Callable[[], int]
-    moment: int
+    timestamp: int
     row_numbers: RowNumbers | None = None
 
     @property
+    def snapshot(self) -> Snapshot:
+        """The table's state that the merge reads."""
+        return self.context.snapshot
+
+    @property
+    def conf(self) -> MergeConf:
+        """The session's settings."""
+        return self.context.conf
+
+    @property
+    def limits(self) -> Limits:
+        """The thresholds."""
+        return self.context.limits
+
+    @property
+    def references(self) -> MergeReferences:
+        """What the merge's expressions refer to."""
+        return self.context.references
+
+    @property
     def defaults(self) -> Callable[[int], Column]:
-        """Gives an output column's default; of an identity column the value for a source row."""
-        default = column_defaults(self.merge.output_schema, self.moment)
-        return with_identities(default, self.merge, self.names, self.row_numbers)
+        """Return an output column's default; of an identity column the value for a source row."""
+        default = column_defaults(self.merge.output_schema, self.timestamp)
+        return with_identities(default, self.merge, self.row_numbers)
 
     @property
     def writes_change_data(self) -> bool:
         """Whether the table has a change data feed."""
-        return self.snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
+        return self.context.writes_change_data
 
     @property
     def writes_deletion_vectors(self) -> bool:
         """Whether changed rows are deleted by deletion vectors, so that no other row is written again."""
-        return writes_deletion_vectors(self.snapshot, self.conf)
+        return self.plan.unchanged_rows.choice == "deletion_vector"
 
-    @property
+    @cached_property
     def write_target(self) -> WriteTarget:
         """Where and how rows are written."""
         return WriteTarget(
@@ -101,8 +118,7 @@ class Execution:
 
     def _records_per_file(self) -> int | None:
         files = self.snapshot.files
-        # What a file holds on average is known after a few of them.
-        some = files.take(range(min(files.num_files, _FILES_TO_LEARN_FROM))).add_files()
+        some = files.take(range(min(files.num_files, self.limits.sampled_files))).add_files()
         return records_per_file(self.snapshot.metadata.configuration, some)
 
     @property
@@ -110,35 +126,39 @@ class Execution:
         """The data files' hidden columns for row ids, where the table has them enabled."""
         return materialized_columns(self.snapshot.metadata)
 
+    def local(self, path: str) -> str:
+        """Return the path on this machine of a file of the table."""
+        return without_file_scheme(self.table.store.absolute(path))
+
 
 @dataclass(frozen=True)
 class MergeChanges:
-    """What an executor found and wrote.
+    """What a plan found and wrote.
 
     Args:
         execution: What it worked on.
         source_rows: Rows of the source.
         second_scan_rows: Rows of the source in a second scan, -1 where there was none.
-        plan: The files that were read, and what rows were looked for in them.
+        target: The files that were read, and what rows were looked for in them.
         touched: What the first scan found; its `rewrite` files are replaced.
         written: The new files.
         inserted: Rows inserted.
         inserted_by_clause: The same by clause.
         copied: Rows of replaced files that no clause changed.
-        notes: Sentences for the report.
+        summary: What is known of the source's keys; None where it was read once.
         vectors: What became of touched files whose changed rows are deleted by deletion vectors.
     """
 
     execution: Execution
     source_rows: int
     second_scan_rows: int
-    plan: ScanPlan
+    target: TargetFiles
     touched: TouchedFiles
     written: WrittenFiles
     inserted: int
     inserted_by_clause: Mapping[tuple[str, int], int]
     copied: int
-    notes: tuple[str, ...]
+    summary: SourceSummary | None
     vectors: VectorChanges = NO_VECTORS
 
     @property

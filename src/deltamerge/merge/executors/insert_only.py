@@ -6,17 +6,41 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.merge.executors.execution import Execution, MergeChanges
+from deltamerge.merge.executors.job_errors import assigning_values
+from deltamerge.merge.executors.row_counts import (
+    RowCounts,
+    counted,
+    inserting_clauses,
+    inserts_by_clause,
+    observing_clauses,
+)
+from deltamerge.merge.executors.target_scan import matching_side, scan_rows
+from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED
+from deltamerge.merge.executors.written_rows import (
+    put_together,
+    table_columns,
+    write_table_rows,
+    write_with_changes,
+)
+from deltamerge.merge.output.change_data import generate_inserted_rows
 from deltamerge.merge.output.clause_expressions import (
     evaluate_not_matched,
     generate_all_action_exprs,
     generate_clause_output_exprs,
 )
-from deltamerge.merge.output.frames import Rows, joined
+from deltamerge.merge.output.frames import Rows, joined, source_rows
 from deltamerge.merge.output.generated_columns import compute_generated_columns, generated_flags
-from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.planning.target_files import target_files
+from deltamerge.merge.source.key_summary import SourceSummary, can_broadcast
+from deltamerge.merge.source.observations import observed
+from deltamerge.merge.source.source import Source
+from deltamerge.skipping.predicates import ALWAYS
+from deltamerge.write.data_files import WrittenFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -26,6 +50,79 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 # Delta's names for the two ways here.
 WHEN_NO_MATCHED_CLAUSES = "writeInsertsOnlyWhenNoMatchedClauses"
 WHEN_NO_MATCHES = "writeInsertsOnlyWhenNoMatches"
+
+
+def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
+    """Run a merge that only inserts.
+
+    Returns:
+        The files written. Delta: InsertOnlyMergeExecutor.writeOnlyInserts with filterMatchedRows.
+    """
+    merge, steps, summary = execution.merge, execution.steps, source.summary
+    with steps.step("plan", "choosing the files to read"):
+        possible = ALWAYS if summary is None else summary.predicate
+        zone = execution.conf.session_time_zone
+        target = target_files(execution.snapshot, execution.references, possible, zone)
+    counted = Observation()
+    frame = (
+        source.frame.observe(counted, F.count(F.lit(1)).alias("rows")) if summary is None else source.frame
+    )
+    rows = source_rows(frame, merge)
+    with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values(merge):
+        unmatched = filtered_source(merge, rows)
+        if target.files and summary is None:
+            unmatched = unmatched_source(merge, unmatched, scan_rows(execution, target.files))
+        elif target.files and summary is not None:
+            matching = matching_side(execution, target.files, summary)
+            unmatched = unmatched_of(execution, unmatched, summary, matching)
+        if summary is not None:
+            together = put_together(execution, unmatched.frame, summary.partitions, summary.row_count)
+            unmatched = Rows(together, unmatched.names)
+        written, counts = write_inserts(execution, unmatched, WHEN_NO_MATCHED_CLAUSES)
+        source_count = _source_count(source, counted) if summary is None else summary.row_count
+    return MergeChanges(
+        execution=execution,
+        source_rows=source_count,
+        second_scan_rows=-1,
+        target=target,
+        touched=NOTHING_TOUCHED,
+        written=written,
+        inserted=written.row_count,
+        inserted_by_clause=inserts_by_clause(merge, counts, written.row_count),
+        copied=0,
+        summary=summary,
+    )
+
+
+def _source_count(source: Source, counted: Observation) -> int:
+    rows = observed(counted).get("rows")
+    return source.frame.count() if rows is None else int(rows)
+
+
+def unmatched_of(execution: Execution, rows: Rows, summary: SourceSummary, target: Rows) -> Rows:
+    """Keep the source rows that match no row of the target's."""
+    broadcast = can_broadcast(
+        summary, execution.conf.auto_broadcast_join_threshold, execution.limits.broadcast_key_bytes
+    )
+    return unmatched_by_number(execution.merge, rows, target, broadcast=broadcast)
+
+
+def write_inserts(
+    execution: Execution, unmatched: Rows, extra_op_type: str
+) -> tuple[WrittenFiles, RowCounts | None]:
+    """Write source rows that match nothing; count them by clause where several insert."""
+    merge, names = execution.merge, execution.merge.names
+    rows = generate_inserts_only_output(merge, unmatched, execution.defaults, extra_op_type)
+    inserting, observation = inserting_clauses(merge), None
+    if len(inserting) > 1:
+        frame, observation = observing_clauses(rows.frame, inserting, names, F.lit(True))
+        rows = Rows(frame, rows.names)
+    if execution.writes_change_data:
+        changed = generate_inserted_rows(rows, merge.output_schema, names)
+        written = write_with_changes(execution, changed)
+    else:
+        written = write_table_rows(execution, table_columns(rows, execution))
+    return written, None if observation is None else counted(observation, inserting)
 
 
 def unmatched_source(merge: ResolvedMerge, source: Rows, target: Rows) -> Rows:
@@ -42,9 +139,7 @@ def unmatched_source(merge: ResolvedMerge, source: Rows, target: Rows) -> Rows:
     return Rows(source.frame.join(target.frame, merge.condition, "left_anti"), source.names)
 
 
-def unmatched_by_number(
-    merge: ResolvedMerge, source: Rows, target: Rows, names: MergeNames, *, broadcast: bool
-) -> Rows:
+def unmatched_by_number(merge: ResolvedMerge, source: Rows, target: Rows, *, broadcast: bool) -> Rows:
     """Keeps the source rows that match no target row, where the source gives the same rows at each read.
 
     A left anti join cannot broadcast its left side, so it would shuffle the target; an inner join can, and the
@@ -54,12 +149,12 @@ def unmatched_by_number(
         merge: The merge.
         source: The source's side.
         target: The target's side, of the files that may match.
-        names: The merge's own names.
         broadcast: Whether the source may be sent to every executor.
 
     Returns:
         The source's rows, users' names still in sight.
     """
+    names = merge.names
     sent = Rows(F.broadcast(source.frame), source.names) if broadcast else source
     pairs = joined(sent, target, merge.condition, "inner")
     number = F.col(names.source_row_index)
@@ -81,7 +176,6 @@ def filtered_source(merge: ResolvedMerge, source: Rows) -> Rows:
 def generate_inserts_only_output(
     merge: ResolvedMerge,
     source: Rows,
-    names: MergeNames,
     defaults: Callable[[int], Column],
     extra_op_type: str,
 ) -> Rows:
@@ -90,7 +184,6 @@ def generate_inserts_only_output(
     Args:
         merge: The merge.
         source: The source rows that match nothing, users' names still in sight.
-        names: The merge's own names.
         defaults: Gives an output column's default.
         extra_op_type: Delta's name for the route, for the log.
 
@@ -98,10 +191,11 @@ def generate_inserts_only_output(
         The output columns under the merge's own names, and the number of the clause that inserts each row.
         Delta: generateInsertsOnlyOutputDF.
     """
-    rows = evaluate_not_matched(source.renamed(), merge, names)
+    names = merge.names
+    rows = evaluate_not_matched(source.renamed(), merge)
     number = F.col(names.clause("not_matched"))
     writing = {
-        clause.number: generate_all_action_exprs(merge, clause, names, defaults)
+        clause.number: generate_all_action_exprs(merge, clause, defaults)
         for clause in merge.not_matched
         if clause.action == "insert"
     }
@@ -115,13 +209,13 @@ def generate_inserts_only_output(
     for clause in merge.not_matched:
         if clause.action == "insert":
             taken = taken | (number == F.lit(clause.number))
-    flags = generated_flags(merge, names, ("not_matched",))
+    flags = generated_flags(merge, ("not_matched",))
     frame = rows.frame.where(taken).select(
         *(column.alias(name) for name, column in zip(output_names, columns, strict=True)),
         number,
         *(column.alias(name) for name, column in flags),
     )
     given = Rows(frame, (*output_names, names.clause("not_matched"), *(name for name, _ in flags)))
-    made = compute_generated_columns(given, merge, names)
+    made = compute_generated_columns(given, merge)
     logger.debug("%s: output plan:\n%s", extra_op_type, made.frame)
     return made

@@ -1,82 +1,82 @@
-"""The first scan of the low-shuffle route: which target rows change, and which source rows found a match."""
+"""Which target rows change and which source rows found a match, as positions."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyroaring import BitMap64
 from pyspark.sql import functions as F
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
-from deltamerge.merge.executors.bitmaps import NO_ROWS, RowSet, bit_of, piece_of, united
 from deltamerge.merge.output.clause_expressions import evaluate_matched, evaluate_not_matched_by_source
-from deltamerge.merge.output.frames import Rows, TargetSide, joined, with_rows_alone
-from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.output.frames import Rows, with_unmatchable
+from deltamerge.scan.row_positions import bit_in_piece, from_pieces, piece_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-# Rows of the aggregate that tell of the source have numbers from here on.
-OF_SOURCE = 1_000_000
+# Codes of rows of the source begin here, those of target rows at 0.
+_OF_SOURCE = 1_000_000
 
 
 @dataclass(frozen=True)
 class Matches:
-    """What the first scan found.
+    """What was found in the target.
 
     Args:
-        changed: By file, as the scan names it, the rows that a clause updates or deletes.
+        changed: By file, by its path in the log, the positions of the rows that a clause updates or deletes.
         rows_by_clause: How many target rows each clause changes, by kind and number.
-        updating: By MATCHED clause, by its number, the source rows that it takes a new row from.
-        matched_sources: The source rows that match a target row, whether or not a clause fires.
-        has_competing: Whether clauses fire for several source rows on one target row.
+        updating: By the number of a MATCHED clause the source rows that it takes a new row from.
+        matched_sources: The source rows that match a target row, whether or not a clause takes the pair.
+        has_competing: Whether clauses take several source rows for one target row.
         sources_fire_once: Whether no source row updates several target rows.
     """
 
-    changed: Mapping[str, RowSet]
+    changed: Mapping[str, BitMap64]
     rows_by_clause: Mapping[tuple[str, int], int]
-    updating: Mapping[int, RowSet]
-    matched_sources: RowSet
+    updating: Mapping[int, BitMap64]
+    matched_sources: BitMap64
     has_competing: bool
     sources_fire_once: bool
 
 
-NO_MATCHES = Matches({}, {}, {}, NO_ROWS, has_competing=False, sources_fire_once=True)
+NO_MATCHES = Matches({}, {}, {}, BitMap64(), has_competing=False, sources_fire_once=True)
 
 
 def changing_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
-    """Gives the clauses that change target rows."""
+    """Return the clauses that change target rows."""
     clauses = (*merge.matched, *merge.not_matched_by_source)
     return [clause for clause in clauses if clause.action in ("update", "delete")]
 
 
 def find_matches(
-    merge: ResolvedMerge, source: Rows, target: TargetSide, names: MergeNames, *, of_source: bool
+    merge: ResolvedMerge,
+    rows: Rows,
+    unmatchable: Rows | None,
+    path_of: Callable[[str], str],
+    *,
+    of_source: bool,
 ) -> Matches:
-    """Joins source and target once, on what ON and the conditions need, and keeps only row numbers.
+    """Evaluate the conditions on joined rows and keep only positions.
 
     Args:
         merge: The merge.
-        source: The source's side.
-        target: The target's side, of the files that may match.
-        names: The merge's own names.
+        rows: Joined rows, both sides visible.
+        unmatchable: Rows of the target that are not joined.
+        path_of: Returns the path in the log of a file as the rows name it.
         of_source: Whether it must be known which source rows matched.
-
-    Returns:
-        The rows that change.
     """
-    by_source = [c for c in merge.not_matched_by_source if c.action != "do_nothing"]
-    rows = joined(source, target.joined, merge.condition, "right_outer" if by_source else "inner")
-    rows = evaluate_matched(rows, merge, names, values=False)
-    if by_source:
-        rows = with_rows_alone(rows, target.alone)
-        rows = evaluate_not_matched_by_source(rows, merge, names, values=False)
-    changing = changing_clauses(merge)
-    places = [_place(_code(changing, names), F.col(names.file_name), F.col(names.row_index))]
+    names, changing = merge.names, changing_clauses(merge)
+    rows = evaluate_matched(rows, merge, values=False)
+    if any(clause.action != "do_nothing" for clause in merge.not_matched_by_source):
+        rows = with_unmatchable(rows, unmatchable)
+        rows = evaluate_not_matched_by_source(rows, merge, values=False)
+    places = [_place(_code(merge, changing), F.col(names.file_name), F.col(names.row_index))]
     if of_source:
-        matched = F.when(F.col(names.source_row_present), _source_code(merge, names))
+        matched = F.when(F.col(names.source_row_present), _source_code(merge))
         places.append(_place(matched, F.lit(None).cast("string"), F.col(names.source_row_index)))
     place = names.packed
     found = (
@@ -88,7 +88,7 @@ def find_matches(
         .toArrow()
         .to_pylist()
     )
-    return matches_of(found, changing)
+    return _matches(found, changing, path_of)
 
 
 def _place(code: Column, file: Column, row: Column) -> Column:
@@ -96,74 +96,59 @@ def _place(code: Column, file: Column, row: Column) -> Column:
         code.cast("int").alias("code"),
         file.alias("file"),
         piece_of(row).alias("piece"),
-        bit_of(row).alias("bit"),
+        bit_in_piece(row).alias("bit"),
     )
 
 
-def _code(changing: list[ResolvedClause], names: MergeNames) -> Column:
-    """Gives the place, in a list, of the clause that changes the target row; NULL where there is none."""
+def _code(merge: ResolvedMerge, changing: list[ResolvedClause]) -> Column:
+    """Return the place, in a list, of the clause that changes the target row; NULL where there is none."""
     code = F.lit(None).cast("int")
     for index, clause in enumerate(changing):
-        taken = F.col(names.clause(clause.clause.kind)) == F.lit(clause.number)
+        taken = F.col(merge.names.clause(clause.clause.kind)) == F.lit(clause.number)
         code = F.coalesce(F.when(taken, F.lit(index)), code)
     return code
 
 
-def _source_code(merge: ResolvedMerge, names: MergeNames) -> Column:
-    """Says which UPDATE takes a new row from the source row."""
-    code = F.lit(OF_SOURCE)
-    number = F.col(names.clause("matched"))
+def _source_code(merge: ResolvedMerge) -> Column:
+    """Return which UPDATE takes a new row from the source row."""
+    code = F.lit(_OF_SOURCE)
+    number = F.col(merge.names.clause("matched"))
     for clause in merge.matched:
         if clause.action == "update":
-            code = F.when(number == F.lit(clause.number), F.lit(OF_SOURCE + 1 + clause.number)).otherwise(
-                code
-            )
+            of_clause = F.lit(_OF_SOURCE + 1 + clause.number)
+            code = F.when(number == F.lit(clause.number), of_clause).otherwise(code)
     return code
 
 
-def matches_of(found: list[dict[str, Any]], changing: list[ResolvedClause]) -> Matches:
-    """Puts together what a first scan found.
-
-    Args:
-        found: Rows of ``code`` (the place of a clause in `changing`, or, for rows of the source, `OF_SOURCE`, and with
-            the number of an UPDATE added to it and one), ``file`` (None for rows of the source), ``piece``, ``n``
-            (pairs of target and source row) and ``bits``.
-        changing: The clauses that change target rows.
-    """
-    pieces: dict[tuple[int, str | None], dict[int, bytes]] = defaultdict(dict)
-    fired: dict[tuple[str | None, int], int] = defaultdict(int)
-    updates = 0
+def _matches(
+    found: list[dict[str, Any]], changing: list[ResolvedClause], path_of: Callable[[str], str]
+) -> Matches:
+    pieces: dict[tuple[int, str | None], list[tuple[int, bytes]]] = defaultdict(list)
+    pairs: dict[tuple[int, str | None], int] = defaultdict(int)
     for row in found:
-        code, file, piece = row["code"], row["file"], row["piece"]
-        of_code = pieces[code, file]
-        of_code[piece] = united(
-            [RowSet({piece: bits}) for bits in (row["bits"], of_code.get(piece)) if bits]
-        ).pieces[piece]
-        if code < OF_SOURCE:
-            fired[file, piece] += row["n"]
-        elif code > OF_SOURCE:
-            updates += row["n"]
-    files = sorted({file for code, file in pieces if file is not None and code < OF_SOURCE})
-    changed = {
-        file: united(RowSet(pieces[code, name]) for code, name in pieces if name == file) for file in files
-    }
-    competing = any(
-        fired[file, piece] > len(RowSet({piece: bits}))
-        for file, rows in changed.items()
-        for piece, bits in rows.pieces.items()
-    )
+        key = row["code"], row["file"]
+        pieces[key].append((row["piece"], row["bits"]))
+        pairs[key] += row["n"]
+    rows = {key: from_pieces(of_key) for key, of_key in pieces.items()}
+    changed: dict[str, BitMap64] = {}
+    fired: dict[str, int] = defaultdict(int)
     counts: dict[tuple[str, int], int] = {(c.clause.kind, c.number): 0 for c in changing}
-    for (code, _), of_file in pieces.items():
-        if code < OF_SOURCE:
-            clause = changing[code]
-            counts[clause.clause.kind, clause.number] += len(RowSet(of_file))
-    updating = [RowSet(rows) for (code, _), rows in pieces.items() if code > OF_SOURCE]
-    sources = {code - OF_SOURCE - 1: RowSet(rows) for (code, _), rows in pieces.items() if code >= OF_SOURCE}
+    sources: dict[int, BitMap64] = {}
+    for (code, file), positions in rows.items():
+        if file is None:
+            sources[code - _OF_SOURCE - 1] = positions
+            continue
+        clause, path = changing[code], path_of(file)
+        changed[path] = changed.get(path, BitMap64()) | positions
+        fired[path] += pairs[code, file]
+        counts[clause.clause.kind, clause.number] += len(positions)
+    updating = {number: positions for number, positions in sources.items() if number >= 0}
+    updates = sum(count for (code, _), count in pairs.items() if code > _OF_SOURCE)
     return Matches(
-        changed=changed,
+        changed=dict(sorted(changed.items())),
         rows_by_clause=counts,
-        updating={number: rows for number, rows in sources.items() if number >= 0},
-        matched_sources=united(sources.values()),
-        has_competing=competing,
-        sources_fire_once=updates == len(united(updating)),
+        updating=updating,
+        matched_sources=BitMap64.union(*sources.values()) if sources else BitMap64(),
+        has_competing=any(fired[path] > len(positions) for path, positions in changed.items()),
+        sources_fire_once=updates == len(BitMap64.union(*updating.values())) if updating else True,
     )

@@ -12,33 +12,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamerge.merge.executors.execution import Execution
-from deltamerge.merge.executors.pairs import Pairs
-from deltamerge.merge.planning.key_lookup_fit import KeyLookup
-from deltamerge.merge.source.staging import StagedSource
+from deltamerge.merge.executors.key_matching import Pairs
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe
+from deltamerge.merge.executors.staged_source import StagedSource
+from deltamerge.merge.planning.declined import Declined
 from deltamerge.workers.row_pairs import unmatched
 from deltamerge.workers.staged_rows import in_plain_numbers, open_staged
 from deltamerge.write.layout import partition_folders
 
-# A task looks for its partition's rows among all rows between the first and the last.
-_MOST_ROWS_LOOKED_AT = 50_000_000
-_MOST_PARTITIONS = 1_000
-# Kept rows of so many bytes make a file of about delta-spark's default size.
-_STAGED_BYTES_OF_A_FILE = 256 << 20
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One of them; all of a table without partition columns is one.
+    """A partition; a table without partition columns has one.
 
     Args:
-        folders: Where its files lie below the merge's folder, with a slash at the end; empty without partition columns.
+        folders: Where its files are below the merge's folder, with a slash at the end; empty without partition columns.
         pairs: The pairs of its files.
-        inserted: For each file that new rows take, the first of the kept rows that may go there, and the one after the
-            last.
+        inserted: For each file of new rows the first of the staged rows that may go there, and the one after the last.
         rows: How many new rows there may be.
-        values: What these rows have in the columns that say their partition, dates as days since 1970; by the kept
-            rows' names.
+        values: The values of these rows in the partition columns, dates as days since 1970, by the staged rows' names.
     """
 
     folders: str
@@ -50,30 +44,28 @@ class Partition:
 
 def partitions_of(
     execution: Execution,
-    how: KeyLookup,
+    recipe: LookupRecipe,
     staged: StagedSource,
     found: Sequence[Pairs],
     changed: Sequence[Pairs],
-) -> list[Partition] | None:
-    """Finds the partitions that get files.
+) -> list[Partition]:
+    """Find the partitions that get files.
 
     Args:
-        execution: What to work on.
-        how: How the merge runs.
+        execution: What the plan works on.
+        recipe: How the merge runs.
         staged: The source.
-        found: All pairs: rows that stand there are not new.
+        found: All pairs: their source rows are not new.
         changed: Those of files that are written again, or whose updated rows are.
 
-    Returns:
-        The partitions; None where they are very many, or have values that Spark writes better.
+    Raises:
+        Declined: New rows go to very many partitions, or to one that must not be NULL.
     """
     columns = execution.snapshot.metadata.partition_columns
     if not columns:
         rows = np.arange(staged.rows if staged.columns.inserts else 0)
-        return [Partition("", tuple(changed), _ranges(rows, how, staged), len(rows), {})]
-    new = _new_partitions(columns, how, staged, found) if staged.columns.inserts and staged.rows else []
-    if new is None:
-        return None
+        return [Partition("", tuple(changed), _ranges(execution, rows, staged), len(rows), {})]
+    new = _new_partitions(execution, recipe, staged, found) if staged.columns.inserts and staged.rows else []
     by_folders: dict[str, list[Pairs]] = {}
     for pairs in changed:
         folders = partition_folders(columns, pairs.file.partition_values)
@@ -85,9 +77,10 @@ def partitions_of(
 
 
 def _new_partitions(
-    columns: Sequence[str], how: KeyLookup, staged: StagedSource, found: Sequence[Pairs]
-) -> list[Partition] | None:
-    """Finds the partitions of the rows that are inserted."""
+    execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs]
+) -> list[Partition]:
+    """Find the partitions of the rows that are inserted."""
+    columns, limits = execution.snapshot.metadata.partition_columns, execution.limits
     kept = staged.columns
     names = [next(iter(kept.inserts.values()))[column] for column in columns]
     wanted = list(dict.fromkeys([*names, *([] if kept.clause is None else [kept.clause])]))
@@ -100,41 +93,51 @@ def _new_partitions(
     table = pa.table([in_plain_numbers(rows.column(name)) for name in names], names=by)
     table = table.append_column("row", pa.array(np.arange(staged.rows))).filter(pa.array(is_new))
     groups = table.group_by(by).aggregate([("row", "list")])
-    if len(groups) > _MOST_PARTITIONS:
-        return None
+    if len(groups) > limits.partitions:
+        raise _declined(f"new rows go to more than {limits.partitions:,} partitions")
     partitions = []
     for number, group in enumerate(groups.select(by).to_pylist()):
         values = list(group.values())
-        texts = {
-            column: _text(value, how.types[column]) for column, value in zip(columns, values, strict=True)
+        spelled = {
+            column: _spelled(value, recipe.types[column])
+            for column, value in zip(columns, values, strict=True)
         }
-        if any(texts[column] is None for column in how.not_null.intersection(columns)):
-            return None
+        for column in recipe.not_null.intersection(columns):
+            if spelled[column] is None:
+                raise _declined(f"partition column {column} would be NULL")
         of_partition = np.sort(groups["row_list"][number].values.to_numpy())
         partitions.append(
             Partition(
-                folders=partition_folders(columns, texts),
+                folders=partition_folders(columns, spelled),
                 pairs=(),
-                inserted=_ranges(of_partition, how, staged),
+                inserted=_ranges(execution, of_partition, staged),
                 rows=len(of_partition),
                 values=dict(zip(names, values, strict=True)),
             )
         )
     looked_at = sum(end - first for partition in partitions for first, end in partition.inserted)
-    return partitions if looked_at <= _MOST_ROWS_LOOKED_AT else None
+    if looked_at > limits.partition_rows:
+        raise _declined("new rows of very many partitions are mixed")
+    return partitions
 
 
-def _ranges(rows: np.ndarray[Any, Any], how: KeyLookup, staged: StagedSource) -> tuple[tuple[int, int], ...]:
-    """Shares rows out to files: for each the first row, and the one after the last."""
-    most = how.records_per_file
+def _declined(reason: str) -> Declined:
+    return Declined("changed_rows", "arrow", reason)
+
+
+def _ranges(
+    execution: Execution, rows: np.ndarray[Any, Any], staged: StagedSource
+) -> tuple[tuple[int, int], ...]:
+    """Distribute rows over files: for each the first row, and the one after the last."""
+    most = rows_of_a_file(execution)
     if most is None:
-        most = max(1, staged.rows * _STAGED_BYTES_OF_A_FILE // max(1, staged.bytes))
+        most = max(1, staged.rows * execution.limits.staged_bytes_of_a_file // max(1, staged.bytes))
     shares = np.array_split(rows, -(-len(rows) // most)) if len(rows) else []
     return tuple((int(share[0]), int(share[-1]) + 1) for share in shares)
 
 
-def _text(value: int | str | None, kind: pa.DataType) -> str | None:
-    """Spells a value as the log does; no text is NULL. Protocol: Partition Value Serialization.
+def _spelled(value: int | str | None, kind: pa.DataType) -> str | None:
+    """Spell a value as the log does; the empty string is NULL. Protocol: Partition Value Serialization.
 
     Raises:
         ValueError: A date is not of the years 1 to 9999.
@@ -144,3 +147,9 @@ def _text(value: int | str | None, kind: pa.DataType) -> str | None:
     if pa.types.is_date(kind):
         return date.fromordinal(_EPOCH + int(value)).isoformat()
     return str(value)
+
+
+def rows_of_a_file(execution: Execution) -> int | None:
+    """Return the number of rows that a new file has at most, by the table's property or the session's setting."""
+    of_table = execution.write_target.records_per_file
+    return execution.context.session.records_per_file if of_table is None else of_table

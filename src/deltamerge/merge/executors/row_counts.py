@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.add_file_stats import logical_rows
+from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.touched_files import TouchedFiles
-from deltamerge.merge.output.internal_columns import MergeNames
 from deltamerge.merge.source.observations import observed
 from deltamerge.write.data_files import WrittenFiles
 
@@ -43,14 +43,13 @@ def inserting_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
 
 
 def observing_clauses(
-    frame: DataFrame, clauses: Sequence[ResolvedClause], names: MergeNames, is_row: Column
+    frame: DataFrame, clauses: Sequence[ResolvedClause], names: InternalColumns, is_row: Column
 ) -> tuple[DataFrame, Observation]:
     """Counts rows by clause as they are written.
 
     Args:
         frame: The rows, with the columns that say which clause of a kind takes them.
         clauses: The clauses.
-        names: The merge's own names.
         is_row: TRUE for the rows that become rows of the table.
     """
     observation = Observation()

@@ -1,4 +1,4 @@
-"""Files of the target as an executor reads them."""
+"""Files of the target as the operators read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.column_mapping import mapping_mode
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.output.frames import Rows, TargetSide, target_rows
-from deltamerge.merge.planning.target_files import ScanPlan
+from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, target_frame
@@ -32,38 +32,32 @@ _COMPARED_NAMES = frozenset({"tinyint", "smallint", "int", "bigint"})
 _MOST_FILTERS = 16
 
 
-def scan_rows(execution: Execution, files: tuple[AddFile, ...]) -> Rows:
-    """Makes the target's side of a join from some files."""
-    return _side_of(execution, scan_files(execution, files))
+def scan_rows(execution: Execution, files: Sequence[AddFile]) -> Rows:
+    """Return the target's side of a join from some files."""
+    return target_rows(scan_files(execution, files), execution.merge)
 
 
-def target_side(execution: Execution, plan: ScanPlan, files: Sequence[AddFile]) -> TargetSide:
-    """Makes the target's side of a merge from some of the files that it reads."""
-    alone = plan.alone_among(files)
-    joined = scan_rows(execution, plan.joined_among(files))
-    return TargetSide(joined, scan_rows(execution, alone) if alone else None)
+def target_side(execution: Execution, target: TargetFiles, files: Sequence[AddFile]) -> TargetSide:
+    """Return the target's side of a merge from some of the files that it reads."""
+    unmatchable = target.unmatchable_among(files)
+    joined = scan_rows(execution, target.joined_among(files))
+    return TargetSide(joined, scan_rows(execution, unmatchable) if unmatchable else None)
 
 
-def _side_of(execution: Execution, frame: DataFrame) -> Rows:
-    merge = execution.merge
-    return target_rows(frame, merge.target_schema, merge.target_alias, execution.names)
-
-
-def first_side(execution: Execution, plan: ScanPlan, source: SourceSummary | None) -> TargetSide:
-    """Makes the target's side of the first scan: all rows where BY SOURCE clauses look at those without a match."""
+def first_side(execution: Execution, target: TargetFiles, source: SourceSummary | None) -> TargetSide:
+    """Return the target's side of the first scan: all rows where BY SOURCE clauses change those without a match."""
     if any(clause.action != "do_nothing" for clause in execution.merge.not_matched_by_source):
-        return target_side(execution, plan, plan.files)
-    return TargetSide(matching_side(execution, plan.files, source))
+        return target_side(execution, target, target.files)
+    return TargetSide(matching_side(execution, target.files, source))
 
 
 def matching_side(execution: Execution, files: tuple[AddFile, ...], source: SourceSummary | None) -> Rows:
-    """Makes the target's side of a join that only matching rows come out of.
+    """Return the target's side of a join that only matching rows come out of.
 
     Args:
-        execution: What the executor works on.
         files: The files that may match.
-        source: What is known of the source; rows that its keys' ranges leave out need not be there, and Spark passes
-            over row groups and pages that have no others. None where it may give other rows at the next read.
+        source: What is known of the source; rows outside of its keys' ranges need not be there, and Spark skips row
+            groups and pages that have no others. None where it may return other rows at the next read.
     """
     frame, schema = scan_files(execution, files), execution.merge.target_schema
     predicate = None if source is None else source.predicate
@@ -71,11 +65,11 @@ def matching_side(execution: Execution, files: tuple[AddFile, ...], source: Sour
         condition = _may_match(part, schema) if isinstance(part, InRanges) else None
         if condition is not None:
             frame = frame.where(condition)
-    return _side_of(execution, frame)
+    return target_rows(frame, execution.merge)
 
 
 def _may_match(ranges: InRanges, schema: StructType) -> Column | None:
-    """Says what column values lie in ranges; None where that is not sure to be what Spark compares."""
+    """Return a filter for values in ranges; None where Spark may compare otherwise."""
     if ranges.or_null or not ranges.ranges or len(ranges.column.path) > 1:
         return None
     index = schema.names.index(ranges.column.path[0])
@@ -90,28 +84,28 @@ def _may_match(ranges: InRanges, schema: StructType) -> Column | None:
     return reduce(or_, ((column >= F.lit(low)) & (column <= F.lit(high)) for low, high in ends))
 
 
-def scan_files(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
-    """Reads some files of the target, with each row's file and position."""
+def scan_files(execution: Execution, files: Sequence[AddFile]) -> DataFrame:
+    """Read some files of the target, with each row's file and position."""
     return target_frame(*_scan_of(execution, files))
 
 
-def scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...]) -> DataFrame:
-    """Reads files whose rows are written again: with row tracking each row's id and version come last."""
+def scan_to_rewrite(execution: Execution, files: Sequence[AddFile]) -> DataFrame:
+    """Read files whose rows are written again; with row tracking each row's id and version come last."""
     if execution.row_tracking is None:
         return scan_files(execution, files)
     return tracked_frame(*_scan_of(execution, files), execution.row_tracking)
 
 
 def _scan_of(
-    execution: Execution, files: tuple[AddFile, ...]
+    execution: Execution, files: Sequence[AddFile]
 ) -> tuple[Table, StructType, tuple[str, ...], tuple[AddFile, ...], ScanColumns, str]:
-    """Says what `target_frame` and `tracked_frame` are to read."""
-    metadata, names = execution.snapshot.metadata, execution.names
+    """Return the arguments of `target_frame` and `tracked_frame`."""
+    metadata, names = execution.snapshot.metadata, execution.merge.names
     return (
         execution.table,
         execution.merge.target_schema,
         metadata.partition_columns,
-        files,
+        tuple(files),
         ScanColumns(names.file_name, names.row_index),
         mapping_mode(metadata.configuration),
     )

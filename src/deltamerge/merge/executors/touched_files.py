@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -14,13 +15,12 @@ from pyspark.sql import functions as F
 
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.log.actions import AddFile
+from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
-from deltamerge.merge.executors.bitmaps import piece_of
-from deltamerge.merge.executors.deleted_rows import bitmap_of, positions_of
 from deltamerge.merge.output.clause_expressions import evaluate_matched, evaluate_not_matched_by_source
-from deltamerge.merge.output.frames import Rows, TargetSide, joined, with_rows_alone
-from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.output.frames import Rows, TargetSide, joined, with_unmatchable
 from deltamerge.scan.paths import file_key
+from deltamerge.scan.row_positions import bit_in_piece, from_pieces, piece_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -65,7 +65,6 @@ def find_touched_files(
     source: Rows,
     target: TargetSide,
     files: Mapping[str, AddFile],
-    names: MergeNames,
 ) -> TouchedFiles:
     """Joins source and target once and finds what the merge changes.
 
@@ -74,7 +73,6 @@ def find_touched_files(
         source: The source's side.
         target: The target's side, of the files that skipping left.
         files: These files by `file_key`.
-        names: The merge's own names.
 
     Returns:
         The touched files and the rows each clause changes. Delta: ClassicMergeExecutor.findTouchedFiles; other than
@@ -85,10 +83,10 @@ def find_touched_files(
     """
     if not _looks_at_target(merge):
         return NOTHING_TOUCHED
-    rows = _clauses_of_rows(merge, source, target, names)
-    per_file = _matches_of_rows(merge, rows, names).groupBy("file").agg(*_sums(merge))
+    rows = _clauses_of_rows(merge, source, target)
+    per_file = _matches_of_rows(merge, rows).groupBy("file").agg(*_sums(merge))
     found = [row.asDict() for row in per_file.collect()]
-    return _touched(merge, rows, found, files, names)
+    return _touched(merge, rows, found, files)
 
 
 def find_touched_rows(
@@ -96,7 +94,6 @@ def find_touched_rows(
     source: Rows,
     target: TargetSide,
     files: Mapping[str, AddFile],
-    names: MergeNames,
 ) -> tuple[TouchedFiles, dict[str, BitMap64]]:
     """Joins source and target once and finds what the merge changes, down to the rows.
 
@@ -105,7 +102,6 @@ def find_touched_rows(
         source: The source's side.
         target: The target's side, of the files that skipping left.
         files: These files by `file_key`.
-        names: The merge's own names.
 
     Returns:
         As `find_touched_files`, and of the touched files the positions of the rows that a clause changes, by
@@ -116,34 +112,46 @@ def find_touched_rows(
     """
     if not _looks_at_target(merge):
         return NOTHING_TOUCHED, {}
-    rows = _clauses_of_rows(merge, source, target, names)
+    rows = _clauses_of_rows(merge, source, target)
     changed = reduce(lambda a, b: a | b, (F.col(_count_name(c)) for c in _changing(merge)), F.lit(False))
     pieces = (
-        _matches_of_rows(merge, rows, names)
+        _matches_of_rows(merge, rows)
         .groupBy("file", piece_of(F.col("row")).alias("piece"))
-        .agg(bitmap_of(F.col("row"), changed).alias("bitmap"), *_sums(merge))
+        .agg(
+            F.bitmap_construct_agg(F.when(changed, bit_in_piece(F.col("row")))).alias("bitmap"), *_sums(merge)
+        )
     )
     found = [row.asDict() for row in pieces.collect()]
-    return _touched(merge, rows, found, files, names), positions_of(found)
+    return _touched(merge, rows, found, files), _positions(found)
+
+
+def _positions(found: Sequence[Mapping[str, Any]]) -> dict[str, BitMap64]:
+    """Return the positions in pieces by `file_key`; files without any are left out."""
+    pieces: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+    for row in found:
+        pieces[file_key(row["file"])].append((row["piece"], row["bitmap"]))
+    positions = {file: from_pieces(of_file) for file, of_file in pieces.items()}
+    return {file: rows for file, rows in positions.items() if rows}
 
 
 def _looks_at_target(merge: ResolvedMerge) -> bool:
     return bool(merge.matched or merge.not_matched_by_source or merge.inserts)
 
 
-def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: TargetSide, names: MergeNames) -> Rows:
+def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: TargetSide) -> Rows:
     """Joins the sides and finds the clause that takes each row."""
     how = "right_outer" if merge.not_matched_by_source else "inner"
     rows = joined(source, target.joined, merge.condition, how)
-    rows = evaluate_matched(rows, merge, names, values=False)
+    rows = evaluate_matched(rows, merge, values=False)
     if merge.not_matched_by_source:
-        rows = with_rows_alone(rows, target.alone)
-        rows = evaluate_not_matched_by_source(rows, merge, names, values=False)
+        rows = with_unmatchable(rows, target.unmatchable)
+        rows = evaluate_not_matched_by_source(rows, merge, values=False)
     return rows
 
 
-def _matches_of_rows(merge: ResolvedMerge, rows: Rows, names: MergeNames) -> DataFrame:
+def _matches_of_rows(merge: ResolvedMerge, rows: Rows) -> DataFrame:
     """Counts for each target row its matches, and says which clauses change it."""
+    names = merge.names
     fired = _taken(merge.matched, names)
     changed_by_source = _taken(merge.not_matched_by_source, names)
     matched = F.col(names.source_row_present).isNotNull()
@@ -174,12 +182,12 @@ def _touched(
     rows: Rows,
     found: Sequence[Mapping[str, Any]],
     files: Mapping[str, AddFile],
-    names: MergeNames,
 ) -> TouchedFiles:
     """Reads the counts of files, or of parts of files."""
+    names = merge.names
     competing = sum(row["competing"] or 0 for row in found)
     if competing and not merge.is_only_one_unconditional_delete:
-        raise _multiple_source_rows(merge, rows, _taken(merge.matched, names), competing, names)
+        raise _multiple_source_rows(merge, rows, _taken(merge.matched, names), competing)
     counts: dict[tuple[str, int], int] = {
         (c.clause.kind, c.number): sum(row[_count_name(c)] or 0 for row in found) for c in _changing(merge)
     }
@@ -201,12 +209,12 @@ def _count_name(clause: ResolvedClause) -> str:
     return f"{clause.clause.kind}_{clause.number}"
 
 
-def _takes(clause: ResolvedClause, names: MergeNames) -> Column:
+def _takes(clause: ResolvedClause, names: InternalColumns) -> Column:
     number = F.col(names.clause(clause.clause.kind))
     return F.coalesce(number == F.lit(clause.number), F.lit(False))
 
 
-def _taken(clauses: Sequence[ResolvedClause], names: MergeNames) -> Column:
+def _taken(clauses: Sequence[ResolvedClause], names: InternalColumns) -> Column:
     taken = F.lit(False)
     for clause in clauses:
         if clause.action in ("update", "delete"):
@@ -215,9 +223,9 @@ def _taken(clauses: Sequence[ResolvedClause], names: MergeNames) -> Column:
 
 
 def _multiple_source_rows(
-    merge: ResolvedMerge, rows: Rows, fired: Column, affected: int, names: MergeNames
+    merge: ResolvedMerge, rows: Rows, fired: Column, affected: int
 ) -> MultipleSourceRowsException:
-    shown = _competing_rows(merge, rows.frame.where(fired), names).collect()
+    shown = _competing_rows(merge, rows.frame.where(fired)).collect()
     lines = []
     for row in shown:
         lines.append(f" - target row {row['target']} is wanted by {row['wanted']} source rows:")
@@ -233,7 +241,8 @@ def _multiple_source_rows(
     )
 
 
-def _competing_rows(merge: ResolvedMerge, rows: DataFrame, names: MergeNames) -> DataFrame:
+def _competing_rows(merge: ResolvedMerge, rows: DataFrame) -> DataFrame:
+    names = merge.names
     target = F.struct(
         *(F.col(names.target(i)).alias(f.name) for i, f in enumerate(merge.target_schema.fields))
     )

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.output.frames import Rows
-from deltamerge.merge.output.internal_columns import MergeNames
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
 def generate_cdc_and_output_rows(
-    rows: Rows, schema: StructType, names: MergeNames, hidden: tuple[str, ...] = ()
+    rows: Rows, schema: StructType, names: InternalColumns, hidden: tuple[str, ...] = ()
 ) -> DataFrame:
     """Makes the table's rows and the change data of joined rows.
 
     Args:
         rows: Rows as `write_all_changes_rows` gives them.
         schema: The output schema.
-        names: The merge's own names.
         hidden: Columns of the rows that are written beside the table's.
 
     Returns:
@@ -35,13 +34,12 @@ def generate_cdc_and_output_rows(
     )
 
 
-def generate_inserted_rows(rows: Rows, schema: StructType, names: MergeNames) -> DataFrame:
+def generate_inserted_rows(rows: Rows, schema: StructType, names: InternalColumns) -> DataFrame:
     """Makes the table's rows and the change data of inserted rows.
 
     Args:
         rows: The output columns of the rows to insert.
         schema: The output schema.
-        names: The merge's own names.
 
     Returns:
         As `generate_cdc_and_output_rows`.
@@ -50,13 +48,12 @@ def generate_inserted_rows(rows: Rows, schema: StructType, names: MergeNames) ->
     return pack_and_explode_cdc_output(rows, packed, names).select(*_unpacked(schema, names))
 
 
-def pack_and_explode_cdc_output(rows: Rows, packed: Column, names: MergeNames) -> DataFrame:
+def pack_and_explode_cdc_output(rows: Rows, packed: Column, names: InternalColumns) -> DataFrame:
     """Turns each row into the rows of an array of structs.
 
     Args:
         rows: The rows.
         packed: For each row the array.
-        names: The merge's own names.
 
     Returns:
         One struct column. Delta: packAndExplodeCDCOutput.
@@ -64,7 +61,7 @@ def pack_and_explode_cdc_output(rows: Rows, packed: Column, names: MergeNames) -
     return rows.frame.select(packed.alias(names.packed)).select(F.explode(names.packed).alias(names.packed))
 
 
-def _cdc_array(schema: StructType, names: MergeNames, hidden: tuple[str, ...]) -> Column:
+def _cdc_array(schema: StructType, names: InternalColumns, hidden: tuple[str, ...]) -> Column:
     """For each row: what it adds to the change data, and last the row of the table where there is one."""
     change = F.col(names.change)
     kept = _row(schema, names.output, names, None, hidden)
@@ -86,7 +83,7 @@ def _cdc_array(schema: StructType, names: MergeNames, hidden: tuple[str, ...]) -
 def _row(
     schema: StructType,
     name_of: Callable[[int], str],
-    names: MergeNames,
+    names: InternalColumns,
     change_type: str | None,
     hidden: tuple[str, ...] = (),
 ) -> Column:
@@ -97,7 +94,7 @@ def _row(
     )
 
 
-def _unpacked(schema: StructType, names: MergeNames, hidden: tuple[str, ...] = ()) -> list[Column]:
+def _unpacked(schema: StructType, names: InternalColumns, hidden: tuple[str, ...] = ()) -> list[Column]:
     row = F.col(names.packed)
     return [
         *(row.getField(names.output(i)).alias(field.name) for i, field in enumerate(schema.fields)),

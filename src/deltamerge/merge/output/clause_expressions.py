@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.resolved_merge import (
     ResolvedClause,
     ResolvedMerge,
@@ -25,7 +26,6 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
 )
 from deltamerge.merge.output.frames import Rows, own_columns, seeing_source, seeing_target
-from deltamerge.merge.output.internal_columns import MergeNames
 from deltamerge.merge.statement import ClauseKind
 from deltamerge.write.align import align, set_fields
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
-def source_row_missing(names: MergeNames) -> Column:
+def source_row_missing(names: InternalColumns) -> Column:
     """TRUE for a joined row without a source row."""
     return F.col(names.source_row_present).isNull()
 
 
-def target_row_missing(names: MergeNames) -> Column:
+def target_row_missing(names: InternalColumns) -> Column:
     """TRUE for a joined row without a target row."""
     return F.col(names.target_row_present).isNull()
 
 
-def rows_of_kind(kind: ClauseKind, names: MergeNames) -> Column:
+def rows_of_kind(kind: ClauseKind, names: InternalColumns) -> Column:
     """TRUE for the joined rows that clauses of a kind look at."""
     if kind == "matched":
         return ~source_row_missing(names) & ~target_row_missing(names)
@@ -55,7 +55,7 @@ def rows_of_kind(kind: ClauseKind, names: MergeNames) -> Column:
 
 
 def generate_precomputed_conditions(
-    rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, applies: Column, names: MergeNames
+    rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, applies: Column, names: InternalColumns
 ) -> Rows:
     """Adds each clause's condition as a column, and the number of the clause that takes the row.
 
@@ -64,7 +64,6 @@ def generate_precomputed_conditions(
         clauses: All clauses of one kind, in order.
         kind: Their kind.
         applies: TRUE for the rows that they look at.
-        names: The merge's own names.
 
     Returns:
         The rows with one BOOLEAN column a condition (``_update_condition_0_`` and so on) and one INT column for the
@@ -81,11 +80,11 @@ def generate_precomputed_conditions(
     return rows.adding([(names.clause(kind), _first_true(clauses, applies, names))])
 
 
-def _condition_name(clause: ResolvedClause, names: MergeNames) -> str:
+def _condition_name(clause: ResolvedClause, names: InternalColumns) -> str:
     return names.condition(f"{clause.clause.kind}_{clause.action}", clause.number)
 
 
-def _first_true(clauses: Sequence[ResolvedClause], applies: Column, names: MergeNames) -> Column:
+def _first_true(clauses: Sequence[ResolvedClause], applies: Column, names: InternalColumns) -> Column:
     number = None
     for clause in clauses:
         is_true = applies if clause.condition is None else F.col(_condition_name(clause, names))
@@ -94,7 +93,7 @@ def _first_true(clauses: Sequence[ResolvedClause], applies: Column, names: Merge
 
 
 def generate_clause_values(
-    rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, names: MergeNames
+    rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, names: InternalColumns
 ) -> Rows:
     """Adds each assigned value as a column, computed only where its clause takes the row.
 
@@ -102,7 +101,6 @@ def generate_clause_values(
         rows: Rows in which the clauses' names can be seen, with the number of the clause that takes each.
         clauses: All clauses of one kind, in order.
         kind: Their kind.
-        names: The merge's own names.
 
     Returns:
         The rows with one column a value.
@@ -117,8 +115,9 @@ def generate_clause_values(
     )
 
 
-def evaluate_matched(rows: Rows, merge: ResolvedMerge, names: MergeNames, *, values: bool) -> Rows:
+def evaluate_matched(rows: Rows, merge: ResolvedMerge, *, values: bool) -> Rows:
     """Evaluates the MATCHED clauses on joined rows, and ends the users' names."""
+    names = merge.names
     applies = rows_of_kind("matched", names)
     rows = generate_precomputed_conditions(rows, merge.matched, "matched", applies, names)
     if values:
@@ -126,19 +125,19 @@ def evaluate_matched(rows: Rows, merge: ResolvedMerge, names: MergeNames, *, val
     return rows.renamed()
 
 
-def evaluate_not_matched(rows: Rows, merge: ResolvedMerge, names: MergeNames) -> Rows:
+def evaluate_not_matched(rows: Rows, merge: ResolvedMerge) -> Rows:
     """Evaluates the NOT MATCHED clauses on renamed rows, seeing the source alone."""
-    seeing = seeing_source(rows, merge.source_schema, merge.source_alias, names)
+    names = merge.names
+    seeing = seeing_source(rows, merge)
     applies = rows_of_kind("not_matched", names) if names.target_row_present in rows.names else F.lit(True)
     return _evaluate_one_side(seeing, merge.not_matched, "not_matched", applies, names, values=True)
 
 
-def evaluate_not_matched_by_source(
-    rows: Rows, merge: ResolvedMerge, names: MergeNames, *, values: bool
-) -> Rows:
+def evaluate_not_matched_by_source(rows: Rows, merge: ResolvedMerge, *, values: bool) -> Rows:
     """Evaluates the NOT MATCHED BY SOURCE clauses on renamed rows, seeing the target alone."""
+    names = merge.names
     kind: ClauseKind = "not_matched_by_source"
-    seeing = seeing_target(rows, merge.target_schema, merge.target_alias, names)
+    seeing = seeing_target(rows, merge)
     applies = rows_of_kind(kind, names)
     return _evaluate_one_side(seeing, merge.not_matched_by_source, kind, applies, names, values=values)
 
@@ -148,7 +147,7 @@ def _evaluate_one_side(
     clauses: Sequence[ResolvedClause],
     kind: ClauseKind,
     applies: Column,
-    names: MergeNames,
+    names: InternalColumns,
     *,
     values: bool,
 ) -> Rows:
@@ -159,26 +158,24 @@ def _evaluate_one_side(
 
 
 def generate_all_action_exprs(
-    merge: ResolvedMerge, clause: ResolvedClause, names: MergeNames, defaults: Callable[[int], Column]
+    merge: ResolvedMerge, clause: ResolvedClause, defaults: Callable[[int], Column]
 ) -> list[Column]:
     """Gives what each output column becomes under one UPDATE or INSERT clause.
 
     Args:
         merge: The merge.
         clause: The clause.
-        names: The merge's own names.
         defaults: Gives an output column's default.
 
     Returns:
         One expression for each column of the output schema, of that column's type.
     """
-    return [
-        generate_action_expr(merge, clause, index, names, defaults) for index in range(len(clause.outputs))
-    ]
+    return [generate_action_expr(merge, clause, index, defaults) for index in range(len(clause.outputs))]
 
 
-def target_copy(merge: ResolvedMerge, index: int, names: MergeNames) -> Column:
+def target_copy(merge: ResolvedMerge, index: int) -> Column:
     """Gives the target's own value of an output column, in the output's type; a new column is NULL."""
+    names = merge.names
     field = merge.output_schema.fields[index]
     if index >= len(merge.target_schema.fields):
         return F.lit(None).cast(field.dataType)
@@ -191,22 +188,22 @@ def generate_action_expr(
     merge: ResolvedMerge,
     clause: ResolvedClause,
     index: int,
-    names: MergeNames,
     defaults: Callable[[int], Column],
 ) -> Column:
     """Gives what one output column becomes under an UPDATE or INSERT clause; see `generate_all_action_exprs`."""
+    names = merge.names
     field, output = merge.output_schema.fields[index], clause.outputs[index]
     kind = clause.clause.kind
     assignment = merge.assignment.into(field.name)
     if isinstance(output, TakeTarget):
-        return target_copy(merge, index, names)
+        return target_copy(merge, index)
     if isinstance(output, TakeDefault):
         return defaults(index)
     if isinstance(output, TakeGenerated):
         # compute_generated_columns puts the value there once the row's other columns are known.
         return F.lit(None).cast(field.dataType)
     if isinstance(output, TakeSource):
-        existing = target_copy(merge, index, names) if output.keep_target_fields else None
+        existing = target_copy(merge, index) if output.keep_target_fields else None
         given = merge.source_schema.fields[output.index].dataType
         return align(F.col(names.source(output.index)), given, field.dataType, assignment, existing)
     if isinstance(output, TakeValue):
@@ -222,7 +219,7 @@ def generate_action_expr(
         )
         for path, value in output.fields
     }
-    return set_fields(target_copy(merge, index, names), field.dataType, changes)
+    return set_fields(target_copy(merge, index), field.dataType, changes)
 
 
 def _field_type(data_type: StructType, path: tuple[str, ...]) -> StructType:
@@ -266,28 +263,26 @@ def generate_clause_output_exprs(
 
 
 def generate_write_all_changes_output_cols(
-    merge: ResolvedMerge, names: MergeNames, defaults: Callable[[int], Column]
+    merge: ResolvedMerge, defaults: Callable[[int], Column]
 ) -> list[tuple[str, Column]]:
     """Gives the output columns for joined rows on which all clauses are evaluated.
 
     Args:
         merge: The merge.
-        names: The merge's own names.
         defaults: Gives an output column's default.
 
     Returns:
         Per output column its own name and one CASE: rows without a source row take the BY SOURCE expressions, rows
         without a target row the INSERT expressions, all others the MATCHED ones.
     """
+    names = merge.names
     width = len(merge.output_schema.fields)
-    copies = [target_copy(merge, index, names) for index in range(width)]
+    copies = [target_copy(merge, index) for index in range(width)]
     nothing = [F.lit(None).cast(field.dataType) for field in merge.output_schema.fields]
 
     def of(clauses: Sequence[ResolvedClause], kind: ClauseKind, otherwise: list[Column]) -> list[Column]:
         writing = {
-            clause.number: _with_copies(
-                generate_all_action_exprs(merge, clause, names, defaults), clause, copies
-            )
+            clause.number: _with_copies(generate_all_action_exprs(merge, clause, defaults), clause, copies)
             for clause in clauses
             if clause.outputs
         }
@@ -318,8 +313,9 @@ def _with_copies(columns: list[Column], clause: ResolvedClause, copies: list[Col
     ]
 
 
-def row_change(merge: ResolvedMerge, names: MergeNames) -> Column:
+def row_change(merge: ResolvedMerge) -> Column:
     """Says what becomes of a joined row: ``insert``, ``update``, ``delete``, ``drop``, or NULL for a copy."""
+    names = merge.names
     inserted = _change(merge.not_matched, "not_matched", names, F.lit("drop"))
     by_source = _change(
         merge.not_matched_by_source, "not_matched_by_source", names, F.lit(None).cast("string")
@@ -333,7 +329,7 @@ def row_change(merge: ResolvedMerge, names: MergeNames) -> Column:
 
 
 def _change(
-    clauses: Sequence[ResolvedClause], kind: ClauseKind, names: MergeNames, otherwise: Column
+    clauses: Sequence[ResolvedClause], kind: ClauseKind, names: InternalColumns, otherwise: Column
 ) -> Column:
     case = None
     for clause in clauses:

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge, TakeGenerated
 from deltamerge.merge.output.frames import Rows
-from deltamerge.merge.output.internal_columns import MergeNames
 from deltamerge.merge.statement import ClauseKind
 from deltamerge.write.generated_columns import generated_value
 
@@ -18,20 +17,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def generated_flags(
-    merge: ResolvedMerge, names: MergeNames, kinds: tuple[ClauseKind, ...]
-) -> list[tuple[str, Column]]:
+def generated_flags(merge: ResolvedMerge, kinds: tuple[ClauseKind, ...]) -> list[tuple[str, Column]]:
     """Tells for which rows generated columns are to be computed.
 
     Args:
         merge: The merge.
-        names: The merge's own names.
         kinds: The kinds of clauses that are evaluated on the rows.
 
     Returns:
         One BOOLEAN column for each generated column that some clause leaves to the table: whether such a clause takes
         the row. They belong into the same projection as the output columns.
     """
+    names = merge.names
     flags = []
     for index in range(len(merge.output_schema.fields)):
         taken = [
@@ -48,17 +45,17 @@ def _computes(clause: ResolvedClause, index: int) -> bool:
     return bool(clause.outputs) and isinstance(clause.outputs[index], TakeGenerated)
 
 
-def compute_generated_columns(rows: Rows, merge: ResolvedMerge, names: MergeNames) -> Rows:
+def compute_generated_columns(rows: Rows, merge: ResolvedMerge) -> Rows:
     """Computes generated columns from what the row's other columns become.
 
     Args:
         rows: Rows with the output columns, and the flags of `generated_flags`.
         merge: The merge.
-        names: The merge's own names.
 
     Returns:
         The same rows without the flags. Delta: UpdateExpressionsSupport.generateUpdateExprsForGeneratedColumns.
     """
+    names = merge.names
     flags = {
         names.output(index): (names.generated(index), field)
         for index, field in enumerate(merge.output_schema.fields)

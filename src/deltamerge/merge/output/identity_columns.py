@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeDefault
-from deltamerge.merge.output.internal_columns import MergeNames
 from deltamerge.write.identity_columns import RowNumbers, identity_column
 
 if TYPE_CHECKING:
@@ -33,20 +32,20 @@ def generated_identities(merge: ResolvedMerge) -> frozenset[str]:
 
 
 def with_identities(
-    default: Callable[[int], Column], merge: ResolvedMerge, names: MergeNames, numbers: RowNumbers | None
+    default: Callable[[int], Column], merge: ResolvedMerge, numbers: RowNumbers | None
 ) -> Callable[[int], Column]:
     """Gives identity columns their values where other columns have defaults.
 
     Args:
         default: Gives every other column's default.
         merge: The merge.
-        names: The merge's own names.
         numbers: The numbers of the source's rows; None where no clause leaves an identity column to the table.
 
     Returns:
         For a column's position its default. An identity column's follows from the source row's number alone, so every
         executor gives a row the same value, in every try of a task.
     """
+    names = merge.names
 
     def value(index: int) -> Column:
         column = identity_column(merge.output_schema.fields[index])

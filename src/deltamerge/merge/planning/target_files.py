@@ -10,72 +10,87 @@ import numpy as np
 from deltamerge.log.actions import AddFile
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.merge.analysis.column_references import by_source_predicates
-from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
-from deltamerge.merge.result.metrics import ScanSizes, partition_count
-from deltamerge.merge.source.key_summary import SourceKeys, has_slices, unscaled_digits
+from deltamerge.merge.analysis.column_references import MergeReferences
+from deltamerge.merge.analysis.join_keys import JoinKeys
+from deltamerge.merge.source.key_summary import has_slices, unscaled_digits
 from deltamerge.skipping.histogram import KeySlices, slices_of
 from deltamerge.skipping.keys import Mask
-from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
+from deltamerge.skipping.predicates import Predicate
 from deltamerge.skipping.pruning import extents, files_that_may_match
-from deltamerge.sql.conditions import ConditionShape
 
 
 @dataclass(frozen=True)
-class ScanPlan:
+class ScanSizes:
+    """What skipping left of a table.
+
+    Args:
+        files_before: Files in the snapshot.
+        bytes_before: Their bytes.
+        files_after: Files that may match.
+        bytes_after: Their bytes.
+        partitions_after: Partitions of these, 0 on an unpartitioned table.
+    """
+
+    files_before: int
+    bytes_before: int
+    files_after: int
+    bytes_after: int
+    partitions_after: int
+
+
+@dataclass(frozen=True)
+class TargetFiles:
     """Which files a merge reads.
 
     Args:
-        predicate: What a target row looks like that the merge may have to see.
+        predicate: What rows fulfil that the merge may have to read.
         files: The files that may hold such rows.
-        alone: The paths, in the log's spelling, of those of them in which no source row can match a row: BY SOURCE
+        unmatchable: The paths, as in the log, of those of them in which no source row can match a row: only BY SOURCE
             clauses may change their rows, and they are not joined.
         sizes: What skipping left of the table.
     """
 
     predicate: Predicate
     files: tuple[AddFile, ...]
-    alone: frozenset[str]
+    unmatchable: frozenset[str]
     sizes: ScanSizes
 
-    def joining_all(self) -> ScanPlan:
+    def joining_all(self) -> TargetFiles:
         """Gives the same plan with all files joined."""
-        return replace(self, alone=frozenset())
+        return replace(self, unmatchable=frozenset())
 
     def joined_among(self, files: Iterable[AddFile]) -> tuple[AddFile, ...]:
         """Gives those of some files that are joined with the source."""
-        return tuple(file for file in files if file.path not in self.alone)
+        return tuple(file for file in files if file.path not in self.unmatchable)
 
-    def alone_among(self, files: Iterable[AddFile]) -> tuple[AddFile, ...]:
+    def unmatchable_among(self, files: Iterable[AddFile]) -> tuple[AddFile, ...]:
         """Gives those of some files that are not joined."""
-        return tuple(file for file in files if file.path in self.alone)
+        return tuple(file for file in files if file.path in self.unmatchable)
 
 
-def plan_scan(
+def target_files(
     snapshot: Snapshot,
-    merge: ResolvedMerge,
-    shape: ConditionShape,
+    references: MergeReferences,
     source: Predicate,
     session_time_zone: str,
     among: Mask | None = None,
-) -> ScanPlan:
+) -> TargetFiles:
     """Finds the files that may hold rows the merge must see.
 
     Args:
         snapshot: The table.
-        merge: The merge.
-        shape: What ON says.
+        references: What the merge's expressions refer to.
         source: What a target row looks like that the source can match.
         session_time_zone: ``spark.sql.session.timeZone``.
         among: Which files of the table are asked for, one bool per file; None for all.
     """
-    predicate = read_predicate(merge, shape, source)
+    predicate = references.to_read(source)
     mask = may_match_mask(snapshot, predicate, session_time_zone, among)
     kept = _among(snapshot.files, mask)
     files = tuple(kept.add_files())
     joined = (
-        may_match_mask(snapshot, _matching(shape, source), session_time_zone, mask)[mask]
-        if merge.not_matched_by_source
+        may_match_mask(snapshot, references.matching(source), session_time_zone, mask)[mask]
+        if references.merge.not_matched_by_source
         else np.ones(len(files), np.bool_)
     )
     sizes = ScanSizes(
@@ -85,31 +100,15 @@ def plan_scan(
         bytes_after=kept.size_in_bytes,
         partitions_after=partition_count(files, bool(snapshot.metadata.partition_columns)),
     )
-    alone = frozenset(file.path for file, joins in zip(files, joined, strict=True) if not joins)
-    return ScanPlan(predicate, files, alone, sizes)
+    unmatchable = frozenset(file.path for file, joins in zip(files, joined, strict=True) if not joins)
+    return TargetFiles(predicate, files, unmatchable, sizes)
 
 
-def read_predicate(merge: ResolvedMerge, shape: ConditionShape, source: Predicate) -> Predicate:
-    """Says what a target row looks like that the merge may have to see.
-
-    Args:
-        merge: The merge.
-        shape: What ON says.
-        source: What a target row looks like that the source can match.
-
-    Returns:
-        ON's part for the target and the source's ranges; or, where BY SOURCE clauses look at the rest of the table,
-        their conditions.
-    """
-    by_source = by_source_predicates(merge)
-    if ALWAYS in by_source:
-        return ALWAYS
-    matching = _matching(shape, source)
-    return Or((matching, *by_source)) if by_source else matching
-
-
-def _matching(shape: ConditionShape, source: Predicate) -> Predicate:
-    return And((shape.target_predicate, source))
+def partition_count(files: Iterable[AddFile], is_partitioned: bool) -> int:
+    """Counts the partitions that files lie in, 0 on an unpartitioned table."""
+    if not is_partitioned:
+        return 0
+    return len({tuple(sorted(file.partition_values.items())) for file in files})
 
 
 def may_match(
@@ -134,14 +133,14 @@ def may_match_mask(
 
 
 def key_slices(
-    snapshot: Snapshot, shape: ConditionShape, keys: SourceKeys, session_time_zone: str
+    snapshot: Snapshot, references: MergeReferences, keys: JoinKeys, session_time_zone: str
 ) -> dict[tuple[str, ...], KeySlices]:
     """Cuts the spans of the target's key columns into slices, by which gaps between the source's keys are found.
 
     Args:
         snapshot: The table.
-        shape: What ON says.
-        keys: Its keys.
+        references: What the merge's expressions refer to.
+        keys: ON's keys.
         session_time_zone: ``spark.sql.session.timeZone``.
 
     Returns:
@@ -152,7 +151,7 @@ def key_slices(
     scales = {key.key.target.path: unscaled_digits(key) for key in ordered}
     if not scales:
         return {}
-    among = may_match_mask(snapshot, shape.target_predicate, session_time_zone)
+    among = may_match_mask(snapshot, references.on.target_predicate, session_time_zone)
     if among.sum() < 2:
         return {}
     partition_columns = snapshot.metadata.partition_columns

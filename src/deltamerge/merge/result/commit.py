@@ -42,8 +42,8 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
         snapshot=snapshot,
         actions=tuple(actions),
         read_set=ReadSet(
-            predicates=(changes.plan.predicate,),
-            files=frozenset(file.path for file in changes.plan.files),
+            predicates=(changes.target.predicate,),
+            files=frozenset(file.path for file in changes.target.files),
             whole_table=False,
         ),
         operation="MERGE",

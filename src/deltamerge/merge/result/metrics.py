@@ -9,27 +9,9 @@ from dataclasses import dataclass
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.touched_files import TouchedFiles
+from deltamerge.merge.planning.target_files import ScanSizes, partition_count
 from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.deletion_vectors import VectorChanges
-
-
-@dataclass(frozen=True)
-class ScanSizes:
-    """What skipping left of a table.
-
-    Args:
-        files_before: Files in the snapshot.
-        bytes_before: Their bytes.
-        files_after: Files that may match.
-        bytes_after: Their bytes.
-        partitions_after: Partitions of these, 0 on an unpartitioned table.
-    """
-
-    files_before: int
-    bytes_before: int
-    files_after: int
-    bytes_after: int
-    partitions_after: int
 
 
 @dataclass(frozen=True)
@@ -40,13 +22,6 @@ class Timings:
     materialize_source: int = 0
     scan: int = 0
     rewrite: int = 0
-
-
-def partition_count(files: Iterable[AddFile], is_partitioned: bool) -> int:
-    """Counts the partitions that files lie in, 0 on an unpartitioned table."""
-    if not is_partitioned:
-        return 0
-    return len({tuple(sorted(file.partition_values.items())) for file in files})
 
 
 def merge_metrics(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome
+from deltamerge.merge.planning.plan import DecisionName, MergePlan
 from deltamerge.merge.result.metrics import Timings, merge_metrics, operation_parameters
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.table import Table
+
+SOURCE_STEPS = ("plan_source", "materialize_source", "summarize_source", "number_source")
 
 
 def metrics_of(changes: MergeChanges) -> dict[str, int]:
@@ -26,7 +30,7 @@ def metrics_of(changes: MergeChanges) -> dict[str, int]:
         execution.merge,
         source_rows=changes.source_rows,
         second_scan_rows=changes.second_scan_rows,
-        scan=changes.plan.sizes,
+        scan=changes.target.sizes,
         touched=changes.touched,
         inserted=changes.inserted,
         copied=changes.copied,
@@ -39,38 +43,83 @@ def metrics_of(changes: MergeChanges) -> dict[str, int]:
 
 
 def outcome_of(
-    statement: MergeStatement,
-    changes: MergeChanges,
-    executor: str,
-    reason: str,
-    version: int | None,
-    metrics: Mapping[str, int],
+    statement: MergeStatement, changes: MergeChanges, version: int | None, metrics: Mapping[str, int]
 ) -> MergeOutcome:
-    """Puts together what a merge did.
+    """Put together what a merge did.
 
     Args:
-        statement: What the user said.
-        changes: What the executor found and wrote.
-        executor: Its name.
-        reason: Why it ran.
+        statement: The parsed statement.
+        changes: What was found and written.
         version: The version that was committed; None where nothing changed.
         metrics: All metrics.
     """
     execution = changes.execution
-    merge, table = execution.merge, execution.table
+    merge, table, plan = execution.merge, execution.table, execution.plan
     return MergeOutcome(
         table=table.name,
         statement=statement.to_sql(f"delta.`{table.name}`"),
-        executor=executor,
-        executor_reason=reason,
+        executor=plan.name,
+        executor_reason=plan.match.reason,
         read_version=execution.snapshot.version,
         version=version,
         metrics={**metrics, "executionTimeMs": execution.steps.elapsed},
         clauses=_clause_outcomes(merge, changes),
         steps=execution.steps.timings,
-        notes=changes.notes,
+        notes=_notes(changes),
         operation_parameters=operation_parameters(merge),
+        plan=carried_out(changes, metrics),
     )
+
+
+def carried_out(changes: MergeChanges, metrics: Mapping[str, int]) -> MergePlan:
+    """Return the plan with what each operator read, wrote and took."""
+    steps, target, plan = changes.execution.steps, changes.target, changes.execution.plan
+    writing = ("write_all_changes", "write_only_inserts")
+    done: dict[DecisionName, dict[str, int]] = {
+        "source": {
+            "rows": changes.source_rows,
+            "milliseconds": steps.milliseconds(*SOURCE_STEPS),
+        },
+        "match": {
+            "files": target.sizes.files_after,
+            "bytes": target.sizes.bytes_after,
+            "files_skipped": target.sizes.files_before - target.sizes.files_after,
+            "files_touched": len(changes.touched.rewrite),
+            "milliseconds": steps.milliseconds("plan", "find_touched_files"),
+        },
+        "changed_rows": {
+            "rows_inserted": changes.inserted,
+            "rows_updated": metrics["numTargetRowsUpdated"],
+            "rows_deleted": metrics["numTargetRowsDeleted"],
+            "files": len(changes.written.files),
+            "bytes": metrics["numTargetBytesAdded"],
+            "milliseconds": steps.milliseconds(*writing),
+        },
+        "unchanged_rows": {
+            "rows_copied": changes.copied,
+            "files_removed": len(changes.removed_files),
+            "deletion_vectors": changes.vectors.vectors_added,
+            "milliseconds": steps.milliseconds("write_deletion_vectors"),
+        },
+    }
+    decisions = {name: replace(decision, done=done[name]) for name, decision in plan.decisions.items()}
+    return MergePlan(**decisions)
+
+
+def _notes(changes: MergeChanges) -> tuple[str, ...]:
+    """Return how many files were not read, and which source rows have odd keys, where that is known."""
+    sizes, summary = changes.target.sizes, changes.summary
+    before, skipped = sizes.files_before, sizes.files_before - sizes.files_after
+    about_keys = () if summary is None else summary.key_notes
+    if not skipped:
+        return about_keys
+    by = (
+        "ON's conditions on the target"
+        if summary is None
+        else "the source's key ranges and the conditions on the target"
+    )
+    files = "The table's only file was" if before == 1 else f"{skipped:,} of {before:,} files were"
+    return (f"{files} never read, thanks to {by}.", *about_keys)
 
 
 def _clause_outcomes(merge: ResolvedMerge, changes: MergeChanges) -> tuple[ClauseOutcome, ...]:

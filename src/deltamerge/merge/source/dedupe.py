@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
-from deltamerge.merge.analysis.column_references import condition_shape
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.sql.conditions import EquiKey
 from deltamerge.sql.names import free_prefix, near_misses, quote
 
 _MARKER = "deltamerge-tie:"
@@ -44,12 +44,13 @@ def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive
             )
 
 
-def latest_per_key(merge: ResolvedMerge) -> ResolvedMerge:
+def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMerge:
     """Leaves all source rows out but the latest of each key.
 
     A row whose key has a NULL that matches nothing has no rivals. NULL is earlier than every value.
 
     Args:
+        keys: The keys that ON equates.
         merge: The merge; its statement's ``dedupe_by`` names the columns whose greatest values are the latest.
 
     Returns:
@@ -62,7 +63,6 @@ def latest_per_key(merge: ResolvedMerge) -> ResolvedMerge:
     statement = merge.statement
     if not statement.dedupe_by:
         return merge
-    keys = condition_shape(merge).equi_keys
     if not keys:
         raise DeltaAnalysisException(
             "DELTA_MERGE_UNRESOLVED_EXPRESSION",

@@ -23,7 +23,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from deltamerge.merge.output.internal_columns import MergeNames
+from deltamerge.merge.analysis.internal_columns import InternalColumns
+from deltamerge.merge.analysis.join_keys import JoinKey, JoinKeys
 from deltamerge.skipping.histogram import TEXT_BYTES, UNIT_DIGITS, KeySlices, Slices, TextSlices
 from deltamerge.skipping.key_ranges import MOST_RANGES
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 _NUMBERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
-# A source whose keys take more than this is not sent to every executor.
-_MOST_BROADCAST_BYTES = 64 << 20
 _ROW_NUMBER_BYTES = 16
 _MOST_LONG = (1 << 63) - 1
 _PARTITION_BITS = 33
@@ -52,34 +51,6 @@ _LEAST_SHARE = 0.1
 # So many digits Spark's decimals have at most, and so many those that it makes of integers.
 _MOST_DIGITS = 38
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 20}
-
-
-@dataclass(frozen=True)
-class SourceKey:
-    """A conjunct of ON that equates a target column with an expression over the source, and the types of both.
-
-    Args:
-        key: The conjunct.
-        given: The type of the source's expression.
-        wanted: The type of the target's column.
-    """
-
-    key: EquiKey
-    given: DataType
-    wanted: DataType
-
-
-@dataclass(frozen=True)
-class SourceKeys:
-    """What ON says of a source row.
-
-    Args:
-        keys: The keys.
-        say_all: Whether ON says nothing else of it, so that rows with the same keys match the same.
-    """
-
-    keys: tuple[SourceKey, ...]
-    say_all: bool
 
 
 @dataclass(frozen=True)
@@ -121,29 +92,29 @@ class SourceSummary:
         return tuple(found)
 
 
-def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str) -> bool:
-    """Tells whether the source's keys may be sent to every executor.
+def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str, most_bytes: int) -> bool:
+    """Return whether the source's keys may be sent to every executor.
 
     Args:
         summary: What is known of the source.
         auto_broadcast_join_threshold: ``spark.sql.autoBroadcastJoinThreshold``; a negative one forbids it.
+        most_bytes: Up to how many bytes of keys.
     """
     forbidden = auto_broadcast_join_threshold.lstrip().startswith("-")
-    return not forbidden and summary.key_bytes <= _MOST_BROADCAST_BYTES
+    return not forbidden and summary.key_bytes <= most_bytes
 
 
-def _ranged(keys: Sequence[SourceKey]) -> list[SourceKey]:
+def _ranged(keys: Sequence[JoinKey]) -> list[JoinKey]:
     return [key for key in keys if _keep_order(key.given, key.wanted)]
 
 
 def key_aggregates(
-    keys: SourceKeys, names: MergeNames, slices: Mapping[tuple[str, ...], KeySlices] | None
+    keys: JoinKeys, names: InternalColumns, slices: Mapping[tuple[str, ...], KeySlices] | None
 ) -> list[Column]:
     """Gives the aggregates over the source's rows that `summary_of` reads.
 
     Args:
         keys: Its keys.
-        names: The merge's own names.
         slices: The slices of the target's columns by which gaps between keys are found; None where the source may give
             other rows at the next read, so that its keys' gaps say nothing.
     """
@@ -223,7 +194,7 @@ def _part(number: Column, slices: Slices) -> Column:
 
 
 def summary_of(
-    row: Mapping[str, Any], keys: Sequence[SourceKey], slices: Mapping[tuple[str, ...], KeySlices] | None
+    row: Mapping[str, Any], keys: Sequence[JoinKey], slices: Mapping[tuple[str, ...], KeySlices] | None
 ) -> SourceSummary:
     """Puts into words what aggregates tell of the source.
 
@@ -272,11 +243,11 @@ def summary_of(
     return replace(summary, repeated_share=share if share >= _LEAST_SHARE else None)
 
 
-def _slices_of(key: SourceKey, slices: Mapping[tuple[str, ...], KeySlices]) -> KeySlices | None:
+def _slices_of(key: JoinKey, slices: Mapping[tuple[str, ...], KeySlices]) -> KeySlices | None:
     return slices.get(key.key.target.path) if has_slices(key) else None
 
 
-def has_slices(key: SourceKey) -> bool:
+def has_slices(key: JoinKey) -> bool:
     """Tells whether gaps between a key's values can be found by slices of the target's span."""
     if not _keep_order(key.given, key.wanted):
         return False
@@ -290,7 +261,7 @@ def has_slices(key: SourceKey) -> bool:
     return max(fraction, scale) + max(digits - fraction, UNIT_DIGITS - scale) <= _MOST_DIGITS
 
 
-def unscaled_digits(key: SourceKey) -> int | None:
+def unscaled_digits(key: JoinKey) -> int | None:
     """Tells how many digits after the point the target's values have; None where neither side is a decimal."""
     if isinstance(key.wanted, DecimalType):
         return key.wanted.scale

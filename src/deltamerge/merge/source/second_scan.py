@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.output.frames import Rows, source_rows
-from deltamerge.merge.output.internal_columns import MergeNames
 from deltamerge.merge.source.source import Source
 from deltamerge.spark.config import MergeConf
 
@@ -28,23 +27,20 @@ class SecondScan:
     counted: Observation | None
 
 
-def counted_again(
-    source: Source, rows: Rows, merge: ResolvedMerge, names: MergeNames, conf: MergeConf
-) -> SecondScan:
+def counted_again(source: Source, rows: Rows, merge: ResolvedMerge, conf: MergeConf) -> SecondScan:
     """Lets the second scan count the source's rows (``merge.failIfSourceChanged``).
 
     Args:
         source: The source; where Spark keeps its rows they cannot change.
         rows: The same as the source's side of the join.
         merge: The merge.
-        names: The merge's own names.
         conf: The session's settings.
     """
     if source.summary is not None or not conf.fail_if_source_changed:
         return SecondScan(rows, None)
     counted = Observation()
     frame = source.frame.observe(counted, F.count(F.lit(1)).alias("rows"))
-    return SecondScan(source_rows(frame, merge.source_schema, merge.source_alias, names), counted)
+    return SecondScan(source_rows(frame, merge), counted)
 
 
 def check_source_unchanged(second: SecondScan, first_count: int) -> None:

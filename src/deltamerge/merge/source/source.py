@@ -12,9 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
+from deltamerge.merge.analysis.internal_columns import InternalColumns
+from deltamerge.merge.analysis.join_keys import JoinKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeSource
-from deltamerge.merge.output.internal_columns import MergeNames
-from deltamerge.merge.source.key_summary import SourceKeys, SourceSummary, key_aggregates, summary_of
+from deltamerge.merge.source.key_summary import SourceSummary, key_aggregates, summary_of
 from deltamerge.merge.source.observations import observed
 from deltamerge.scan.paths import file_key, without_file_scheme
 from deltamerge.skipping.histogram import KeySlices
@@ -128,28 +129,26 @@ def reads_table(frame: DataFrame, table: Table) -> bool:
         return True
 
 
-def read_source(merge: ResolvedMerge, names: MergeNames) -> Source:
+def read_source(merge: ResolvedMerge) -> Source:
     """Gives the source as it is, to be computed each time it is read.
 
     Args:
         merge: The merge.
-        names: The merge's own names.
     """
+    names = merge.names
     return Source(_numbered(merge.statement.source, names))
 
 
 def materialize_source(
     merge: ResolvedMerge,
-    names: MergeNames,
     level: str,
-    keys: SourceKeys,
+    keys: JoinKeys,
     slices: Mapping[tuple[str, ...], KeySlices],
 ) -> Source:
     """Computes the source once, keeps its rows for all later reads and finds the ranges of its keys on the way.
 
     Args:
         merge: The merge.
-        names: The merge's own names.
         level: Where Spark keeps the rows, such as ``DISK_ONLY``.
         keys: Its keys.
         slices: The slices of the target's columns by which gaps between keys are found.
@@ -157,6 +156,7 @@ def materialize_source(
     Returns:
         The kept source and its summary. Delta: MergeIntoMaterializeSource.
     """
+    names = merge.names
     frame = _numbered(merge.statement.source, names)
     if merge.source_alias is not None:
         frame = frame.alias(merge.source_alias)
@@ -170,15 +170,15 @@ def materialize_source(
     return Source(kept, summary_of(seen, keys.keys, slices))
 
 
-def _numbered(frame: DataFrame, names: MergeNames) -> DataFrame:
+def _numbered(frame: DataFrame, names: InternalColumns) -> DataFrame:
     return frame.select("*", F.monotonically_increasing_id().alias(names.source_row_index))
 
 
 def summarize_source(
     source: Source,
     alias: str | None,
-    keys: SourceKeys,
-    names: MergeNames,
+    keys: JoinKeys,
+    names: InternalColumns,
     slices: Mapping[tuple[str, ...], KeySlices] | None,
 ) -> SourceSummary:
     """Counts the source's rows and finds the range of each of its keys, in one job.
@@ -187,7 +187,6 @@ def summarize_source(
         source: The source.
         alias: The name that qualifies its columns.
         keys: Its keys.
-        names: The merge's own names.
         slices: As for `key_aggregates`.
 
     Returns:

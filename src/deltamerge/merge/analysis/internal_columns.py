@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class MergeNames:
+class InternalColumns:
     """The names of a merge's own columns; what follows the prefix is Delta's name for the same thing.
 
     Args:
@@ -18,6 +18,10 @@ class MergeNames:
     def target(self, index: int) -> str:
         """Names the target's column at a position."""
         return f"{self.prefix}target_{index}"
+
+    def visible(self, index: int) -> str:
+        """Names the target's column at a position where it stands under the user's name beside a copy."""
+        return f"{self.prefix}visible_{index}"
 
     def source(self, index: int) -> str:
         """Names the source's column at a position."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -9,17 +10,15 @@ from pyspark.sql import functions as F
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.output.frames import Rows
 from deltamerge.write.constraints import checked
+from deltamerge.write.data_files import WrittenFiles, write_files, write_files_with_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_FEW_TASKS = 8
-_ROWS_IN_A_FILE = 200_000
-
 
 def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()) -> DataFrame:
     """Gives output columns the table's names; the hidden ones keep theirs."""
-    schema, names = execution.merge.output_schema, execution.names
+    schema, names = execution.merge.output_schema, execution.merge.names
     return rows.frame.select(
         *(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)),
         *(F.col(f"`{name}`") for name in hidden),
@@ -37,7 +36,7 @@ def guarded_changes(execution: Execution, frame: DataFrame) -> DataFrame:
     """Makes rows of the table and of its change data ready to be written; see `guarded_rows`."""
     target = execution.write_target
     frame = repartition_if_needed(execution, frame)
-    is_table_row = F.col(execution.names.change_type).isNull()
+    is_table_row = F.col(execution.merge.names.change_type).isNull()
     return checked(frame, target.schema, target.configuration, is_table_row)
 
 
@@ -49,12 +48,28 @@ def repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:
     return frame.repartition(*("`" + name.replace("`", "``") + "`" for name in columns))
 
 
-def put_together(frame: DataFrame, tasks: int, rows: int) -> DataFrame:
-    """Lets Spark put rows together that would come from many tasks, each of which would write a small file.
+def put_together(execution: Execution, frame: DataFrame, tasks: int, rows: int) -> DataFrame:
+    """Let Spark put rows together that would come from many tasks, each of which would write a small file.
 
     Args:
+        execution: What the plan works on.
         frame: The rows.
         tasks: About how many tasks they come from.
         rows: About how many they are.
     """
-    return frame.hint("rebalance") if tasks > _FEW_TASKS and rows < tasks * _ROWS_IN_A_FILE else frame
+    limits = execution.limits
+    many = tasks > limits.tasks_without_rebalance and rows < tasks * limits.rows_of_a_task
+    return frame.hint("rebalance") if many else frame
+
+
+def write_table_rows(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> WrittenFiles:
+    """Write rows of the table."""
+    target = replace(execution.write_target, hidden_columns=hidden)
+    return write_files(guarded_rows(execution, frame), target)
+
+
+def write_with_changes(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> WrittenFiles:
+    """Write rows of the table and of its change data."""
+    target = replace(execution.write_target, hidden_columns=hidden)
+    guarded = guarded_changes(execution, frame)
+    return write_files_with_changes(guarded, execution.merge.names.change_type, target)

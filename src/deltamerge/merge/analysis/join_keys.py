@@ -1,0 +1,150 @@
+"""The keys that ON equates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from deltamerge.sql.conditions import ConditionShape, EquiKey
+from deltamerge.write.char_varchar import METADATA_KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+    from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+
+# Equal values of these types are equal for Arrow and for Spark alike.
+PLAIN_KEY_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date"})
+
+
+@dataclass(frozen=True)
+class JoinKey:
+    """A conjunct of ON that equates a target column with an expression over the source.
+
+    Args:
+        key: The conjunct.
+        given: The type of the source's expression.
+        wanted: The type of the target's column.
+    """
+
+    key: EquiKey
+    given: DataType
+    wanted: DataType
+
+
+@dataclass(frozen=True)
+class JoinKeys:
+    """What ON requires of a source row.
+
+    Args:
+        keys: The keys.
+        say_all: Whether ON requires nothing else, so that rows with the same keys match the same rows.
+    """
+
+    keys: tuple[JoinKey, ...]
+    say_all: bool
+
+
+@dataclass(frozen=True)
+class PlainKeys:
+    """Keys that are columns of both sides, of a type of `PLAIN_KEY_TYPES`; ON has no other conjunct.
+
+    Args:
+        target: The target's columns.
+        source: For each the position of the source's column that it equals.
+        keys: The conjuncts.
+    """
+
+    target: tuple[str, ...]
+    source: tuple[int, ...]
+    keys: tuple[JoinKey, ...]
+
+
+def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | str:
+    """Return the keys by which Arrow finds the matches.
+
+    Args:
+        merge: The merge.
+        on: The parsed ON.
+
+    Returns:
+        The keys, or what in ON is against that.
+    """
+    if not on.equi_keys:
+        return "ON equates no column of the target with one of the source"
+    if len(on.equi_keys) < len(on.conjuncts):
+        return "ON has conditions besides equal keys"
+    targets, sources, keys = [], [], []
+    for key in on.equi_keys:
+        if key.null_safe:
+            return "ON compares a key by <=>"
+        if key.source_path is None or len(key.source_path) > 1 or len(key.target.path) > 1:
+            return f"ON compares {key.target.path[0]} with an expression or a nested field"
+        target = _only(merge.target_schema.fields, key.target.path[0])
+        source = _only(merge.source_schema.fields, key.source_path[0])
+        if target is None or source is None:
+            return f"the key {key.target.path[0]} is not one column of each side, spelled alike"
+        column, given = merge.target_schema.fields[target], merge.source_schema.fields[source].dataType
+        types = (column.dataType.simpleString(), given.simpleString())
+        if types[0] != types[1]:
+            return f"the key {column.name} is {types[0]} in the target and {types[1]} in the source"
+        if types[0] not in PLAIN_KEY_TYPES or METADATA_KEY in (column.metadata or {}):
+            return f"the key {column.name} is of type {types[0]}, not an integer, string or date"
+        targets.append(key.target.path[0])
+        sources.append(source)
+        keys.append(JoinKey(key, given, column.dataType))
+    if len(set(targets)) < len(targets):
+        return "ON equates a column of the target twice"
+    return PlainKeys(tuple(targets), tuple(sources), tuple(keys))
+
+
+def _only(fields: Sequence[StructField], name: str) -> int | None:
+    found = [index for index, field in enumerate(fields) if field.name.lower() == name.lower()]
+    return found[0] if len(found) == 1 and fields[found[0]].name == name else None
+
+
+def join_keys(merge: ResolvedMerge, on: ConditionShape) -> JoinKeys:
+    """Return the keys that ON equates, with their types, in one analysis by Spark."""
+    keys = _guarded_keys(merge, on)
+    others = sum(conjunct.side != "target_only" for conjunct in on.conjuncts) - len(on.equi_keys)
+    if not keys:
+        return JoinKeys((), say_all=False)
+    columns = [F.expr(key.source_text).alias(f"k{i}") for i, key in enumerate(keys)]
+    source = merge.statement.source
+    frame = source if merge.source_alias is None else source.alias(merge.source_alias)
+    given = [field.dataType for field in frame.select(*columns).schema.fields]
+    found = tuple(
+        JoinKey(key, data_type, _type_at(merge.target_schema, key.target.path))
+        for key, data_type in zip(keys, given, strict=True)
+    )
+    return JoinKeys(found, say_all=not others)
+
+
+def _guarded_keys(merge: ResolvedMerge, on: ConditionShape) -> list[EquiKey]:
+    """Return the keys, computed ones only for rows that may match: for others they may fail."""
+    guards = [c.text for c in on.conjuncts if c.side in ("source_only", "neither")]
+    if not guards:
+        return list(on.equi_keys)
+    if merge.statement.condition.column is not None:
+        # What a Column prints is not what it was made from.
+        return [key for key in on.equi_keys if key.source_path is not None]
+    # SQL may end in a comment.
+    admitted = " AND ".join(f"({guard}\n)" for guard in guards)
+    return [
+        key
+        if key.source_path is not None
+        else replace(key, source_text=f"CASE WHEN {admitted} THEN {key.source_text}\nEND")
+        for key in on.equi_keys
+    ]
+
+
+def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
+    field = next(f for f in schema.fields if f.name == path[0])
+    if len(path) == 1:
+        return field.dataType
+    assert isinstance(field.dataType, StructType)
+    return _type_at(field.dataType, path[1:])

@@ -1,0 +1,318 @@
+"""Changed and new rows written by PyArrow: values of the source's rows, at the positions that the lookup found."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.add_file_stats import rows_about
+from deltamerge.log.paths import decode_path
+from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges
+from deltamerge.merge.executors.key_matching import Pairs
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe
+from deltamerge.merge.executors.partitions import Partition, partitions_of, rows_of_a_file
+from deltamerge.merge.executors.placement import fits_driver
+from deltamerge.merge.executors.row_counts import count_rows, inserting_clauses
+from deltamerge.merge.executors.staged_source import StagedSource
+from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
+from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.planning.fit import PARQUET_CODECS
+from deltamerge.merge.planning.target_files import TargetFiles
+from deltamerge.spark import tasks
+from deltamerge.workers.arrow_rows import DONE_SCHEMA, NewRows, new_file_work, patch_work, writing
+from deltamerge.workers.key_lookup import UNFIT
+from deltamerge.workers.row_pairs import by_source_number
+from deltamerge.workers.staged_rows import SPARK_VERSION
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.data_files import WrittenFiles, collect_files
+from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
+from deltamerge.write.patching import patchable
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+
+
+@dataclass(frozen=True)
+class ArrowChanges:
+    """What PyArrow is to write.
+
+    Args:
+        execution: What the plan works on.
+        recipe: How the merge runs.
+        staged: The source.
+        target: Which files are read.
+        found: The pairs of source and target rows.
+    """
+
+    execution: Execution
+    recipe: LookupRecipe
+    staged: StagedSource
+    target: TargetFiles
+    found: tuple[Pairs, ...]
+
+    @property
+    def touched(self) -> TouchedFiles:
+        files = tuple(pairs.file for pairs in self.found if pairs.rows)
+        if not files:
+            return NOTHING_TOUCHED
+        codes = [
+            *((clause, clause.number) for clause in self.recipe.matched),
+            *((clause, by_source_number(clause.number)) for clause in self.recipe.by_source),
+        ]
+        counts: dict[tuple[str, int], int] = {
+            (clause.clause.kind, clause.number): sum(p.rows_by_clause.get(code, 0) for p in self.found)
+            for clause, code in codes
+        }
+        return TouchedFiles(files, (), counts, has_multiple_matches=False)
+
+    def updated(self, pairs: Pairs) -> int:
+        """Count the rows of a file that are updated."""
+        return sum(pairs.rows_by_clause.get(clause.number, 0) for clause in self.recipe.updates)
+
+    def located(self, pairs: Sequence[Pairs]) -> list[tuple[str, str]]:
+        return [(self.execution.local(decode_path(p.file.path)), p.path) for p in pairs]
+
+    def new_file(self, partition: Partition, kind: str, *numbers: int) -> str:
+        name = "-".join([kind, *(f"{number:05d}" for number in numbers)])
+        return self.execution.local(f"{self.execution.folder}/{partition.folders}{name}.parquet")
+
+
+def write_changes(changes: ArrowChanges) -> MergeChanges:
+    """Write changed and new rows, and copy the others of touched files where they have no deletion vectors.
+
+    Raises:
+        Declined: A file is not to be written by PyArrow, or new rows go to very many partitions.
+    """
+    execution, touched = changes.execution, changes.touched
+    merge, steps = execution.merge, execution.steps
+    if touched.rewrite:
+        refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
+        if not execution.writes_deletion_vectors:
+            check_patchable(execution, touched.rewrite)
+    partitions = _partitions(changes)
+    items = _items(changes, partitions)
+    written, by_clause = NOTHING_WRITTEN, dict[int, int]()
+    if items:
+        with steps.step(*_step(changes)):
+            by_clause = _write_files(changes, items)
+            written = collect_files(execution.write_target)
+            _remove_empty_folders(changes, partitions, written)
+    copied, inserted = count_rows(execution, touched, written)
+    vectors = NO_VECTORS
+    if touched.rewrite and execution.writes_deletion_vectors:
+        with steps.step("write_deletion_vectors", "writing deletion vectors"):
+            vectors = _delete_rows(changes)
+    return MergeChanges(
+        execution=execution,
+        source_rows=changes.staged.summary.row_count,
+        second_scan_rows=changes.staged.summary.row_count
+        if items and not merge.statement.is_insert_only
+        else -1,
+        target=changes.target,
+        touched=touched,
+        written=written,
+        inserted=inserted,
+        inserted_by_clause={
+            ("not_matched", clause.number): by_clause.get(clause.number, 0)
+            for clause in inserting_clauses(merge)
+        },
+        copied=copied,
+        summary=changes.staged.summary,
+        vectors=vectors,
+    )
+
+
+def _step(changes: ArrowChanges) -> tuple[str, str]:
+    """Return the name of the step that writes, and its description."""
+    touched = len(changes.touched.rewrite)
+    if not touched:
+        return "write_only_inserts", "writing new files for only inserts"
+    if changes.execution.writes_deletion_vectors:
+        return (
+            "write_all_changes",
+            f"writing new and changed rows of {touched} file{'' if touched == 1 else 's'}",
+        )
+    return "write_all_changes", f"rewriting {touched} file{'' if touched == 1 else 's'}"
+
+
+def _partitions(changes: ArrowChanges) -> list[Partition]:
+    """Find the partitions that get files, and make their folders."""
+    touched = {file.path for file in changes.touched.rewrite}
+    logger.log(
+        TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in sorted(touched))
+    )
+    pairs = sorted((p for p in changes.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
+    if changes.execution.writes_deletion_vectors:
+        pairs = [found for found in pairs if changes.updated(found)]
+    partitions = partitions_of(changes.execution, changes.recipe, changes.staged, changes.found, pairs)
+    for folder in sorted({partition.folders for partition in partitions}):
+        changes.execution.table.store.make_folder(f"{changes.execution.folder}/{folder}")
+    return partitions
+
+
+def _remove_empty_folders(
+    changes: ArrowChanges, partitions: Sequence[Partition], written: WrittenFiles
+) -> None:
+    """Delete the folders of partitions of which no row is left."""
+    root = changes.execution.folder
+    used = [decode_path(file.path) for file in written.files]
+    for partition in partitions:
+        levels = partition.folders.split("/")[:-1]
+        for depth in range(len(levels)):
+            folder = "/".join([root, *levels[: depth + 1], ""])
+            if not any(path.startswith(folder) for path in used):
+                changes.execution.table.store.delete_folder(folder)
+
+
+def _items(changes: ArrowChanges, partitions: Sequence[Partition]) -> list[str]:
+    """Describe the files to be written, the ones that take longest first."""
+    changed: list[str] = []
+    new: list[str] = []
+    for number, partition in enumerate(partitions):
+        if _is_small(changes, partition):
+            new += _one_item(changes, partition, number)
+        else:
+            changed += _changed_items(changes, partition, number)
+            new += _new_items(changes, partition, number)
+    return [*changed, *new]
+
+
+def _one_item(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
+    """Describe one file for all that is written to a partition."""
+    target = changes.new_file(partition, "part", number, 0)
+    files, values = changes.located(partition.pairs), partition.values
+    (inserted,) = partition.inserted or ((0, 0),)
+    if changes.execution.writes_deletion_vectors:
+        return [new_file_work(target, changed=files, inserted=inserted, values=values)]
+    return [new_file_work(target, rewritten=files, inserted=inserted, values=values)]
+
+
+def _changed_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
+    """Describe the files of a partition for changed rows, and for those that stay with them."""
+    if not changes.execution.writes_deletion_vectors:
+        return [
+            patch_work(path, changes.new_file(partition, "kept", number, i), found)
+            for i, (path, found) in enumerate(changes.located(partition.pairs))
+        ]
+    most = min(
+        rows_of_a_file(changes.execution) or changes.execution.limits.pairs_of_a_file,
+        changes.execution.limits.pairs_of_a_file,
+    )
+    return [
+        new_file_work(changes.new_file(partition, "changed", number, i), changed=changes.located(group))
+        for i, group in enumerate(_groups(changes, partition.pairs, most))
+    ]
+
+
+def _new_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
+    """Describe the files of a partition for new rows."""
+    return [
+        new_file_work(
+            changes.new_file(partition, "part", number, i), inserted=inserted, values=partition.values
+        )
+        for i, inserted in enumerate(partition.inserted)
+    ]
+
+
+def _is_small(changes: ArrowChanges, partition: Partition) -> bool:
+    """Return whether a partition gets only one file: small merges shall not leave ever more small files."""
+    rows, most = partition.rows, rows_of_a_file(changes.execution)
+    if most is not None and rows + _rows_written_again(changes, partition.pairs) > most:
+        return False
+    size = changes.staged.bytes + sum(pairs.file.size for pairs in partition.pairs)
+    limits = changes.execution.limits
+    if (
+        len(partition.inserted) > 1
+        or len(partition.pairs) > limits.driver_files
+        or size > limits.small_partition_bytes
+    ):
+        return False
+    return bool(rows) or len(partition.pairs) > 1
+
+
+def _rows_written_again(changes: ArrowChanges, changed: Sequence[Pairs]) -> int:
+    """Count about how many rows of files go into new ones."""
+    if changes.execution.writes_deletion_vectors:
+        return sum(map(changes.updated, changed))
+    return rows_about((pairs.file.stats, pairs.file.size) for pairs in changed)
+
+
+def _groups(changes: ArrowChanges, changed: Sequence[Pairs], most: int) -> Iterator[list[Pairs]]:
+    """Put files together whose updated rows go into one new file, of at most so many unless one file has more."""
+    group: list[Pairs] = []
+    for pairs in changed:
+        if group and sum(map(changes.updated, group)) + changes.updated(pairs) > most:
+            yield group
+            group = []
+        group.append(pairs)
+    if group:
+        yield group
+
+
+def _write_files(changes: ArrowChanges, items: Sequence[str]) -> dict[int, int]:
+    """Write all files in one job; return how many rows each INSERT clause took."""
+    execution, columns, recipe = changes.execution, changes.staged.columns, changes.recipe
+    spark, limits = execution.table.spark, execution.limits
+    partition_columns = execution.snapshot.metadata.partition_columns
+    stored = {name: kind for name, kind in recipe.types.items() if name not in partition_columns}
+    new = NewRows(
+        staged=changes.staged.kept,
+        updates={
+            number: {name: column for name, column in setting.items() if name in stored}
+            for number, setting in columns.updates.items()
+        },
+        inserts=columns.inserts,
+        clause=columns.clause,
+        types=stored,
+        not_null=recipe.not_null,
+        metadata={SPARK_VERSION: spark.version.encode()},
+        pairs=tuple(pairs.path for pairs in changes.found),
+        options={
+            "compression": PARQUET_CODECS[execution.context.session.compression.lower()],
+            "store_decimal_as_integer": True,
+            "store_schema": False,
+            "write_page_index": True,
+        },
+    )
+    rows = pa.table({"work": pa.array(items, pa.string())})
+    in_driver = changes.staged.bytes_in_memory <= limits.driver_source_bytes and fits_driver(
+        execution, _bytes_read(changes, new), len(changes.found)
+    )
+    done = tasks.run(spark, writing(new), rows, DONE_SCHEMA, in_driver=in_driver)
+    counts: dict[int, int] = {}
+    for row in done:
+        if row["rows"] == UNFIT:
+            raise Declined("changed_rows", "arrow", row["detail"])
+        for number, count in json.loads(row["detail"]).items():
+            counts[int(number)] = counts.get(int(number), 0) + count
+    return counts
+
+
+def _bytes_read(changes: ArrowChanges, new: NewRows) -> float:
+    """Return how many bytes of source and files are read to write new files."""
+    share = 1.0
+    if changes.execution.writes_deletion_vectors:
+        # Of a changed row only what its UPDATE leaves as it was is read in its file.
+        kept = [name for name in new.types if any(name not in setting for setting in new.updates.values())]
+        share = len(kept) / len(new.types)
+    return changes.staged.bytes + share * sum(pairs.file.size for pairs in changes.found)
+
+
+def _delete_rows(changes: ArrowChanges) -> VectorChanges:
+    changed = [pairs for pairs in changes.found if pairs.rows]
+    deleted = {pairs.file.path: pairs.changed for pairs in changed}
+    files = {pairs.file.path: pairs.file for pairs in changed}
+    return write_deletion_vectors(changes.execution.table.store, changes.execution.folder, deleted, files)
+
+
+def check_patchable(execution: Execution, files: Sequence[AddFile]) -> None:
+    """Decline files that PyArrow cannot write again exactly as they are."""
+    fit = patchable(execution.table.store, files)
+    for file in files:
+        if file.path not in fit:
+            reason = f"PyArrow cannot write {file.path} again exactly as it is"
+            raise Declined("match", "key_lookup", reason)

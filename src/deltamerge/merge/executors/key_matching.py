@@ -1,0 +1,148 @@
+"""Pairs of source and target rows with equal keys, and target rows that BY SOURCE clauses take, kept in files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.add_file_stats import rows_about
+from deltamerge.log.deletion_vectors import read_deletion_vectors
+from deltamerge.log.paths import decode_path
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe
+from deltamerge.merge.executors.placement import fits_driver
+from deltamerge.merge.executors.staged_source import StagedSource
+from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.planning.target_files import TargetFiles
+from deltamerge.scan.row_positions import to_blocks
+from deltamerge.spark import tasks
+from deltamerge.storage.store import Store
+from deltamerge.workers.key_lookup import PAIRS_SCHEMA, UNFIT, pairing
+from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns
+from deltamerge.workers.row_pairs import NO_CLAUSE, distinct, read_pairs
+
+_BYTES_OF_A_PAIR = 48
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of one file of the target.
+
+    Args:
+        file: The file.
+        path: Where the pairs are.
+        found: How many there are.
+        pairs: How many of them a clause takes.
+        rows: How many rows of the file these name.
+        rows_by_clause: How many rows each MATCHED clause takes, by its number, and each BY SOURCE clause, by
+            `by_source_number`.
+    """
+
+    file: AddFile
+    path: str
+    found: int
+    pairs: int
+    rows: int
+    rows_by_clause: Mapping[int, int]
+
+    @property
+    def changed(self) -> BitMap64:
+        """The positions of the rows that a clause takes."""
+        return BitMap64(distinct(read_pairs(self.path).changing.rows).astype(np.uint64))
+
+
+def find_pairs(
+    execution: Execution, recipe: LookupRecipe, staged: StagedSource, target: TargetFiles
+) -> tuple[Pairs, ...]:
+    """Look the source's keys up in files of the target.
+
+    Raises:
+        Declined: A file's columns are not of the table's types, or there are more pairs or positions than the driver
+            holds.
+    """
+    store, files, limits = execution.table.store, target.files, execution.limits
+    unmatched = rows_about((file.stats, file.size) for file in files) if recipe.unmatched is not None else 0
+    if unmatched > limits.unmatched_rows:
+        raise _declined(
+            f"NOT MATCHED BY SOURCE clauses may delete more than {limits.unmatched_rows:,} rows of the files they read"
+        )
+    if rows_about((file.stats, file.size) for file in files if file.deletion_vector) > limits.positions:
+        raise _declined(f"deletion vectors cover more than {limits.positions:,} rows")
+    columns = {
+        "path": [execution.local(decode_path(file.path)) for file in files],
+        "file": [file.path for file in files],
+        "values": [json.dumps(dict(file.partition_values)) for file in files],
+        "joined": [file.path not in target.unmatchable for file in files],
+        **block_columns(_deleted(store, files)),
+    }
+    kept = staged.columns
+    only = recipe.matched[0].number if recipe.matched and not recipe.undecided else NO_CLAUSE
+    clause = recipe.pairs or (only if kept.matched is None else kept.matched)
+    work = pairing(
+        staged.kept,
+        kept.keys,
+        clause,
+        recipe.keys.target,
+        recipe.unmatched,
+        execution.local(execution.folder),
+        unique=staged.summary.repeated_keys == 0,
+    )
+    # Of files and source only the key columns are read, and those in conditions.
+    asked = set() if recipe.unmatched is None else {name for name, _ in recipe.unmatched.columns.values()}
+    asked |= set() if recipe.pairs is None else {name for name, _ in recipe.pairs.target.values()}
+    share = len({*recipe.keys.target, *asked}) / len(recipe.types)
+    size = share * (staged.bytes + sum(file.size for file in files)) + unmatched * _BYTES_OF_A_PAIR
+    reads_source = recipe.pairs is not None and staged.bytes_in_memory > limits.driver_source_bytes
+    in_driver = not reads_source and fits_driver(execution, size, len(files))
+    found = tasks.run(execution.table.spark, work, pa.table(columns), PAIRS_SCHEMA, in_driver=in_driver)
+    for row in found:
+        if row["pairs"] == UNFIT:
+            raise _declined(f"{row['file']}: {row['detail']}" if row["file"] else row["detail"])
+    if sum(row["found"] for row in found) > limits.pairs:
+        raise _declined(f"there are more than {limits.pairs:,} pairs of source and target rows")
+    by_path = {file.path: file for file in files}
+    pairs = [
+        Pairs(
+            by_path[row["file"]], row["path"], row["found"], row["pairs"], row["rows"], _counts(row["detail"])
+        )
+        for row in found
+    ]
+    return tuple(sorted(pairs, key=lambda of_file: of_file.file.path))
+
+
+def _declined(reason: str) -> Declined:
+    return Declined("match", "key_lookup", reason)
+
+
+def fires_twice(found: Sequence[Pairs]) -> bool:
+    """Return whether a source row is in several pairs: a value such as `uuid()` is then another one for each."""
+    if not found:
+        return False
+    sources = np.concatenate([read_pairs(pairs.path).matched_sources for pairs in found])
+    return len(distinct(sources)) < len(sources)
+
+
+def matched_sources(found: Iterable[Pairs]) -> BitMap64:
+    """Return the numbers of the source rows that match a target row."""
+    sources = [read_pairs(pairs.path).matched_sources for pairs in found]
+    return BitMap64(distinct(np.concatenate(sources)).astype(np.uint64)) if sources else BitMap64()
+
+
+def _deleted(store: Store, files: Sequence[AddFile]) -> list[Blocks]:
+    vectors = read_deletion_vectors(
+        store, [f.deletion_vector for f in files if f.deletion_vector is not None]
+    )
+    return [
+        NO_BLOCKS if f.deletion_vector is None else to_blocks(vectors[f.deletion_vector.unique_id])
+        for f in files
+    ]
+
+
+def _counts(detail: str) -> dict[int, int]:
+    return {int(number): rows for number, rows in json.loads(detail).items()}

@@ -1,0 +1,276 @@
+"""Changed rows written by Spark, while the other rows of touched files stay, are patched, or are copied."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from deltamerge.exceptions import DeltaRuntimeException
+from deltamerge.log.actions import AddFile
+from deltamerge.log.add_file_stats import logical_rows
+from deltamerge.merge.executors.changed_rows import ChangedRows
+from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges
+from deltamerge.merge.executors.job_errors import assigning_values
+from deltamerge.merge.executors.matches import Matches, changing_clauses
+from deltamerge.merge.executors.row_counts import (
+    RowCounts,
+    check_same_changes,
+    count_rows,
+    counted,
+    inserting_clauses,
+    inserts_by_clause,
+    observing_clauses,
+)
+from deltamerge.merge.executors.target_scan import scan_rows
+from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
+from deltamerge.merge.executors.written_rows import guarded_changes, guarded_rows, put_together, table_columns
+from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
+from deltamerge.merge.output.frames import Rows
+from deltamerge.merge.planning.target_files import TargetFiles
+from deltamerge.merge.source.key_summary import SourceSummary
+from deltamerge.scan.paths import spark_spellings
+from deltamerge.spark.session import job_description
+from deltamerge.spark.tasks import python_workers
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.data_files import (
+    WrittenFiles,
+    collect_files,
+    collect_files_with_changes,
+    write_rows,
+    write_rows_with_changes,
+)
+from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
+from deltamerge.write.patching import Patch, patch_files, patchable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+
+
+@dataclass(frozen=True)
+class SparkChanges:
+    """What Spark is to write.
+
+    Args:
+        execution: What the plan works on.
+        summary: What is known of the source.
+        target: Which files are read.
+        source: The source's side; it returns the same rows under the same numbers each time.
+        joined: Returns the rows of both sides that belong together, both visible, and rows that are not joined.
+        matches: What was found in the target.
+    """
+
+    execution: Execution
+    summary: SourceSummary
+    target: TargetFiles
+    source: Rows
+    joined: Callable[[ChangedRows, Sequence[AddFile]], tuple[Rows, Rows | None]]
+    matches: Matches
+
+    @cached_property
+    def touched(self) -> dict[str, AddFile]:
+        """The touched files by their path in the log."""
+        by_path = {file.path: file for file in self.target.files}
+        return {path: by_path[path] for path in self.matches.changed}
+
+    @cached_property
+    def patched(self) -> list[AddFile]:
+        """The touched files that PyArrow copies."""
+        if self.execution.plan.unchanged_rows.choice != "patch":
+            return []
+        fit = patchable(self.execution.table.store, list(self.touched.values()))
+        return [file for path, file in self.touched.items() if path in fit]
+
+    @cached_property
+    def copied(self) -> list[AddFile]:
+        """The touched files whose other rows Spark writes."""
+        if self.execution.plan.unchanged_rows.choice == "deletion_vector":
+            return []
+        patched = {file.path for file in self.patched}
+        return [file for path, file in self.touched.items() if path not in patched]
+
+    @cached_property
+    def rows(self) -> ChangedRows:
+        """What makes the rows."""
+        execution = self.execution
+        return ChangedRows(
+            spark=execution.table.spark,
+            merge=execution.merge,
+            references=execution.references,
+            matches=self.matches,
+            defaults=execution.defaults,
+            change_data=execution.writes_change_data,
+        )
+
+
+def write_changes(changes: SparkChanges) -> MergeChanges:
+    """Write changed rows, and treat the others as the plan says.
+
+    Returns:
+        The files written and those they replace.
+    """
+    execution, matches, summary = changes.execution, changes.matches, changes.summary
+    merge, steps = execution.merge, execution.steps
+    touched = NOTHING_TOUCHED
+    logger.log(
+        TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changes.touched)
+    )
+    if changes.touched:
+        refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
+        files = tuple(changes.touched.values())
+        touched = TouchedFiles(files, (), matches.rows_by_clause, matches.has_competing)
+    written, counts, second_scan = NOTHING_WRITTEN, None, -1
+    if touched.rewrite or (merge.inserts and summary.row_count):
+        second_scan = summary.row_count
+        with steps.step(*_step(changes)), assigning_values(merge):
+            written, counts = _write(changes)
+        if counts is not None:
+            _check_same_changes(changes, counts, written)
+    copied, inserted = count_rows(execution, touched, written)
+    vectors = NO_VECTORS
+    if touched.rewrite and execution.writes_deletion_vectors:
+        with steps.step("write_deletion_vectors", "writing deletion vectors"):
+            vectors = _delete_rows(changes)
+    return MergeChanges(
+        execution=execution,
+        source_rows=summary.row_count,
+        second_scan_rows=second_scan,
+        target=changes.target,
+        touched=touched,
+        written=written,
+        inserted=inserted,
+        inserted_by_clause=inserts_by_clause(merge, counts, inserted),
+        copied=copied,
+        summary=summary,
+        vectors=vectors,
+    )
+
+
+def _step(changes: SparkChanges) -> tuple[str, str]:
+    """Return the name of the step that writes, and its description."""
+    touched = len(changes.touched)
+    if not touched:
+        return "write_only_inserts", "writing new files for only inserts"
+    files = f"{touched} touched file{'' if touched == 1 else 's'}"
+    if changes.execution.writes_deletion_vectors:
+        return "write_all_changes", f"writing new and changed rows of {files}"
+    return "write_all_changes", f"writing new rows, patching {len(changes.patched)} of {files}"
+
+
+def _delete_rows(changes: SparkChanges) -> VectorChanges:
+    store, folder = changes.execution.table.store, changes.execution.folder
+    return write_deletion_vectors(store, folder, changes.matches.changed, changes.touched)
+
+
+def _write(changes: SparkChanges) -> tuple[WrittenFiles, RowCounts | None]:
+    """Write new rows by Spark and patch files, both at a time."""
+    execution = changes.execution
+    parts, scanned = _parts(changes)
+    observation: Observation | None = None
+    with ThreadPoolExecutor(1) as other:
+        patching = other.submit(_patch, changes)
+        if parts:
+            observation = _write_parts(changes, parts, scanned)
+        patching.result()
+    collect = collect_files_with_changes if execution.writes_change_data else collect_files
+    written = collect(execution.write_target)
+    return written, None if observation is None else counted(observation, execution.merge.clauses)
+
+
+def _check_same_changes(changes: SparkChanges, counts: RowCounts, written: WrittenFiles) -> None:
+    """Compare the rows that Spark wrote with those that were found before."""
+    execution = changes.execution
+    # Deleted rows are computed for change data alone.
+    actions = ("update", "delete") if execution.writes_change_data else ("update",)
+    before, deleted = _patched_rows(changes)
+    by_spark = written.row_count - (before - deleted)
+    check_same_changes(execution.merge, changes.matches.rows_by_clause, counts, by_spark, actions)
+
+
+def _patch(changes: SparkChanges) -> None:
+    if not changes.patched:
+        return
+    execution, changed = changes.execution, changes.matches.changed
+    patches = [Patch(file, changed[file.path]) for file in changes.patched]
+    spark = execution.table.spark
+    with job_description(spark, f"MERGE operation - patching {len(patches)} files"), python_workers():
+        kept = patch_files(spark, patches, execution.write_target)
+    before, deleted = _patched_rows(changes)
+    if kept != before - deleted:
+        raise DeltaRuntimeException(
+            "DELTAMERGE_FILE_CHANGED",
+            f"Of {before} rows in {len(patches)} files {deleted} were to be left out, but {kept} remained. The files "
+            "are not those in the table's log; the table is as it was.",
+            sqlstate="XXKDS",
+        )
+
+
+def _patched_rows(changes: SparkChanges) -> tuple[int, int]:
+    """Return how many rows the patched files had, and how many of them are left out."""
+    before = sum(logical_rows(changes.execution.table.store, file) for file in changes.patched)
+    return before, sum(len(changes.matches.changed[file.path]) for file in changes.patched)
+
+
+def _parts(changes: SparkChanges) -> tuple[list[DataFrame], int]:
+    """Return what Spark is to write, and how many files of the target it reads for that."""
+    merge, rows = changes.execution.merge, changes.rows
+    parts: list[DataFrame] = []
+    scanned = 0
+    updates = any(
+        c.action == "update" and _count(changes, c.clause.kind, c.number) for c in changing_clauses(merge)
+    )
+    if (changes.touched and rows.change_data) or (updates and rows.need_target):
+        scanned += len(changes.touched)
+        parts.append(rows.changed(*changes.joined(rows, list(changes.touched.values()))))
+    elif updates:
+        parts.append(rows.updated_from_source(changes.source))
+    if merge.inserts:
+        parts.append(rows.inserted(changes.source))
+    if changes.copied:
+        scanned += len(changes.copied)
+        parts.append(_unchanged(changes))
+    return parts, scanned
+
+
+def _count(changes: SparkChanges, kind: str, number: int) -> int:
+    return changes.matches.rows_by_clause.get((kind, number), 0)
+
+
+def _unchanged(changes: SparkChanges) -> DataFrame:
+    """Return the unchanged rows of the files that Spark writes again."""
+    table, matches = changes.execution.table, changes.matches
+    target = scan_rows(changes.execution, changes.copied).renamed()
+    changed = {
+        uri: matches.changed[file.path] for file in changes.copied for uri in spark_spellings(table, file)
+    }
+    return changes.rows.unchanged(target.frame, changed)
+
+
+def _write_parts(changes: SparkChanges, parts: list[DataFrame], scanned: int) -> Observation | None:
+    execution, merge, names = changes.execution, changes.execution.merge, changes.execution.merge.names
+    partitions = changes.summary.partitions
+    frame = reduce(lambda left, right: left.union(right), parts)
+    if not execution.snapshot.metadata.partition_columns:
+        if not scanned:
+            frame = frame.coalesce(max(1, partitions))
+        copied = sum(logical_rows(execution.table.store, file) for file in changes.copied)
+        frame = put_together(execution, frame, partitions + scanned, changes.summary.row_count + copied)
+    observation: Observation | None = None
+    if len(inserting_clauses(merge)) > 1 or not execution.references.is_deterministic:
+        change = F.col(names.change)
+        kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
+        frame, observation = observing_clauses(frame, merge.clauses, names, kept)
+    rows = Rows(frame, changes.rows.columns)
+    if execution.writes_change_data:
+        output = generate_cdc_and_output_rows(rows, merge.output_schema, names)
+        write_rows_with_changes(guarded_changes(execution, output), names.change_type, execution.write_target)
+    else:
+        write_rows(guarded_rows(execution, table_columns(rows, execution)), execution.write_target)
+    return observation

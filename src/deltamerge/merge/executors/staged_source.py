@@ -1,0 +1,463 @@
+"""The source of a key lookup: its rows in files, with what Spark computes of them.
+
+What a source that is nothing but Parquet files has already is not written again; Spark computes the rest alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as F
+
+from deltamerge.merge.analysis.join_keys import JoinKey
+from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.job_errors import is_lost_source
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe
+from deltamerge.merge.output.clause_expressions import (
+    evaluate_not_matched,
+    generate_action_expr,
+    generate_clause_values,
+    generate_precomputed_conditions,
+)
+from deltamerge.merge.output.frames import source_rows
+from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.planning.fit import arrow_type
+from deltamerge.merge.source.key_summary import SourceSummary, summary_of
+from deltamerge.merge.source.source import read_source
+from deltamerge.scan.plain_parquet import PlainParquet, plain_parquet
+from deltamerge.skipping.key_ranges import clusters, may_have_clusters
+from deltamerge.skipping.predicates import And, InRanges, Predicate
+from deltamerge.spark.tasks import python_workers
+from deltamerge.workers.conditions import ClauseChoice
+from deltamerge.workers.staged_rows import (
+    STAGED_SUFFIX,
+    TOO_MANY,
+    KeptFile,
+    KeptRows,
+    StagedRows,
+    in_order,
+    open_staged,
+    plain_types,
+    staged_schema,
+    staging,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_GLOB = frozenset("*?[]{}\\,")
+_SLASHES = re.compile("^file:/+")
+
+
+@dataclass(frozen=True)
+class StagedColumns:
+    """What is kept of each source row.
+
+    Args:
+        keys: The columns that are the keys, in ON's order.
+        own: The columns that are the source's as they are, by name: their positions there.
+        updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column.
+        matched: The column with the number of the MATCHED clause that takes the row where it matches, NULL where none
+            changes anything; None where the first one takes all, and where it depends on the target's row.
+        inserts: By the number of an INSERT clause, for each of the table's columns the column.
+        clause: The column with the number of the INSERT clause that takes the row; None where the only one takes all.
+        computed: The columns that are not the source's own, as expressions over the evaluated rows.
+        chosen: Those of the computed ones that hold clauses' numbers and need no Spark.
+    """
+
+    keys: tuple[str, ...]
+    own: Mapping[str, int]
+    updates: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    matched: str | None = None
+    inserts: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    clause: str | None = None
+    computed: Mapping[str, Column] = field(default_factory=dict)
+    chosen: Mapping[str, ClauseChoice] = field(default_factory=dict)
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether Spark must compute something of a row that is in a file."""
+        return bool(self.computed.keys() - self.chosen.keys())
+
+    @property
+    def asked(self) -> list[int]:
+        """The positions of the source's columns that decide which clause takes a row."""
+        return sorted(frozenset[int]().union(*(choice.columns for choice in self.chosen.values())))
+
+
+@dataclass(frozen=True)
+class StagedSource:
+    """The source's rows in files.
+
+    Args:
+        columns: What is kept of each.
+        kept: Where they are.
+        rows: How many there are.
+        bytes: About how many bytes they take together.
+        bytes_in_memory: The same once they are read.
+        summary: What is known of the source.
+    """
+
+    columns: StagedColumns
+    kept: KeptRows
+    rows: int
+    bytes: int
+    bytes_in_memory: int
+    summary: SourceSummary
+
+
+def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
+    """Read the source as the plan says.
+
+    Raises:
+        Declined: It is not plain Parquet files, it has too many rows, or tasks write to another machine's disk.
+    """
+    steps, in_place = execution.steps, execution.plan.source.choice == "in_place"
+    columns = _every_column(execution, recipe) if recipe.by_spark else _written_columns(execution, recipe)
+    if not in_place:
+        with steps.step("materialize_source", "materializing the source"), _computing(columns):
+            return _are_there(execution, _staged(execution, recipe, columns))
+    with steps.step("plan_source", "looking at the source"):
+        source, files = _in_place(execution, recipe, columns)
+        chosen = None if columns.needs_spark else _with_chosen(execution, source)
+    if chosen is not None:
+        return chosen
+    with steps.step("materialize_source", "materializing the source"), _computing(columns):
+        return _are_there(execution, _with_computed(execution, recipe, source, files))
+
+
+@contextmanager
+def _computing(columns: StagedColumns) -> Iterator[None]:
+    """Decline values that cannot be computed: of rows that match nothing nobody may ask for them."""
+    try:
+        yield
+    except PySparkException as error:
+        if not columns.computed or is_lost_source(error):
+            raise
+        reason = "a value or condition cannot be computed for every source row"
+        raise Declined("changed_rows", "arrow", reason) from error
+
+
+def _are_there(execution: Execution, staged: StagedSource) -> StagedSource:
+    """Check that tasks write where the driver reads: a session may be on another machine."""
+    files = (*staged.kept.files, *staged.kept.computed)
+    written = [file.path for file in files if file.is_arrow]
+    listed = {_name(file.path) for file in execution.table.store.list(execution.folder)} if written else set()
+    if not all(_name(path) in listed for path in written):
+        raise Declined("match", "key_lookup", "tasks write to the disk of another machine than the driver's")
+    return staged
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def with_keys_counted(source: StagedSource, keys: pa.Table) -> StagedSource:
+    """Count the rows that have NULL in a key, and those whose keys another row has; not where rows are left out."""
+    if source.rows < source.summary.row_count:
+        return source
+    whole = keys.drop_null() if any(column.null_count for column in keys.columns) else keys
+    different = whole.group_by(keys.column_names).aggregate([])
+    nulls, repeated = len(keys) - len(whole), len(whole) - len(different)
+    return replace(source, summary=replace(source.summary, null_keys=nulls, repeated_keys=repeated))
+
+
+def with_gaps(source: StagedSource, keys: pa.Table) -> StagedSource:
+    """Narrow what the source's keys require of a target row by the gaps between them."""
+    predicate = source.summary.predicate
+    names = source.columns.keys
+    if not isinstance(predicate, And) or len(predicate.parts) != len(names):
+        return source
+    parts: list[Predicate] = []
+    for part, name in zip(predicate.parts, names, strict=True):
+        if isinstance(part, InRanges) and may_have_clusters(part.type_name, source.rows):
+            found = clusters(keys.column(name))
+            parts.append(part if found is None else replace(part, ranges=found))
+        else:
+            parts.append(part)
+    return replace(source, summary=replace(source.summary, predicate=And(tuple(parts))))
+
+
+def _every_column(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
+    names = execution.merge.names
+    own = {names.source(index): index for index in range(len(execution.merge.source_schema))}
+    return StagedColumns(tuple(names.source(index) for index in recipe.keys.source), own)
+
+
+def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
+    """Choose what PyArrow needs of each source row."""
+    merge, references, names = execution.merge, execution.references, execution.merge.names
+    columns = _Columns(execution)
+    keys = tuple(columns.of_source(index) for index in recipe.keys.source)
+    updated = {clause.number: columns.of_clause(clause) for clause in recipe.updates}
+    for index in recipe.asked_of_source:
+        columns.of_source(index)
+    matched = None
+    if recipe.matched and not recipe.takes_all and recipe.pairs is None:
+        taken, numbers = F.col(names.clause("matched")), [clause.number for clause in recipe.matched]
+        matched = columns.compute(names.clause("matched"), F.when(taken.isin(*numbers), taken))
+        columns.choose(matched, references.source_choice(merge.matched, numbers))
+    inserting = [clause for clause in merge.not_matched if clause.action == "insert"]
+    inserted = {clause.number: columns.of_clause(clause) for clause in inserting}
+    clause = None
+    if inserting and any(c.clause.condition is not None or c.action != "insert" for c in merge.not_matched):
+        clause = columns.compute(names.clause("not_matched"), F.col(names.clause("not_matched")))
+        numbers = [c.number for c in merge.not_matched]
+        columns.choose(clause, references.source_choice(merge.not_matched, numbers))
+    return StagedColumns(
+        keys, columns.own, updated, matched, inserted, clause, columns.computed, columns.chosen
+    )
+
+
+def _in_place(
+    execution: Execution, recipe: LookupRecipe, columns: StagedColumns
+) -> tuple[StagedSource, PlainParquet]:
+    """Return the source's own files, if they hold all that is not computed."""
+    merge, types, limits = execution.merge, recipe.types, execution.limits
+    in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
+    wanted = {
+        in_files[name]: types[column] for name, column in zip(columns.keys, recipe.keys.target, strict=True)
+    }
+    for each in (*columns.updates.values(), *columns.inserts.values()):
+        wanted |= {in_files[name]: types[column] for column, name in each.items() if name in in_files}
+    looked_at = [*recipe.asked_of_source, *(() if columns.needs_spark else columns.asked)]
+    for index in range(len(merge.source_schema)) if recipe.by_spark else looked_at:
+        column = merge.source_schema.fields[index]
+        kind = arrow_type(column)
+        if kind is None:
+            raise Declined(
+                "source", "in_place", f"its column {column.name} is of type {column.dataType.simpleString()}"
+            )
+        wanted[column.name] = kind
+    found = plain_parquet(merge.statement.source, wanted, [in_files[name] for name in columns.keys])
+    if found is None:
+        raise Declined("source", "in_place", "the source is not one scan of local Parquet files")
+    values: dict[str, Any] = {"n": sum(found.rows), "last": None}
+    for index, (low, high) in enumerate(found.ranges):
+        values |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": values["n"], f"bytes{index}": 0}
+    summary = summary_of(values, recipe.keys.keys, {})
+    summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
+    kept = KeptRows(found.files, in_files)
+    source = StagedSource(columns, kept, values["n"], found.bytes, found.bytes_in_memory, summary)
+    if source.rows > limits.source_rows or source.bytes_in_memory > limits.source_bytes:
+        raise _too_large(execution)
+    return source, found
+
+
+def _too_large(execution: Execution) -> Declined:
+    limits = execution.limits
+    return Declined(
+        "match",
+        "key_lookup",
+        f"the source has more than {limits.source_rows:,} rows or {limits.source_bytes >> 20:,} MiB, "
+        "which is more than a hash table of its keys is to hold",
+    )
+
+
+def _with_chosen(execution: Execution, source: StagedSource) -> StagedSource | None:
+    """Evaluate in Arrow which clause takes which row; None where the driver would have to read much."""
+    columns, fields = source.columns, execution.merge.source_schema.fields
+    if not columns.chosen:
+        return source
+    asked = {str(index): fields[index].name for index in columns.asked or [columns.own[columns.keys[0]]]}
+    if source.rows * len(asked) > execution.limits.collected_values:
+        return None
+    rows = open_staged(replace(source.kept, names=asked), list(asked))
+    numbers = {name: choice.of(rows) for name, choice in columns.chosen.items()}
+    return _beside(execution, source, pa.table({**numbers, _place(execution): np.arange(len(rows))}))
+
+
+def _place(execution: Execution) -> str:
+    """Return the name of the column with a row's number among all rows of the source."""
+    return execution.merge.names.source_row_index
+
+
+def _beside(execution: Execution, source: StagedSource, table: pa.Table) -> StagedSource:
+    """Write what was computed of the source's rows beside them."""
+    file = KeptFile(execution.local(f"{execution.folder}/computed{STAGED_SUFFIX}"), 0, 0)
+    with pa.ipc.new_file(file.path, table.schema) as writer:
+        writer.write_table(table)
+    return _with_files(execution, source, (file,), table.nbytes)
+
+
+def _with_files(
+    execution: Execution, source: StagedSource, computed: tuple[KeptFile, ...], size: int
+) -> StagedSource:
+    kept = replace(source.kept, computed=computed, position=_place(execution))
+    return replace(
+        source, kept=kept, bytes=source.bytes + size, bytes_in_memory=source.bytes_in_memory + size
+    )
+
+
+def _with_computed(
+    execution: Execution, recipe: LookupRecipe, source: StagedSource, files: PlainParquet
+) -> StagedSource:
+    """Let Spark compute the missing columns of a source whose rows are in files."""
+    columns, name, merge = source.columns, _place(execution), execution.merge
+    unknown = Declined("source", "in_place", "Spark does not return from which row of which file a row came")
+    if any(column.name.lower() == "_metadata" for column in merge.source_schema):
+        raise unknown
+    frame = merge.statement.source
+    if (
+        merge.source_alias is not None
+        and files.is_whole
+        and all(_GLOB.isdisjoint(f.path) for f in files.files)
+    ):
+        # A view does not say which file a row is of.
+        reader = execution.table.spark.read.schema(merge.source_schema)
+        frame = reader.parquet(*(file.path for file in files.files))
+    try:
+        numbered = frame.select("*", _position(files).alias(name))
+        # Connect finds out only now whether there is such a column.
+        _ = numbered.schema
+    except AnalysisException as error:
+        raise unknown from error
+    frame = _evaluated(execution, recipe, numbered).select(name, *_aliased(columns.computed))
+    if source.rows * len(columns.computed) <= execution.limits.collected_values:
+        # By way of the driver, which is faster than tasks for few rows.
+        table = frame.toArrow()
+        return _beside(execution, source, table.cast(plain_types(table.schema)).combine_chunks())
+    found = _stage(frame, execution, (), None)
+    return _with_files(execution, source, _files(found), sum(row["size"] for row in found))
+
+
+def _position(files: PlainParquet) -> Column:
+    """Return a row's number among the rows of all files."""
+    row = F.col("_metadata.row_index")
+    if len(files.files) == 1:
+        return row
+    before = [0, *accumulate(files.rows)][:-1]
+    uris = F.array(*(F.lit(_SLASHES.sub("file:/", uri)) for uri in files.uris))
+    uri = F.replace(F.col("_metadata.file_path"), F.lit("file:///"), F.lit("file:/"))
+    file = F.array_position(uris, uri).cast("int")
+    return F.get(F.array(*(F.lit(rows).cast("bigint") for rows in before)), file - 1) + row
+
+
+def _staged(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) -> StagedSource:
+    """Let Spark compute the source once, and keep of its rows what the clauses write."""
+    merge, names = execution.merge, execution.merge.names
+    rows = _evaluated(execution, recipe, read_source(merge).frame)
+    own = (F.col(names.source(index)).alias(name) for name, index in columns.own.items())
+    frame = rows.select(*own, *_aliased(columns.computed))
+    # A row that no INSERT takes, and that nothing else needs, is only counted.
+    needed = merge.matched or recipe.by_source
+    found = _stage(frame, execution, columns.keys, None if needed else columns.clause, recipe.keys.keys)
+    return StagedSource(
+        columns=columns,
+        kept=KeptRows(_files(found)),
+        rows=sum(row["kept"] for row in found),
+        bytes=sum(row["size"] for row in found),
+        bytes_in_memory=sum(row["size"] for row in found),
+        summary=_summary(found, recipe.keys.keys),
+    )
+
+
+def _stage(
+    frame: DataFrame,
+    execution: Execution,
+    columns: tuple[str, ...],
+    clause: str | None,
+    keys: tuple[JoinKey, ...] = (),
+) -> list[dict[str, Any]]:
+    """Write rows into files; return what the tasks report of them."""
+    limits = execution.limits
+    kept = StagedRows(
+        folder=execution.local(execution.folder),
+        keys=columns,
+        most_rows=limits.source_rows,
+        most_bytes=limits.source_bytes,
+        clause=clause,
+    )
+    types = [key.given.simpleString() for key in keys]
+    with python_workers():
+        found = [row.asDict() for row in frame.mapInArrow(staging(kept), staged_schema(types)).collect()]
+    too_many = sum(row["kept"] for row in found) > limits.source_rows
+    if too_many or any(row["path"] == TOO_MANY for row in found):
+        raise _too_large(execution)
+    return found
+
+
+def _files(found: list[dict[str, Any]]) -> tuple[KeptFile, ...]:
+    return tuple(KeptFile(row["path"], 0, 0) for row in found if row["kept"])
+
+
+def _summary(found: list[dict[str, Any]], keys: tuple[JoinKey, ...]) -> SourceSummary:
+    whole: dict[str, Any] = {"n": sum(row["n"] for row in found), "last": None}
+    for index in range(len(keys)):
+        for name, best in ((f"lo{index}", min), (f"hi{index}", max)):
+            values = [row[name] for row in found if row[name] is not None]
+            whole[name] = best(values, key=in_order) if values else None
+        for name in (f"n{index}", f"bytes{index}"):
+            whole[name] = sum(row[name] for row in found)
+    return replace(summary_of(whole, keys, {}), partitions=len(found))
+
+
+def _evaluated(execution: Execution, recipe: LookupRecipe, source: DataFrame) -> DataFrame:
+    """Evaluate the clauses on the source's rows alone; all columns get internal names."""
+    merge, names = execution.merge, execution.merge.names
+    rows = source_rows(source, merge)
+    if recipe.by_spark:
+        return rows.renamed().frame
+    if recipe.matched and recipe.pairs is None:
+        reached = merge.matched[:1] if recipe.takes_all else merge.matched
+        rows = generate_precomputed_conditions(rows, reached, "matched", F.lit(True), names)
+        rows = generate_clause_values(rows, recipe.updates, "matched", names)
+    rows = rows.renamed()
+    if any(clause.action == "insert" for clause in merge.not_matched):
+        rows = evaluate_not_matched(rows, merge)
+    return rows.frame
+
+
+def _aliased(columns: Mapping[str, Column]) -> list[Column]:
+    return [column.alias(name) for name, column in columns.items()]
+
+
+class _Columns:
+    """Collects columns to keep, each of them once."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self.own: dict[str, int] = {}
+        self.computed: dict[str, Column] = {}
+        self.chosen: dict[str, ClauseChoice] = {}
+
+    def compute(self, name: str, column: Column) -> str:
+        self.computed.setdefault(name, column)
+        return name
+
+    def choose(self, name: str, choice: ClauseChoice | None) -> None:
+        if choice is not None:
+            self.chosen[name] = choice
+
+    def of_source(self, index: int) -> str:
+        name = self._execution.merge.names.source(index)
+        self.own[name] = index
+        return name
+
+    def of_clause(self, clause: ResolvedClause) -> dict[str, str]:
+        """Return the columns of what an UPDATE or INSERT sets, by the table's columns."""
+        merge, names = self._execution.merge, self._execution.merge.names
+        references = self._execution.references.of(clause)
+        found = {}
+        for index, (output, column) in enumerate(
+            zip(clause.outputs, merge.output_schema.fields, strict=True)
+        ):
+            if isinstance(output, TakeTarget):
+                continue
+            taken = references.taken_as_is(index)
+            if taken is not None:
+                found[column.name] = self.of_source(taken)
+            else:
+                name = f"{names.value(clause.clause.kind, clause.number, index)}_stored"
+                value = generate_action_expr(merge, clause, index, self._execution.defaults)
+                found[column.name] = self.compute(name, value)
+        return found

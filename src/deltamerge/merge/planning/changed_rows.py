@@ -1,0 +1,120 @@
+"""Which way of making new and updated rows fits, for a way of finding the matches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeGenerated, TakeTarget
+from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.fit import PARQUET_CODECS, Fits, arrow_types, no, yes
+from deltamerge.write.constraints import NotNull, constraints_of
+
+Operator = tuple[str, Callable[[PlanningContext, str], Fits]]
+
+# Of these types Spark and Python spell a partition's value alike.
+_PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date"})
+
+
+def arrow(context: PlanningContext, _: str) -> Fits:
+    """PyArrow takes the values from the source's rows as they are, or as Spark computed them from these alone."""
+    against = _against_table(context) or _against_clauses(context) or _against_partitions(context)
+    if against is not None:
+        return no(against)
+    return yes("clauses write values of the source's rows, which PyArrow copies")
+
+
+def reached(context: PlanningContext) -> tuple[ResolvedClause, ...]:
+    """Return the MATCHED clauses up to a first one without a condition; all where the first has one."""
+    matched = context.merge.matched
+    return matched[:1] if takes_all(context) else matched
+
+
+def takes_all(context: PlanningContext) -> bool:
+    """Return whether the first MATCHED clause has no condition, or there is none."""
+    matched = context.merge.matched
+    return not matched or matched[0].clause.condition is None
+
+
+def _against_table(context: PlanningContext) -> str | None:
+    merge = context.merge
+    if context.writes_change_data:
+        return "the table has a change data feed"
+    if merge.evolves_schema:
+        return "the table gets new columns or fields"
+    if context.session.compression.lower() not in PARQUET_CODECS:
+        return f"PyArrow has no codec {context.session.compression}"
+    types = arrow_types(merge.output_schema)
+    if isinstance(types, str):
+        return types
+    for constraint in constraints_of(merge.output_schema, context.snapshot.metadata.configuration):
+        if not isinstance(constraint, NotNull) or len(constraint.path) > 1:
+            return "the table has constraints, which Spark checks"
+    return None
+
+
+def _against_clauses(context: PlanningContext) -> str | None:
+    merge, references = context.merge, context.references
+    if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
+        return "a column is generated"
+    clauses = reached(context)
+    updates = [clause for clause in clauses if clause.action == "update"]
+    for clause in updates:
+        from_source = references.of(clause).from_source
+        if not all(
+            given or isinstance(output, TakeTarget)
+            for given, output in zip(from_source, clause.outputs, strict=True)
+        ):
+            return "an UPDATE computes a value from the target's row"
+    if all(references.of(clause).condition_from_source for clause in clauses):
+        return None
+    if references.pair_choice([c.number for c in clauses]) is None:
+        return "a MATCHED condition on the target's row is more than plain comparisons"
+    # A value of a source row is computed for the clause that takes it, which here only pairs of rows determine.
+    for clause in updates:
+        taken = references.of(clause)
+        if not all(
+            isinstance(output, TakeTarget) or taken.taken_as_is(index) is not None
+            for index, output in enumerate(clause.outputs)
+        ):
+            return "MATCHED conditions depend on the target's row, and an UPDATE computes values"
+    return None
+
+
+def _against_partitions(context: PlanningContext) -> str | None:
+    """Return what may move updated rows to another partition, or hides to which one new rows go."""
+    merge, references, keys = context.merge, context.references, context.plain_keys
+    assert not isinstance(keys, str)
+    of_key = dict(zip(keys.target, keys.source, strict=True))
+    inserts = [clause for clause in merge.not_matched if clause.action == "insert"]
+    updates = [clause for clause in reached(context) if clause.action == "update"]
+    for index, field in enumerate(merge.output_schema.fields):
+        if field.name not in context.snapshot.metadata.partition_columns:
+            continue
+        if field.dataType.simpleString() not in _PARTITION_TYPES:
+            return f"the partition column {field.name} is of type {field.dataType.simpleString()}"
+        for clause in updates:
+            taken = references.of(clause).source_columns[index]
+            is_key = field.name in of_key and taken == of_key[field.name]
+            if not is_key and not isinstance(clause.outputs[index], TakeTarget):
+                return f"an UPDATE may move rows to another partition of {field.name}"
+        if len(inserts) > 1:
+            given = {references.of(clause).taken_as_is(index) for clause in inserts}
+            if len(given) > 1 or None in given:
+                return f"INSERT clauses compute the partition column {field.name}"
+    return None
+
+
+def spark(_: PlanningContext, match: str) -> Fits:
+    """Spark evaluates the clauses over the rows that change."""
+    if match == "key_lookup":
+        return yes("Spark evaluates the clauses over the matched and the new rows alone")
+    return yes("Spark evaluates the clauses")
+
+
+OPERATORS: Mapping[str, Sequence[Operator]] = {
+    "key_lookup": (("arrow", arrow), ("spark", spark)),
+    "anti_join": (("spark", spark),),
+    "join": (("spark", spark),),
+    "join_files": (("spark", spark),),
+}
+"""By the way of finding the matches."""

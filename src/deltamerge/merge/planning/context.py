@@ -1,0 +1,101 @@
+"""What a plan is made from: the statement's meaning, the log and the session; no job runs for any of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from deltamerge.log.file_table import FileTable
+from deltamerge.log.protocol import TableFacts
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.analysis.column_references import MergeReferences
+from deltamerge.merge.analysis.join_keys import PlainKeys, plain_keys
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.merge.planning.limits import LIMITS, Limits
+from deltamerge.merge.planning.plan import Alternative
+from deltamerge.merge.planning.target_files import may_match
+from deltamerge.merge.source.key_summary import SourceSummary
+from deltamerge.skipping.predicates import ALWAYS
+from deltamerge.spark.config import MergeConf
+from deltamerge.write.deletion_vectors import writes_deletion_vectors
+
+
+@dataclass(frozen=True)
+class SessionFacts:
+    """What a plan needs to know of the session and the store.
+
+    Args:
+        compression: ``spark.sql.parquet.compression.codec``.
+        rebases_dates: Whether ``spark.sql.parquet.datetimeRebaseModeInRead`` lets Spark read other days than PyArrow.
+        records_per_file: ``spark.sql.files.maxRecordsPerFile``; None without a limit.
+        tasks_open_store: Whether tasks open the table's files by themselves.
+        runs_in_local_mode: Whether tasks run in the driver's process.
+    """
+
+    compression: str = "snappy"
+    rebases_dates: bool = False
+    records_per_file: int | None = None
+    tasks_open_store: bool = True
+    runs_in_local_mode: bool = True
+
+
+@dataclass(frozen=True)
+class PlanningContext:
+    """What a plan is made from.
+
+    Args:
+        merge: The merge.
+        references: What its expressions refer to.
+        snapshot: The table.
+        conf: The session's settings.
+        session: What else the session says.
+        limits: The thresholds.
+        summary: What is known of the source once it was read.
+        declined: Operators that declined while they ran.
+    """
+
+    merge: ResolvedMerge
+    references: MergeReferences
+    snapshot: Snapshot
+    conf: MergeConf
+    session: SessionFacts = field(default_factory=SessionFacts)
+    limits: Limits = LIMITS
+    summary: SourceSummary | None = None
+    declined: tuple[Alternative, ...] = ()
+
+    @cached_property
+    def plain_keys(self) -> PlainKeys | str:
+        """The keys of a key lookup, or what in ON is against one."""
+        return plain_keys(self.merge, self.references.on)
+
+    @cached_property
+    def facts(self) -> TableFacts:
+        """The table's features in use."""
+        return TableFacts(self.snapshot.metadata, self.snapshot.schema)
+
+    @cached_property
+    def files(self) -> FileTable:
+        """The files that the merge may have to read, as far as is known of the source."""
+        source = ALWAYS if self.summary is None else self.summary.predicate
+        predicate = self.references.to_read(source)
+        return may_match(self.snapshot, predicate, self.conf.session_time_zone)
+
+    @property
+    def writes_change_data(self) -> bool:
+        """Whether the table has a change data feed."""
+        return self.facts.property_is("delta.enableChangeDataFeed", "true")
+
+    @property
+    def writes_deletion_vectors(self) -> bool:
+        """Whether changed rows are deleted by deletion vectors."""
+        return writes_deletion_vectors(self.snapshot, self.conf)
+
+    @property
+    def has_deletion_vectors(self) -> bool:
+        """Whether files of the table have deletion vectors."""
+        return self.snapshot.files.has_deletion_vectors
+
+    @property
+    def changes_target_rows(self) -> bool:
+        """Whether a clause updates or deletes."""
+        return any(clause.action in ("update", "delete") for clause in self.merge.clauses)

@@ -1,0 +1,79 @@
+"""What an operator says of a merge, and the tables of Arrow types and codecs that several of them need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import DecimalType
+
+from deltamerge.write.char_varchar import METADATA_KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField, StructType
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Whether an operator fits a merge.
+
+    Args:
+        fits: Whether it does.
+        reason: Why, or what is against it.
+    """
+
+    fits: bool
+    reason: str
+
+
+def yes(reason: str) -> Fits:
+    """Return that an operator fits."""
+    return Fits(True, reason)
+
+
+def no(reason: str) -> Fits:
+    """Return that an operator does not fit."""
+    return Fits(False, reason)
+
+
+PARQUET_CODECS = {
+    "snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none",
+    "lz4raw": "lz4", "lz4_raw": "lz4", "brotli": "brotli",
+}  # fmt: skip
+"""PyArrow's names of Spark's Parquet codecs."""
+
+_ARROW_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def arrow_type(field: StructField) -> pa.DataType | None:
+    """Return a column's type in Arrow; None for nested, rarer and CHAR or VARCHAR ones."""
+    if METADATA_KEY in (field.metadata or {}):
+        return None
+    if isinstance(field.dataType, DecimalType):
+        return pa.decimal128(field.dataType.precision, field.dataType.scale)
+    return _ARROW_TYPES.get(field.dataType.simpleString())
+
+
+def arrow_types(schema: StructType) -> dict[str, pa.DataType] | str:
+    """Return the columns' types in Arrow, or the first column that has none."""
+    found = {}
+    for field in schema.fields:
+        kind = arrow_type(field)
+        if kind is None:
+            return f"column {field.name} is of type {field.dataType.simpleString()}"
+        found[field.name] = kind
+    return found

@@ -1,0 +1,73 @@
+"""The thresholds of the planner and the operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Every threshold by which a plan is chosen, each with its unit and where it comes from.
+
+    Args:
+        source_rows: Rows of a source whose keys go into a hash table; above, a key lookup of 1.2 million rows took as
+            long as Spark's join on two cores.
+        source_bytes: Bytes of such a source in memory; each task maps or reads it.
+        collected_values: Values that may come to the driver at once; two million take 0.3 s.
+        pairs: Pairs of source and target rows; the driver looks at 8 bytes of each.
+        unmatched_rows: Target rows that BY SOURCE clauses may delete by key lookup; each takes the memory of a pair.
+        positions: Rows whose positions the driver holds, as bits: 128 MiB.
+        partitions: Partitions that new rows of a key lookup may go to; each is a file of its own.
+        partition_rows: Rows that tasks look at for the partitions of new rows, all partitions together.
+        rewritten_bytes: Bytes of files that may match, up to which one outer join that writes them again costs less
+            than the jobs that would avoid it (0.1 to 0.3 s each).
+        broadcast_target_bytes: Bytes of files that may match, up to which Spark sends them to every executor, so that
+            an insert-only merge reads its source once.
+        broadcast_key_bytes: Bytes of a source's keys, up to which they are sent to every executor.
+        one_task_files: Files that one task reads without a shuffle.
+        one_task_bytes: Bytes of these files.
+        one_task_rows: Source rows of such a task.
+        driver_bytes: Bytes read in the driver in less time than a Spark job takes to start.
+        driver_bytes_in_local_mode: The same where tasks run on the driver's machine anyway and would wait for Python
+            workers, which Spark ends after a minute without work.
+        driver_files: Files that the driver reads itself.
+        driver_source_bytes: Bytes of a source that the driver's threads read, each for itself.
+        driver_rows_bytes: Bytes of matched rows that the driver hands to Spark; above, tasks read them.
+        pairs_of_a_file: Updated rows that go into one new file beside a deletion vector.
+        small_partition_bytes: Bytes up to which a partition's changed and new rows share one file.
+        staged_bytes_of_a_file: Staged bytes that make a file of delta-spark's default size.
+        tasks_without_rebalance: Tasks that may each write a file without being put together.
+        rows_of_a_task: Rows below which so many tasks are put together.
+        sampled_files: Files from which the number of rows in a file is estimated.
+    """
+
+    source_rows: int = 1_000_000
+    source_bytes: int = 1024 * _MIB
+    collected_values: int = 2_000_000
+    pairs: int = 32_000_000
+    unmatched_rows: int = 16_000_000
+    positions: int = 1 << 30
+    partitions: int = 1_000
+    partition_rows: int = 50_000_000
+    rewritten_bytes: int = 4 * _MIB
+    broadcast_target_bytes: int = 8 * _MIB
+    broadcast_key_bytes: int = 64 * _MIB
+    one_task_files: int = 32
+    one_task_bytes: int = 8 * _MIB
+    one_task_rows: int = 10_000
+    driver_bytes: int = 32 * _MIB
+    driver_bytes_in_local_mode: int = 1024 * _MIB
+    driver_files: int = 32
+    driver_source_bytes: int = 128 * _MIB
+    driver_rows_bytes: int = 64 * _MIB
+    pairs_of_a_file: int = 500_000
+    small_partition_bytes: int = 8 * _MIB
+    staged_bytes_of_a_file: int = 256 * _MIB
+    tasks_without_rebalance: int = 8
+    rows_of_a_task: int = 200_000
+    sampled_files: int = 100
+
+
+LIMITS = Limits()

@@ -1,0 +1,121 @@
+"""Which way of finding the matches fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.fit import Fits, arrow_types, no, yes
+from deltamerge.write.identity_columns import identity_column
+
+INSERT_ONLY = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
+
+
+def key_lookup(context: PlanningContext) -> Fits:
+    """Key columns are compared in Arrow, file by file."""
+    against = (
+        _against_session(context)
+        or (context.plain_keys if isinstance(context.plain_keys, str) else None)
+        or _against_table(context)
+        or _against_by_source(context)
+    )
+    if against is not None:
+        return no(against)
+    return yes("ON only equates plain keys, so each file's key columns are looked up in the source's")
+
+
+def _against_session(context: PlanningContext) -> str | None:
+    conf, session = context.conf, context.session
+    if conf.materialize_source == "none":
+        return (
+            "spark.databricks.delta.merge.materializeSource is none, and a key lookup keeps the source's rows"
+        )
+    if not session.tasks_open_store:
+        return "the table's files are in a store that tasks do not open by themselves"
+    if context.merge.statement.is_insert_only and not conf.optimize_insert_only_merge:
+        return INSERT_ONLY
+    return None
+
+
+def _against_table(context: PlanningContext) -> str | None:
+    """Return what makes a row in a file more than the values of the table's columns by their names."""
+    facts, merge = context.facts, context.merge
+    if facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
+        return "the table has column mapping"
+    if facts.property_is("delta.enableRowTracking", "true"):
+        return "the table has row tracking"
+    if facts.property_is("delta.enableTypeWidening", "true") or facts.any_field_has("delta.typeChanges"):
+        return "the table has type widening"
+    if any(identity_column(field) is not None for field in merge.output_schema.fields):
+        return "the table has identity columns"
+    types = arrow_types(merge.target_schema)
+    if isinstance(types, str):
+        return types
+    if context.session.rebases_dates and any(map(pa.types.is_temporal, types.values())):
+        return "spark.sql.parquet.datetimeRebaseModeInRead changes dates as they are read"
+    if context.has_deletion_vectors and not context.writes_deletion_vectors:
+        return "the table has deletion vectors and is to get no more of them"
+    return None
+
+
+def _against_by_source(context: PlanningContext) -> str | None:
+    clauses = [c for c in context.merge.not_matched_by_source if c.action != "do_nothing"]
+    if any(clause.action != "delete" for clause in clauses):
+        return "a NOT MATCHED BY SOURCE clause updates"
+    if clauses and context.references.by_source_choice([c.number for c in clauses]) is None:
+        return "a NOT MATCHED BY SOURCE condition is more than plain comparisons"
+    very_many = context.snapshot.files.rows_about() > context.limits.unmatched_rows
+    if very_many and any(clause.condition is None for clause in clauses):
+        return "a NOT MATCHED BY SOURCE clause may delete more rows than a key lookup holds positions of"
+    return None
+
+
+def anti_join(context: PlanningContext) -> Fits:
+    """Spark joins the source with the target's keys and keeps the rows without a match."""
+    if not context.merge.statement.is_insert_only:
+        return no("there are clauses that update or delete")
+    if not context.conf.optimize_insert_only_merge and context.conf.executor == "auto":
+        return no(INSERT_ONLY)
+    return yes("there are only NOT MATCHED clauses, so it is enough to know which source rows have no match")
+
+
+def join(context: PlanningContext) -> Fits:
+    """Spark joins source and target once, and the driver keeps the positions of the rows that change."""
+    merge, limits = context.merge, context.limits
+    if context.conf.materialize_source == "none":
+        return no("the source is not kept, and may return other rows each time that it is read")
+    if merge.statement.is_insert_only and context.conf.executor == "auto":
+        return no("there are only NOT MATCHED clauses")
+    if context.facts.property_is("delta.enableRowTracking", "true"):
+        return no("the table has row tracking, and rows must keep their ids")
+    if any(identity_column(field) is not None for field in merge.output_schema.fields):
+        return no("the table has identity columns")
+    if context.summary is not None:
+        rows = context.files.rows_about() + context.summary.row_count
+        if rows > limits.positions:
+            return no(
+                "source and files that may match have more rows than the driver takes positions of "
+                f"({limits.positions:,})"
+            )
+        if context.conf.executor == "auto" and context.files.size_in_bytes <= limits.rewritten_bytes:
+            return no(
+                f"the files that may match are small ({context.files.size_in_bytes:,} bytes), so that one join that "
+                "writes them again costs less"
+            )
+    return yes("only rows that change are computed; the others are neither joined a second time nor shuffled")
+
+
+def join_files(context: PlanningContext) -> Fits:
+    """Spark joins source and target to find the touched files, and joins these again as they are written."""
+    return yes("it fits every merge: the touched files are joined with the source")
+
+
+OPERATORS: tuple[tuple[str, Callable[[PlanningContext], Fits]], ...] = (
+    ("key_lookup", key_lookup),
+    ("anti_join", anti_join),
+    ("join", join),
+    ("join_files", join_files),
+)
+"""In the order of preference."""

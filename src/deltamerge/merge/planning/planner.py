@@ -1,0 +1,119 @@
+"""The planner: four decisions, each made by the first operator that fits.
+
+An operator says whether it fits from the statement, the log and the session alone. What comes out later, about the
+source or in a file, it reports by `Declined`; the planner is then asked again, with that operator ruled out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.merge.planning import changed_rows, matching, sources, unchanged_rows
+from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.fit import Fits
+from deltamerge.merge.planning.plan import PLAN_NAMES, Alternative, Decision, DecisionName, MergePlan
+
+_Candidate: TypeAlias = "tuple[str, Callable[[], Fits]]"
+
+
+def make_plan(context: PlanningContext) -> MergePlan:
+    """Plan a merge.
+
+    Args:
+        context: What is known.
+
+    Returns:
+        The plan: for each decision the first operator that fits, given the decisions before it.
+
+    Raises:
+        DeltaAnalysisException: The plan that the session asks for does not fit (DELTAMERGE_EXECUTOR_NOT_AVAILABLE).
+    """
+    forced = context.conf.executor
+    declined: list[Alternative] = []
+    for name, fit in matching.OPERATORS:
+        if forced not in ("auto", PLAN_NAMES[name]):
+            continue
+        found = _ruled_out(context, "match", name) or fit(context)
+        if not found.fits:
+            declined.append(Alternative("match", name, found.reason))
+            continue
+        rest = _complete(context, name)
+        if isinstance(rest, Alternative):
+            declined.append(Alternative("match", name, rest.reason))
+            continue
+        reason = found.reason if forced == "auto" else "spark.deltamerge.merge.executor asks for it"
+        match = Decision(name, reason, tuple(declined))
+        return MergePlan(match, rest.source, rest.changed_rows, rest.unchanged_rows)
+    against = "; ".join(alternative.reason for alternative in declined)
+    raise DeltaAnalysisException(
+        "DELTAMERGE_EXECUTOR_NOT_AVAILABLE",
+        f"spark.deltamerge.merge.executor is {forced}, but this merge cannot run so: {against}. Set it to auto, which "
+        "chooses a plan that fits.",
+        sqlstate="0A000",
+    )
+
+
+@dataclass(frozen=True)
+class _Rest:
+    source: Decision
+    changed_rows: Decision
+    unchanged_rows: Decision
+
+
+def _complete(context: PlanningContext, match: str) -> _Rest | Alternative:
+    """Make the other decisions for a way to find matches; return the last reason against it where one has no answer.
+
+    A way to make changed rows may leave no way to treat the unchanged ones, so both are chosen together.
+    """
+    declined: list[Alternative] = []
+    for changed in _candidates(context, "changed_rows", changed_rows.OPERATORS[match], match, declined):
+        unchanged = _first(context, "unchanged_rows", unchanged_rows.OPERATORS[match], changed.choice)
+        if isinstance(unchanged, Alternative):
+            declined.append(Alternative("changed_rows", changed.choice, unchanged.reason))
+            continue
+        source = _first(context, "source", sources.OPERATORS[match], changed.choice)
+        if isinstance(source, Alternative):
+            declined.append(Alternative("changed_rows", changed.choice, source.reason))
+            continue
+        return _Rest(source, Decision(changed.choice, changed.reason, tuple(declined)), unchanged)
+    return declined[-1]
+
+
+def _candidates(
+    context: PlanningContext,
+    decision: DecisionName,
+    operators: Sequence[tuple[str, Callable[[PlanningContext, str], Fits]]],
+    before: str,
+    declined: list[Alternative],
+) -> Iterator[Decision]:
+    """Yield the operators that fit; add the others to the declined ones."""
+    for name, fit in operators:
+        found = _ruled_out(context, decision, name) or fit(context, before)
+        if found.fits:
+            yield Decision(name, found.reason)
+        else:
+            declined.append(Alternative(decision, name, found.reason))
+
+
+def _first(
+    context: PlanningContext,
+    decision: DecisionName,
+    operators: Sequence[tuple[str, Callable[[PlanningContext, str], Fits]]],
+    before: str,
+) -> Decision | Alternative:
+    """Return the first operator that fits, or the last one's reason."""
+    declined: list[Alternative] = []
+    for found in _candidates(context, decision, operators, before, declined):
+        return Decision(found.choice, found.reason, tuple(declined))
+    return declined[-1]
+
+
+def _ruled_out(context: PlanningContext, decision: DecisionName, choice: str) -> Fits | None:
+    """Return why an operator that declined while it ran is not chosen again."""
+    for alternative in context.declined:
+        if (alternative.decision, alternative.choice) == (decision, choice):
+            return Fits(False, alternative.reason)
+    return None

@@ -1,0 +1,66 @@
+"""Which way of reading the source fits, for a way of finding the matches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from deltamerge.merge.output.identity_columns import generated_identities
+from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.fit import Fits, no, yes
+
+Operator = tuple[str, Callable[[PlanningContext, str], Fits]]
+
+
+def in_place(context: PlanningContext, _: str) -> Fits:
+    """Parquet files of the source are read where they are."""
+    if context.conf.materialize_source == "all":
+        return no("spark.databricks.delta.merge.materializeSource is all")
+    return yes("the source is nothing but Parquet files, which are read where they are")
+
+
+def staged(_: PlanningContext, __: str) -> Fits:
+    """Spark computes the source once into Arrow files beside the table's."""
+    return yes("Spark computes the source once; its rows are kept in Arrow files for the lookup")
+
+
+def read_once(context: PlanningContext, _: str) -> Fits:
+    """The source is read in one pass and not kept."""
+    if _must_keep(context):
+        return no(
+            "identity columns take their values from the source's rows, which must be the same at each read"
+        )
+    if context.conf.materialize_source == "none":
+        return yes("spark.databricks.delta.merge.materializeSource is none")
+    if context.conf.materialize_source == "all":
+        return no("spark.databricks.delta.merge.materializeSource is all")
+    most = context.limits.broadcast_target_bytes
+    if context.summary is None and context.files.size_in_bytes <= most:
+        return yes(
+            "the target is small enough to be sent to every executor, so one pass over the source is enough"
+        )
+    return no("the target is not small, and the source's keys say which of its files are read")
+
+
+def checkpoint(context: PlanningContext, _: str) -> Fits:
+    """Spark keeps the source's rows for all later reads."""
+    if context.conf.materialize_source == "none" and not _must_keep(context):
+        return no("spark.databricks.delta.merge.materializeSource is none")
+    return yes("the source is read more than once, so Spark keeps its rows")
+
+
+def recomputed(_: PlanningContext, __: str) -> Fits:
+    """The source is computed each time that it is read."""
+    return yes("spark.databricks.delta.merge.materializeSource is none")
+
+
+def _must_keep(context: PlanningContext) -> bool:
+    return bool(generated_identities(context.merge))
+
+
+OPERATORS: Mapping[str, Sequence[Operator]] = {
+    "key_lookup": (("in_place", in_place), ("staged", staged)),
+    "anti_join": (("read_once", read_once), ("checkpoint", checkpoint)),
+    "join": (("checkpoint", checkpoint),),
+    "join_files": (("checkpoint", checkpoint), ("recomputed", recomputed)),
+}
+"""By the way of finding the matches."""

@@ -1,0 +1,68 @@
+"""What becomes of the rows that no clause changes in touched files, for a way of making the changed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from deltamerge.log.schema import contains_type
+from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.fit import Fits, no, yes
+
+Operator = tuple[str, Callable[[PlanningContext, str], Fits]]
+
+
+def none(context: PlanningContext, _: str) -> Fits:
+    """No file is touched."""
+    if context.changes_target_rows:
+        return no("there are clauses that update or delete")
+    return yes("no clause updates or deletes, so no file is touched")
+
+
+def deletion_vector(context: PlanningContext, _: str) -> Fits:
+    """Changed rows are deleted by a bitmap beside the file, which stays."""
+    if not context.writes_deletion_vectors:
+        return no("the table does not write deletion vectors (delta.enableDeletionVectors)")
+    return yes("the table writes deletion vectors, so touched files stay as they are")
+
+
+def patch(context: PlanningContext, changed: str) -> Fits:
+    """PyArrow copies a file without the rows that change, or with them changed."""
+    facts, merge = context.facts, context.merge
+    if not context.session.tasks_open_store:
+        return no("the table's files are in a store that tasks do not open by themselves")
+    if context.has_deletion_vectors:
+        return no("files of the table have deletion vectors")
+    if facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
+        return no("the table has column mapping")
+    if facts.property_is("delta.enableTypeWidening", "true") or facts.any_field_has("delta.typeChanges"):
+        return no("the table has type widening")
+    if merge.evolves_schema:
+        return no("the table gets new columns or fields, which some readers require in every file")
+    if contains_type(context.snapshot.schema, "variant"):
+        return no("the table has VARIANT columns")
+    rows = "with the changed rows in their places" if changed == "arrow" else "without the rows that change"
+    return yes(f"PyArrow copies touched files {rows}; their other rows are not decoded into Spark's")
+
+
+def rewrite(_: PlanningContext, __: str) -> Fits:
+    """Spark reads and writes all rows of a touched file."""
+    return yes("Spark writes touched files again")
+
+
+def copy(_: PlanningContext, __: str) -> Fits:
+    """Spark reads touched files again and leaves out the positions that change."""
+    return yes("Spark copies the rows that do not change, without a join")
+
+
+OPERATORS: Mapping[str, Sequence[Operator]] = {
+    "key_lookup": (("none", none), ("deletion_vector", deletion_vector), ("patch", patch)),
+    "anti_join": (("none", none),),
+    "join": (
+        ("none", none),
+        ("deletion_vector", deletion_vector),
+        ("patch", patch),
+        ("rewrite", copy),
+    ),
+    "join_files": (("none", none), ("deletion_vector", deletion_vector), ("rewrite", rewrite)),
+}
+"""By the way of finding the matches."""

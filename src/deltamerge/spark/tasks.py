@@ -1,0 +1,91 @@
+"""Functions over Arrow batches, run in Spark's tasks or, where there is little to do, in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A function for ``mapInArrow``."""
+
+_DRIVER_THREADS = 4
+
+
+_UNFIT_WORKERS = ("No module named 'pyarrow'", "No module named 'numpy'", "PYTHON_VERSION_MISMATCH")
+
+
+class PythonWorkersUnfit(Exception):
+    """The executors' Python cannot run work on Arrow batches: it lacks PyArrow or is another version."""
+
+
+@contextmanager
+def python_workers() -> Iterator[None]:
+    """Run a job that needs PyArrow in tasks.
+
+    Raises:
+        PythonWorkersUnfit: The executors' Python cannot run it.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        if any(sign in str(error) for sign in _UNFIT_WORKERS):
+            raise PythonWorkersUnfit(
+                "the executors' Python lacks PyArrow or NumPy, or is another version than the driver's"
+            ) from error
+        raise
+
+
+def run(
+    spark: SparkSession, work: Work, rows: pa.Table, schema: str, *, in_driver: bool
+) -> list[dict[str, Any]]:
+    """Run work and return its rows.
+
+    Args:
+        spark: The session.
+        work: The work; its module is one of `deltamerge.workers`.
+        rows: What it works on.
+        schema: The schema of its rows, as DDL.
+        in_driver: Whether it runs in this process, in threads.
+    """
+    if in_driver:
+        return [row for batch in _run_in_driver(work, rows) for row in batch.to_pylist()]
+    with python_workers():
+        return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
+
+
+def frame_of(
+    spark: SparkSession, work: Work, rows: pa.Table, schema: StructType, *, in_driver: bool
+) -> DataFrame:
+    """Return the rows of work as a frame; else as `run`.
+
+    Args:
+        spark: The session.
+        work: The work.
+        rows: What it works on.
+        schema: The schema of its rows.
+        in_driver: Whether it runs in this process, at once; else in the tasks that compute the frame.
+    """
+    if in_driver:
+        batches = _run_in_driver(work, rows)
+        if batches:
+            table = pa.Table.from_batches(batches).rename_columns(schema.names)
+            return spark.createDataFrame(table.combine_chunks(), schema)
+    return spark.createDataFrame(rows).mapInArrow(work, schema)
+
+
+def _run_in_driver(work: Work, rows: pa.Table) -> list[pa.RecordBatch]:
+    threads = max(1, min(len(rows), os.cpu_count() or 1, _DRIVER_THREADS))
+    parts = [rows.take(list(range(first, len(rows), threads))) for first in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        done = list(pool.map(lambda part: list(work(part.to_batches())), parts))
+    return [batch for batches in done for batch in batches]

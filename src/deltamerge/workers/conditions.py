@@ -1,0 +1,154 @@
+"""Conditions over Arrow columns, and which clause of a MERGE takes a row by them.
+
+`merge.analysis.arrow_conditions` admits only conditions that Arrow evaluates as Spark does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Kind: TypeAlias = Literal["whole", "string", "day", "instant", "local", "boolean", "other"]
+
+ARROW_TYPES: dict[Kind, pa.DataType] = {
+    "whole": pa.int64(),
+    "string": pa.string(),
+    "day": pa.date32(),
+    "instant": pa.timestamp("us", "UTC"),
+    "local": pa.timestamp("us"),
+    "boolean": pa.bool_(),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column by its position; rows name their columns by these positions, as strings."""
+
+    index: int
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A Python value of a kind."""
+
+    value: object
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator of `EVALUATORS` over its operands; ``%`` keeps its operand's kind, all others are boolean."""
+
+    op: str
+    operands: tuple[Condition, ...]
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the result."""
+        return self.operands[0].kind if self.op == "%" else "boolean"
+
+
+Condition: TypeAlias = Column | Constant | Operation
+
+
+def columns_of(condition: Condition) -> frozenset[int]:
+    """Return the positions of the columns in a condition."""
+    if isinstance(condition, Column):
+        return frozenset({condition.index})
+    if isinstance(condition, Constant):
+        return frozenset()
+    return frozenset[int]().union(*map(columns_of, condition.operands))
+
+
+def evaluate(condition: Condition, rows: pa.Table) -> Any:  # noqa: ANN401
+    """Evaluate a condition; the result is an array or, where no column is in it, a scalar."""
+    if isinstance(condition, Column):
+        column = rows.column(str(condition.index))
+        return column.cast(ARROW_TYPES[condition.kind]) if condition.kind in ARROW_TYPES else column
+    if isinstance(condition, Constant):
+        return pa.scalar(condition.value, ARROW_TYPES[condition.kind])
+    values = [evaluate(operand, rows) for operand in condition.operands]
+    return EVALUATORS[condition.op](values)
+
+
+@dataclass(frozen=True)
+class ClauseChoice:
+    """Which of several clauses takes a row, or a pair of rows.
+
+    Args:
+        clauses: The clauses' numbers in their order, each with its condition; None where it has none.
+        kept: The numbers to return; rows that another clause takes are NULL.
+    """
+
+    clauses: tuple[tuple[int, Condition | None], ...]
+    kept: frozenset[int]
+
+    @property
+    def columns(self) -> frozenset[int]:
+        """The positions of the columns in the conditions."""
+        conditions = [condition for _, condition in self.clauses if condition is not None]
+        return frozenset[int]().union(*map(columns_of, conditions))
+
+    def of(self, rows: pa.Table) -> pa.Array:
+        """Return the number of the first clause whose condition is TRUE, NULL where there is none (INT)."""
+        free = np.ones(len(rows), np.bool_)
+        numbers, is_kept = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.bool_)
+        for number, condition in self.clauses:
+            takes = free if condition is None else free & _is_true(evaluate(condition, rows), len(rows))
+            numbers[takes], is_kept[takes] = number, number in self.kept
+            free = free & ~takes
+        return pa.array(numbers, mask=~is_kept)
+
+
+def _is_true(value: Any, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:  # noqa: ANN401
+    if isinstance(value, pa.Scalar):
+        return np.full(rows, value.as_py() is True)
+    found: np.ndarray[Any, np.dtype[np.bool_]] = value.fill_null(False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _is_in(values: list[Any]) -> Any:  # noqa: ANN401
+    return reduce(pc.or_kleene, [pc.equal(values[0], item) for item in values[1:]])
+
+
+def _null_safe_equal(values: list[Any]) -> Any:  # noqa: ANN401
+    left, right = values
+    both = pc.and_(pc.is_null(left), pc.is_null(right))
+    return pc.coalesce(pc.equal(left, right), both)
+
+
+def _between(values: list[Any]) -> Any:  # noqa: ANN401
+    value, low, high = values
+    return pc.and_kleene(pc.greater_equal(value, low), pc.less_equal(value, high))
+
+
+def _remainder(values: list[Any]) -> Any:  # noqa: ANN401
+    """Return the remainder of a division that rounds towards zero, as Java's ``%`` does."""
+    value, divisor = values
+    return pc.subtract(value, pc.multiply(pc.divide(value, divisor), divisor))
+
+
+EVALUATORS: dict[str, Callable[[list[Any]], Any]] = {
+    "=": lambda values: pc.equal(*values),
+    "<>": lambda values: pc.not_equal(*values),
+    "<": lambda values: pc.less(*values),
+    "<=": lambda values: pc.less_equal(*values),
+    ">": lambda values: pc.greater(*values),
+    ">=": lambda values: pc.greater_equal(*values),
+    "<=>": _null_safe_equal,
+    "in": _is_in,
+    "between": _between,
+    "%": _remainder,
+    "and": lambda values: reduce(pc.and_kleene, values),
+    "or": lambda values: reduce(pc.or_kleene, values),
+    "not": lambda values: pc.invert(values[0]),
+    "isnull": lambda values: pc.is_null(values[0]),
+    "isnotnull": lambda values: pc.is_valid(values[0]),
+}

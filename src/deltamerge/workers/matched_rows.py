@@ -1,0 +1,93 @@
+"""Rows of the source and of the target side by side, for Spark to evaluate clauses over them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from deltamerge.workers.file_columns import Asked, read_row_groups
+from deltamerge.workers.row_pairs import NO_SOURCE, RowPairs, read_pairs
+from deltamerge.workers.staged_rows import KeptRows, open_staged, taken
+
+_ROWS_AT_ONCE = 100_000
+
+
+def pairing_rows(
+    staged: KeptRows, source: Sequence[str], target: Asked, rest: Sequence[str], *, changing: bool
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that reads the rows of pairs, for ``mapInArrow``.
+
+    Args:
+        staged: The source's rows.
+        source: The columns of the source.
+        target: The columns of the target.
+        rest: The names of the last three columns.
+        changing: Whether only pairs are read that a clause takes.
+
+    Returns:
+        A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON) and ``pairs``, a row a
+        file. For each pair it returns the source's columns (NULL where nothing matches the row), the target's, the
+        file, the row's position in it, and the source row's number.
+    """
+
+    def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows: pa.Table | None = None
+        for batch in batches:
+            for path, file, values, pairs_path in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            ):
+                rows = open_staged(staged, source).combine_chunks() if rows is None else rows
+                pairs = read_pairs(pairs_path)
+                pairs = pairs.changing if changing else pairs
+                for table in _rows_of(path, json.loads(values), pairs, rows, target):
+                    names = pa.repeat(pa.scalar(file, pa.string()), len(table))
+                    at = table.num_columns - 2
+                    whole = table.add_column(at, "file", names)
+                    own = whole.column_names[:-3]
+                    yield from whole.rename_columns([*own, *rest]).to_batches(_ROWS_AT_ONCE)
+
+    return pair
+
+
+def _rows_of(
+    path: str, values: dict[str, str | None], pairs: RowPairs, rows: pa.Table, target: Asked
+) -> Iterator[pa.Table]:
+    def needed(first: int, end: int) -> bool:
+        begin, stop = np.searchsorted(pairs.rows, [first, end])
+        return bool(begin < stop)
+
+    for table in read_row_groups(path, values, target, needed):
+        first = table["row"][0].as_py()
+        of_group = pairs.among(slice(*np.searchsorted(pairs.rows, [first, first + len(table)])))
+        # A row that nothing matches takes the place behind the last row, which is NULL.
+        places = pa.array(of_group.sources, mask=of_group.sources == NO_SOURCE)
+        columns = {name: rows.column(name).take(places) for name in rows.column_names}
+        columns |= {name: taken(table[name], of_group.rows - first) for name in target}
+        yield pa.table({**columns, "row": of_group.rows, "source": places})
+
+
+def reading_staged(
+    staged: KeptRows, source: Sequence[str], number: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that reads rows of the source, for ``mapInArrow``.
+
+    Args:
+        staged: The source's rows.
+        source: The columns to read.
+        number: The name of the column with the row's number.
+
+    Returns:
+        A function over batches of ``first`` and ``end``, a row a range of rows.
+    """
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for first, end in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                rows = open_staged(staged, source).slice(first, end - first)
+                numbered = rows.append_column(number, pa.array(np.arange(first, end)))
+                yield from numbered.combine_chunks().to_batches(_ROWS_AT_ONCE)
+
+    return read
