@@ -77,6 +77,79 @@ class MergeOutcome:
     plan: MergePlan | None = None
 
 
+@dataclass(frozen=True)
+class ClauseForecast:
+    """One WHEN clause and how many rows it would change.
+
+    Args:
+        text: The clause as SQL.
+        rows: Target rows that it would update or delete, source rows that it would insert.
+    """
+
+    text: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class MergeForecast:
+    """What a merge would do, found by reading the source and matching its rows; nothing was written.
+
+    Args:
+        source_rows: Rows of the source.
+        clauses: The clauses in the statement's order.
+        files_touched: Files with rows that a clause changes.
+        bytes_touched: Their bytes.
+        bytes_to_write: About how many bytes would be written: touched files again, or only changed rows.
+        null_keys: Source rows with NULL in a key, which match nothing; None where they were not counted.
+        repeated_keys: Source rows with the keys of another; None where they were not counted.
+        failure: The message of the error that the merge would end with; None where it would succeed.
+    """
+
+    source_rows: int
+    clauses: tuple[ClauseForecast, ...]
+    files_touched: int
+    bytes_touched: int
+    bytes_to_write: int
+    null_keys: int | None = None
+    repeated_keys: int | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class MergeExplanation:
+    """What a merge would do, as far as the statement and the log say, and the forecast where it was asked for.
+
+    Args:
+        table: The target's path or URL.
+        statement: The MERGE as SQL.
+        version: The version of the table that was read.
+        plan: The plan.
+        files: Files of the table.
+        bytes: Their bytes.
+        files_to_read: Files that ON's conditions and BY SOURCE clauses leave, before the source's keys are known.
+        bytes_to_read: Their bytes.
+        read_predicate: The rows of the target that are read, in words.
+        features: Sentences on what the table's features cost in this merge.
+        conflicts: Sentences on which other writers' commits this merge would conflict with.
+        warnings: Sentences on what makes this merge slower or wider than it need be, each with what to do.
+        forecast: What reading the source and matching its rows showed; None where that was not asked for.
+    """
+
+    table: str
+    statement: str
+    version: int
+    plan: MergePlan
+    files: int
+    bytes: int
+    files_to_read: int
+    bytes_to_read: int
+    read_predicate: str
+    features: tuple[str, ...]
+    conflicts: tuple[str, ...]
+    warnings: tuple[str, ...]
+    forecast: MergeForecast | None = None
+
+
 class Progress(Protocol):
     """Told of each step of a merge as it begins."""
 
