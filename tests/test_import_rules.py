@@ -14,7 +14,8 @@ SOURCE = Path(__file__).parents[1] / "src"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("exceptions", "version"),
     ("workers",),
-    ("spark.config", "merge.outcome"),
+    ("spark.config", "merge.planning.plan"),
+    ("merge.outcome",),
     ("storage",),
     ("log",),
     ("skipping",),
@@ -23,7 +24,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("spark",),
     ("scan",),
     ("write",),
-    ("merge",),
+    ("merge.statement",),
+    ("merge.analysis", "merge.steps"),
+    ("merge.source", "merge.output"),
+    ("merge.planning",),
+    ("merge.executors",),
+    ("merge.result",),
+    ("merge.retries",),
+    ("merge.command", "merge.explain", "merge"),
     ("render",),
     ("api",),
     ("tables",),
@@ -48,7 +56,17 @@ ONLY_IN = {
 }
 """Libraries by the rooms that may import them."""
 
-WITHOUT_SPARK = ("storage", "log", "skipping", "txn", "sql", "render", "merge.outcome", "spark.config")
+WITHOUT_SPARK = (
+    "storage",
+    "log",
+    "skipping",
+    "txn",
+    "sql",
+    "render",
+    "merge.outcome",
+    "merge.planning.plan",
+    "spark.config",
+)
 """Rooms that import no PySpark, but for the types in their signatures."""
 
 SPARK_ALLOWED = {"sql": {"pyspark.errors"}, "render": set()}
@@ -162,7 +180,7 @@ def test_renderings_know_of_the_merge_only_its_outcome() -> None:
             if is_in(found.importer, "render")
             and found.imported.startswith("deltamerge.")
             and not found.imported.startswith("deltamerge.render.")
-            and found.imported != "deltamerge.merge.outcome"
+            and found.imported not in ("deltamerge.merge.outcome", "deltamerge.merge.planning.plan")
         ]
     )
 
@@ -193,3 +211,15 @@ def test_these_rooms_do_without_spark() -> None:
 
 def test_imports_stand_at_the_top() -> None:
     report([found for found in IMPORTS if found.in_function and found.imported not in OPTIONAL])
+
+
+def test_what_tasks_run_imports_nothing_of_the_package_but_itself() -> None:
+    report(
+        [
+            found
+            for found in IMPORTS
+            if is_in(found.importer, "workers")
+            and found.imported.startswith("deltamerge.")
+            and not found.imported.startswith("deltamerge.workers.")
+        ]
+    )

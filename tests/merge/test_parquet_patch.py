@@ -15,6 +15,7 @@ import pytest
 
 from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.parquet_patch import (
+from deltamerge.workers.row_blocks import Blocks, block_columns, blocks_of_rows
     TableWriter,
     own_metadata,
     patch_batches,
@@ -65,10 +66,8 @@ def rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def bitmap(positions: list[int]) -> bytes:
-    bits = np.zeros(max(positions, default=-1) + 1, np.uint8)
-    bits[positions] = 1
-    return np.packbits(bits, bitorder="little").tobytes()
+def blocks(positions: list[int]) -> Blocks:
+    return blocks_of_rows(np.array(sorted(positions), np.uint64))
 
 
 def write(path: Path, **options: Any) -> pa.Table:
@@ -104,7 +103,7 @@ def test_all_but_the_rows_stays(tmp_path: Path, options: dict[str, Any]) -> None
     gone = [0, 5, 299, 300, *range(600, 900), 999]
     old = pq.ParquetFile(source)
     assert reason_not_to_patch(old) is None
-    assert patch_file(str(source), str(target), bitmap(gone)) == ROWS - len(gone)
+    assert patch_file(str(source), str(target), blocks(gone)) == ROWS - len(gone)
     new = pq.ParquetFile(target)
     assert new.schema.equals(old.schema)
     assert new.schema.column(0).path == "id"
@@ -129,7 +128,7 @@ def test_all_but_the_rows_stays(tmp_path: Path, options: dict[str, Any]) -> None
 def test_no_row_stays(tmp_path: Path) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     write(source)
-    assert patch_file(str(source), str(target), bitmap(list(range(ROWS)))) == 0
+    assert patch_file(str(source), str(target), blocks(list(range(ROWS)))) == 0
     assert not target.exists()
 
 
@@ -137,15 +136,15 @@ def test_a_row_that_is_not_there(tmp_path: Path) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     write(source)
     with pytest.raises(ValueError, match=f"row {ROWS + 3} is to leave a file of {ROWS} rows"):
-        patch_file(str(source), str(target), bitmap([1, ROWS + 3]))
+        patch_file(str(source), str(target), blocks([1, ROWS + 3]))
     assert [path.name for path in tmp_path.iterdir()] == ["old.parquet"]
 
 
-def test_a_bitmap_longer_than_the_file(tmp_path: Path) -> None:
+def test_a_batch_of_files(tmp_path: Path) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     write(source)
     batch = pa.RecordBatch.from_pydict(
-        {"source": [str(source)], "target": [str(target)], "gone": [bitmap([0]) + bytes(4095)]}
+        {"source": [str(source)], "target": [str(target)], **block_columns([blocks([0])])}
     )
     (answer,) = patch_batches([batch])
     assert answer.to_pylist() == [{"source": str(source), "target": str(target), "rows": ROWS - 1}]
@@ -156,7 +155,7 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     source = tmp_path / "old.parquet"
     write(source)
     with pytest.raises(FileNotFoundError):
-        patch_file(str(source), str(tmp_path / "gone" / "new.parquet"), bitmap([1]))
+        patch_file(str(source), str(tmp_path / "gone" / "new.parquet"), blocks([1]))
     folder = tmp_path / "going"
     folder.mkdir()
     writer = TableWriter(str(folder / "new.parquet"), SCHEMA, {}, {})
@@ -183,7 +182,7 @@ def test_texts_that_another_library_reads_as_views(tmp_path: Path) -> None:
     )
     pq.write_table(table, source)
     assert reason_not_to_patch(pq.ParquetFile(source)) is None
-    assert patch_file(str(source), str(target), bitmap([1])) == 2
+    assert patch_file(str(source), str(target), blocks([1])) == 2
     assert pq.read_table(target).to_pydict() == {"v": ["a", "c"], "b": [b"1", None]}
 
 
