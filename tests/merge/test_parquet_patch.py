@@ -15,13 +15,13 @@ import pytest
 
 from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.parquet_patch import (
-from deltamerge.workers.row_blocks import Blocks, block_columns, blocks_of_rows
     TableWriter,
     own_metadata,
     patch_batches,
     patch_file,
     reason_not_to_patch,
 )
+from deltamerge.workers.row_blocks import Blocks, block_columns, blocks_of_rows
 
 ROWS = 1000
 SCHEMA = pa.schema(
