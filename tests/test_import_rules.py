@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("merge.planning",),
     ("merge.executors",),
     ("merge.result",),
-    ("merge.retries",),
+    ("merge.retries", "merge.preparation"),
     ("merge.command", "merge.explain", "merge"),
     ("render",),
     ("api",),

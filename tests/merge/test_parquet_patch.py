@@ -135,7 +135,7 @@ def test_no_row_stays(tmp_path: Path) -> None:
 def test_a_row_that_is_not_there(tmp_path: Path) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     write(source)
-    with pytest.raises(ValueError, match=f"row {ROWS + 3} is to leave a file of {ROWS} rows"):
+    with pytest.raises(ValueError, match=f"row {ROWS + 3} is not in a file of {ROWS} rows"):
         patch_file(str(source), str(target), blocks([1, ROWS + 3]))
     assert [path.name for path in tmp_path.iterdir()] == ["old.parquet"]
 

@@ -6,32 +6,20 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from deltamerge.exceptions import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
 )
-from deltamerge.log.protocol import writer_features
-from deltamerge.log.snapshot import Snapshot
-from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
-from deltamerge.merge.analysis.column_references import MergeReferences
-from deltamerge.merge.analysis.current_time import at_one_time
-from deltamerge.merge.analysis.resolve import resolve
-from deltamerge.merge.analysis.table_after import table_after
-from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.outcome import MergeOutcome, Progress
-from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.planner import make_plan
-from deltamerge.merge.planning.session_facts import session_facts
+from deltamerge.merge.preparation import MergeIntoCommand, prepare
 from deltamerge.merge.result.commit import commit_merge
 from deltamerge.merge.result.report_data import already_committed, metrics_of, outcome_of
 from deltamerge.merge.retries import carry_out
-from deltamerge.merge.source.dedupe import check_dedupe_by, latest_per_key
-from deltamerge.merge.source.source import narrowed, reads_table
-from deltamerge.merge.statement import MergeStatement
+from deltamerge.merge.source.source import reads_table
 from deltamerge.merge.steps import Steps
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.lean_columns import lean_columns
@@ -47,28 +35,12 @@ from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
 from deltamerge.txn.application import session_transaction
 from deltamerge.write.data_files import leaving_nothing_behind, remove_leftovers
-from deltamerge.write.inert import schema_to_write
-from deltamerge.write.layout import data_folder
-from deltamerge.write.table_features import check_evolution
+
+__all__ = ["MergeIntoCommand", "run_merge"]
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 # Conflicts about rows, after which the same merge is right for the rows as they are now.
 _RUN_AGAIN = (ConcurrentAppendException, ConcurrentDeleteReadException, ConcurrentDeleteDeleteException)
-
-
-@dataclass(frozen=True)
-class MergeIntoCommand:
-    """A merge to run.
-
-    Args:
-        table: The target.
-        statement: The parsed statement.
-        timestamp: The value of ``current_timestamp()`` in it, microseconds since 1970; None for its start.
-    """
-
-    table: Table
-    statement: MergeStatement
-    timestamp: int | None = None
 
 
 def now_in_milliseconds() -> int:
@@ -137,8 +109,7 @@ def _run_once(
     new_id: Callable[[], str],
 ) -> MergeOutcome:
     """Runs a merge on the table's latest version."""
-    spark, timestamp = command.table.spark, command.timestamp
-    assert timestamp is not None
+    spark = command.table.spark
     with steps.step("snapshot", "loading the table's log"):
         snapshot = command.table.snapshot()
         snapshot.check_writable()
@@ -148,30 +119,7 @@ def _run_once(
     if transaction is not None and transaction.is_in(snapshot):
         reset_transaction(spark, conf)
         return already_committed(command.table, command.statement, snapshot)
-    with steps.step("resolve", "resolving the statement"):
-        schema = schema_to_write(snapshot)
-        columns = (*schema.names, *command.statement.source.schema.names)
-        statement = at_one_time(command.statement, timestamp, columns)
-        check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
-        merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
-        if merge.evolves_schema:
-            check_evolution(snapshot, merge.output_schema)
-        merge, metadata = table_after(snapshot, merge, new_id)
-        references = MergeReferences(merge)
-        merge = latest_per_key(merge, references.on.equi_keys)
-    session = session_facts(spark, command.table.store)
-    context = PlanningContext(merge, references, snapshot, conf, session)
-    execution = Execution(
-        table=command.table,
-        context=context,
-        plan=make_plan(context),
-        merge=merge,
-        metadata=metadata,
-        steps=steps,
-        folder=data_folder(snapshot.metadata.configuration, new_id()),
-        clock=clock,
-        timestamp=timestamp,
-    )
+    execution = prepare(command, snapshot, conf, steps, clock, new_id)
     changes = carry_out(execution, new_id)
     store, folder = command.table.store, changes.execution.folder
     with steps.step("commit", "committing"), leaving_nothing_behind(store, folder):
@@ -186,12 +134,6 @@ def _run_once(
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
     return outcome_of(command.statement, changes, version, metrics)
-
-
-def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
-    """How far the table's types may be widened."""
-    features = writer_features(snapshot.protocol)
-    return widening_mode(snapshot.metadata.configuration, features, conf.allow_automatic_widening)
 
 
 def _remove_empty_folder(store: Store, folder: str) -> None:

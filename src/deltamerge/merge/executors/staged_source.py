@@ -21,7 +21,7 @@ from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import is_lost_source
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
 from deltamerge.merge.output.clause_expressions import (
     evaluate_not_matched,
     generate_action_expr,
@@ -122,7 +122,7 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
         Declined: It is not plain Parquet files, it has too many rows, or tasks write to another machine's disk.
     """
     steps, in_place = execution.steps, execution.plan.source.choice == "in_place"
-    columns = _every_column(execution, recipe) if recipe.by_spark else _written_columns(execution, recipe)
+    columns = _kept_columns(execution, recipe)
     if not in_place:
         with steps.step("materialize_source", "materializing the source"), _computing(columns):
             return _are_there(execution, _staged(execution, recipe, columns))
@@ -133,6 +133,20 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
         return chosen
     with steps.step("materialize_source", "materializing the source"), _computing(columns):
         return _are_there(execution, _with_computed(execution, recipe, source, files))
+
+
+def look_in_place(execution: Execution) -> None:
+    """Check that the source's own files hold its rows.
+
+    Raises:
+        Declined: They do not.
+    """
+    recipe = lookup_recipe(execution.context, by_spark=execution.plan.changed_rows.choice == "spark")
+    _in_place(execution, recipe, _kept_columns(execution, recipe))
+
+
+def _kept_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
+    return _every_column(execution, recipe) if recipe.by_spark else _written_columns(execution, recipe)
 
 
 @contextmanager

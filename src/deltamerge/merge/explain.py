@@ -1,0 +1,211 @@
+"""What a merge would do: its plan and, where it is asked for, what reading the source and matching its rows shows."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from deltamerge.log.actions import AddFile
+from deltamerge.merge.analysis.join_keys import join_keys
+from deltamerge.merge.executors.classic import write_all_changes_rows
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.job_errors import assigning_values, translated
+from deltamerge.merge.executors.row_counts import counted, observing_clauses
+from deltamerge.merge.executors.staged_source import look_in_place
+from deltamerge.merge.executors.target_scan import first_side, target_side
+from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TouchedFiles, find_touched_files
+from deltamerge.merge.executors.written_rows import guarded_rows, table_columns
+from deltamerge.merge.outcome import ClauseForecast, MergeExplanation, MergeForecast, Progress
+from deltamerge.merge.output.frames import Rows, source_rows
+from deltamerge.merge.output.identity_columns import generated_identities
+from deltamerge.merge.planning.advice import conflicts, feature_costs, rows_to_read, warnings
+from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.planning.planner import make_plan
+from deltamerge.merge.planning.target_files import TargetFiles, key_slices, target_files
+from deltamerge.merge.preparation import MergeIntoCommand, prepare
+from deltamerge.merge.source.key_summary import SourceSummary
+from deltamerge.merge.source.source import Source, materialize_source
+from deltamerge.merge.steps import Steps
+from deltamerge.scan.paths import absolute_key
+from deltamerge.spark.session import READING_MANY_FILES, merge_conf, session_settings
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.identity_columns import number_rows
+
+
+def explain_merge(
+    command: MergeIntoCommand, *, analyze: bool = False, progress: Progress | None = None
+) -> MergeExplanation:
+    """Explain a merge; nothing is written, and read access to the table is enough.
+
+    Args:
+        command: The merge.
+        analyze: Whether to read the source and to match its rows as well.
+        progress: Is called with each step as it begins.
+
+    Raises:
+        DeltaAnalysisException: The statement is wrong.
+        DeltaTableException: The table cannot be read, or the merge could not write it.
+    """
+    table = command.table
+    steps = Steps(table.spark, progress)
+    with session_settings(table.spark, READING_MANY_FILES):
+        conf = merge_conf(table.spark)
+        timestamp = time.time_ns() // 1000 if command.timestamp is None else command.timestamp
+        with steps.step("snapshot", "loading the table's log"):
+            snapshot = table.snapshot()
+            snapshot.check_writable()
+        started = replace(command, timestamp=timestamp)
+        execution = prepare(
+            started, snapshot, conf, steps, lambda: time.time_ns() // 1_000_000, lambda: str(uuid.uuid4())
+        )
+        execution = _looked_at(execution)
+        forecast = _forecast(execution) if analyze else None
+    context, plan = execution.context, execution.plan
+    return MergeExplanation(
+        table=table.name,
+        statement=command.statement.to_sql(f"delta.`{table.name}`"),
+        version=snapshot.version,
+        plan=plan,
+        files=snapshot.files.num_files,
+        bytes=snapshot.files.size_in_bytes,
+        files_to_read=context.files.num_files,
+        bytes_to_read=context.files.size_in_bytes,
+        read_predicate=rows_to_read(context),
+        features=feature_costs(context, plan),
+        conflicts=conflicts(context),
+        warnings=warnings(context),
+        forecast=forecast,
+    )
+
+
+def _looked_at(execution: Execution) -> Execution:
+    """Look whether the source's rows are read in place, which only its own plan and files show."""
+    while execution.plan.source.choice == "in_place":
+        try:
+            look_in_place(execution)
+        except Declined as declined:
+            context = execution.context
+            context = replace(context, declined=(*context.declined, declined.alternative))
+            execution = replace(execution, context=context, plan=make_plan(context))
+        else:
+            break
+    return execution
+
+
+def _forecast(execution: Execution) -> MergeForecast:
+    merge, references, steps = execution.merge, execution.references, execution.steps
+    with steps.step("materialize_source", "materializing the source"):
+        keys = join_keys(merge, references.on)
+        slices = key_slices(execution.snapshot, references, keys, execution.conf.session_time_zone)
+        try:
+            source = materialize_source(merge, execution.conf.rdd_storage_level, keys, slices)
+        except PySparkException as error:
+            return _failed(execution, error)
+    try:
+        assert source.summary is not None
+        return _matched(execution, source, source.summary)
+    finally:
+        source.release()
+
+
+def _matched(execution: Execution, source: Source, summary: SourceSummary) -> MergeForecast:
+    merge, steps = execution.merge, execution.steps
+    with steps.step("plan", "choosing the files to read"):
+        zone = execution.conf.session_time_zone
+        target = target_files(execution.snapshot, execution.references, summary.predicate, zone)
+    if generated_identities(merge):
+        execution = replace(execution, row_numbers=number_rows(source.frame, merge.names.source_row_index))
+    rows = source_rows(source.frame, merge)
+    touched, inserted = NOTHING_TOUCHED, dict[tuple[str, int], int]()
+    try:
+        if target.files:
+            with steps.step("find_touched_files", "scanning files for matches"):
+                by_name = {absolute_key(execution.table, file): file for file in target.files}
+                side = first_side(execution, target, summary)
+                touched = find_touched_files(merge, rows, side, by_name)
+        if touched.rewrite:
+            refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
+        with (
+            steps.step("write_all_changes", "computing changed rows without writing them"),
+            assigning_values(merge),
+        ):
+            inserted = _computed(execution, rows, target, touched)
+    except PySparkException as error:
+        return _failed(execution, error, summary)
+    counts = {**touched.rows_by_clause, **inserted}
+    files = touched.rewrite
+    return MergeForecast(
+        source_rows=summary.row_count,
+        clauses=tuple(
+            ClauseForecast(clause.clause.to_sql(), counts.get((clause.clause.kind, clause.number), 0))
+            for clause in merge.clauses
+        ),
+        files_touched=len(files),
+        bytes_touched=sum(file.size for file in files),
+        bytes_to_write=_bytes_to_write(execution, files, counts),
+        null_keys=summary.null_keys,
+        repeated_keys=summary.repeated_keys,
+    )
+
+
+def _computed(
+    execution: Execution, source: Rows, target: TargetFiles, touched: TouchedFiles
+) -> dict[tuple[str, int], int]:
+    """Compute new and updated rows, which raises what would fail them; return how many each INSERT clause inserts."""
+    merge, names = execution.merge, execution.merge.names
+    files = (*touched.rewrite, *touched.only_matched)
+    side = target_side(execution, target, files)
+    tracked = replace(side, joined=_marked(side.joined, names.file_rewritten))
+    if side.unmatchable is not None:
+        tracked = replace(tracked, unmatchable=_marked(side.unmatchable, names.file_rewritten))
+    rows = write_all_changes_rows(
+        merge, source, tracked, execution.conf, execution.defaults, copies_rows=False
+    )
+    kept = F.col(names.change).isin("insert", "update")
+    frame, observation = observing_clauses(rows.frame, merge.clauses, names, kept)
+    output = table_columns(Rows(frame.where(kept), rows.names), execution)
+    guarded_rows(execution, output).write.format("noop").mode("append").save()
+    found = counted(observation, merge.clauses)
+    by_clause = {} if found is None else found.by_clause
+    return {key: rows for key, rows in by_clause.items() if key[0] == "not_matched"}
+
+
+def _marked(rows: Rows, name: str) -> Rows:
+    marked = rows.adding([(name, F.lit(True))])
+    # The mark of a present target row stays last.
+    return Rows(marked.frame, marked.names)
+
+
+def _bytes_to_write(
+    execution: Execution, files: tuple[AddFile, ...], counts: dict[tuple[str, int], int]
+) -> int:
+    snapshot = execution.snapshot
+    row_bytes = snapshot.files.size_in_bytes / max(1, snapshot.files.rows_about())
+    merge = execution.merge
+    writing = [c for c in merge.clauses if c.action in ("update", "insert")]
+    rows = sum(counts.get((c.clause.kind, c.number), 0) for c in writing)
+    if execution.plan.unchanged_rows.choice == "deletion_vector":
+        return int(row_bytes * rows)
+    inserted = sum(counts.get((c.clause.kind, c.number), 0) for c in writing if c.action == "insert")
+    deleting = [c for c in merge.clauses if c.action == "delete"]
+    deleted = sum(counts.get((c.clause.kind, c.number), 0) for c in deleting)
+    return max(0, int(sum(file.size for file in files) + row_bytes * (inserted - deleted)))
+
+
+def _failed(
+    execution: Execution, error: PySparkException, summary: SourceSummary | None = None
+) -> MergeForecast:
+    return MergeForecast(
+        source_rows=0 if summary is None else summary.row_count,
+        clauses=tuple(ClauseForecast(clause.clause.to_sql(), 0) for clause in execution.merge.clauses),
+        files_touched=0,
+        bytes_touched=0,
+        bytes_to_write=0,
+        null_keys=None if summary is None else summary.null_keys,
+        repeated_keys=None if summary is None else summary.repeated_keys,
+        failure=str(translated(error, execution.table.name)),
+    )

@@ -1,0 +1,236 @@
+"""What a plan says besides its operators: what features cost, what conflicts, what makes the merge slow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltamerge.log.schema import StructType
+from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.plan import MergePlan
+from deltamerge.skipping.indexed import NUM_INDEXED_COLS, IndexedColumns, leaves_of
+from deltamerge.skipping.predicates import (
+    ALWAYS,
+    And,
+    ColumnRef,
+    Comparison,
+    In,
+    InRanges,
+    IsNotNull,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+)
+from deltamerge.write.constraints import constraints_of
+from deltamerge.write.generated_columns import generation_expression
+from deltamerge.write.identity_columns import identity_column
+
+_MANY_FILES = 100
+_SMALL_FILE_BYTES = 8 << 20
+_SAMPLED_FILES = 100
+
+
+def feature_costs(context: PlanningContext, plan: MergePlan) -> tuple[str, ...]:
+    """Return what the table's features cost in this merge."""
+    facts, merge = context.facts, context.merge
+    found = []
+    if context.writes_deletion_vectors and context.changes_target_rows:
+        found.append(
+            "Deletion vectors: changed rows are marked as deleted; touched files are not written again."
+        )
+    elif context.has_deletion_vectors:
+        found.append(
+            "Deletion vectors: some files have them, and readers must leave out the rows they delete."
+        )
+    if context.writes_change_data:
+        found.append("Change data feed: each changed row is also written to the feed, each update twice.")
+    if facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
+        found.append("Column mapping: files have physical column names, so Spark finds and writes the rows.")
+    if facts.property_is("delta.enableRowTracking", "true"):
+        found.append("Row tracking: rows keep their ids, so rewritten rows are read and written with them.")
+    if facts.property_is("delta.enableTypeWidening", "true") or facts.any_field_has("delta.typeChanges"):
+        found.append("Type widening: older files may have narrower types, so Spark reads the rows.")
+    constraints = len(constraints_of(merge.output_schema, context.snapshot.metadata.configuration))
+    if constraints:
+        one = constraints == 1
+        found.append(
+            f"Constraints: {constraints} {'is' if one else 'are'} checked for every row that is written."
+        )
+    if any(generation_expression(field) is not None for field in merge.output_schema.fields):
+        found.append("Generated columns: Spark computes them for every row that is written.")
+    if any(identity_column(field) is not None for field in merge.output_schema.fields):
+        found.append("Identity columns: the source's rows are numbered first, in one more pass.")
+    if merge.evolves_schema:
+        found.append("Schema evolution: the merge adds or widens columns, and changes the table's metadata.")
+    return tuple(found)
+
+
+def conflicts(context: PlanningContext) -> tuple[str, ...]:
+    """Return which other writers' commits this merge would conflict with."""
+    retries = context.conf.conflict_retries
+    again = f"the merge then runs again, up to {retries} times" if retries > 0 else "the merge then fails"
+    files, blind = context.files.num_files, _is_write_serializable(context)
+    appended = "files that another merge or update adds" if blind else "files that another commit adds"
+    found = [
+        f"Commits that delete or replace one of the {files:,} files that may be read; {again}.",
+        f"Commits with {appended} and that may hold {rows_to_read(context)}; {again}.",
+        "Commits that change the schema, the properties or the protocol of the table; these end the merge.",
+    ]
+    if context.conf.txn_app_id is not None:
+        found.append(
+            f"Commits of the application {context.conf.txn_app_id} with the same or a later version."
+        )
+    return tuple(found)
+
+
+def rows_to_read(context: PlanningContext) -> str:
+    """Return which rows of the target the merge reads, as a person reads it."""
+    references = context.references
+    by_source = [describe(predicate) for predicate in references.by_source_predicates]
+    if "all rows" in by_source:
+        return "any row"
+    on = describe(references.on.target_predicate)
+    matched = (
+        "rows in the ranges of the source's keys" if references.on.equi_keys else "rows that ON may match"
+    )
+    if on != "all rows":
+        matched += f" with {on}"
+    return " or ".join([matched, *(f"rows with {words}" for words in by_source)])
+
+
+def _is_write_serializable(context: PlanningContext) -> bool:
+    level = context.snapshot.metadata.configuration.get("delta.isolationLevel", "Serializable")
+    return level.lower() == "writeserializable"
+
+
+def warnings(context: PlanningContext) -> tuple[str, ...]:
+    """Return what makes this merge read, write or compare more than it need, each with what to do."""
+    return (
+        *_about_on(context),
+        *_about_statistics(context),
+        *_about_clauses(context),
+        *_about_files(context),
+    )
+
+
+def _about_on(context: PlanningContext) -> list[str]:
+    on, keys = context.references.on, context.plain_keys
+    found = [
+        f"The condition {part.text} could not be parsed here, so it excludes no files. Spark evaluates it all the same."
+        for part in on.conjuncts
+        if part.side == "unreadable"
+    ]
+    if not on.equi_keys:
+        compared = [part.text for part in on.conjuncts if part.side == "both"]
+        by = f" (it has {'; '.join(compared)})" if compared else ""
+        found.append(
+            f"ON equates no plain column of the target with the source{by}, so the source's keys exclude no file. "
+            "Write it as t.key = s.key, with casts on the source's side."
+        )
+    elif isinstance(keys, str) and " is " in keys and keys.startswith("the key"):
+        found.append(
+            f"{keys[0].upper()}{keys[1:]}: Spark casts one of them for every row, and fewer files are excluded. Cast "
+            "the source's column to the target's type."
+        )
+    return found
+
+
+def _about_statistics(context: PlanningContext) -> list[str]:
+    snapshot = context.snapshot
+    metadata, schema = snapshot.metadata, snapshot.schema
+    if snapshot.files.num_files < 2:
+        return []
+    indexed = IndexedColumns.of(schema, metadata.partition_columns, metadata.configuration)
+    found = []
+    keys = [key.target.path for key in context.references.on.equi_keys]
+    for path in dict.fromkeys(keys):
+        if path[0] in metadata.partition_columns or _is_indexed(schema, path, indexed):
+            continue
+        found.append(
+            f"The key column {'.'.join(path)} has no statistics, so the source's keys exclude no file: by "
+            f"{NUM_INDEXED_COLS} or delta.dataSkippingStatsColumns only {len(indexed.paths)} columns have them. Name "
+            "it in delta.dataSkippingStatsColumns, and write the table again."
+        )
+    sample = snapshot.files.take(range(min(_SAMPLED_FILES, snapshot.files.num_files))).add_files()
+    without = sum(1 for file in sample if not file.stats)
+    if keys and without:
+        found.append(
+            f"{without} of the first {min(_SAMPLED_FILES, snapshot.files.num_files)} files have no statistics in the "
+            "log, so they are always read. Write them again, as OPTIMIZE does."
+        )
+    return found
+
+
+def _is_indexed(schema: StructType, path: tuple[str, ...], indexed: IndexedColumns) -> bool:
+    return any(leaf.names == path and leaf.path in indexed.paths for leaf in leaves_of(schema))
+
+
+def _about_clauses(context: PlanningContext) -> list[str]:
+    clauses = [c for c in context.merge.not_matched_by_source if c.action != "do_nothing"]
+    if ALWAYS not in context.references.by_source_predicates or not clauses:
+        return []
+    return [
+        "A NOT MATCHED BY SOURCE clause excludes no file by its condition, so the whole table is read. Give it a "
+        "condition on a partition or on another column with statistics, if it is about a part of the table."
+    ]
+
+
+def _about_files(context: PlanningContext) -> list[str]:
+    files = context.snapshot.files
+    if files.num_files < _MANY_FILES or files.size_in_bytes >= files.num_files * _SMALL_FILE_BYTES:
+        return []
+    average = files.size_in_bytes // files.num_files // 1024
+    return [
+        f"The table has {files.num_files:,} files of {average:,} KiB on average: reading many small files takes longer "
+        "than reading few. OPTIMIZE puts them together."
+    ]
+
+
+def describe(predicate: Predicate) -> str:
+    """Return a predicate as a person reads it."""
+    if isinstance(predicate, And):
+        return _joined(predicate.parts, " and ", neutral="all rows", absorbing="no rows")
+    if isinstance(predicate, Or):
+        return _joined(predicate.parts, " or ", neutral="no rows", absorbing="all rows")
+    if isinstance(predicate, Not):
+        return f"not ({describe(predicate.part)})"
+    if isinstance(predicate, Comparison):
+        return f"{_name(predicate.column)} {predicate.op} {_value(predicate.value)}"
+    if isinstance(predicate, In):
+        return f"{_name(predicate.column)} in ({', '.join(map(_value, predicate.values))})"
+    if isinstance(predicate, IsNull):
+        return f"{_name(predicate.column)} is null"
+    if isinstance(predicate, IsNotNull):
+        return f"{_name(predicate.column)} is not null"
+    if isinstance(predicate, StartsWith):
+        return f"{_name(predicate.column)} like '{predicate.prefix}%'"
+    if isinstance(predicate, InRanges):
+        return _in_ranges(predicate)
+    return "a condition that excludes no files"
+
+
+def _joined(parts: Sequence[Predicate], word: str, *, neutral: str, absorbing: str) -> str:
+    described = [(part, words) for part in parts if (words := describe(part)) != neutral]
+    if any(words == absorbing for _, words in described):
+        return absorbing
+    several = len(described) > 1
+    nested = [f"({words})" if several and isinstance(part, (And, Or)) else words for part, words in described]
+    return word.join(nested) if nested else neutral
+
+
+def _in_ranges(predicate: InRanges) -> str:
+    if not predicate.ranges:
+        return f"{_name(predicate.column)} is null" if predicate.or_null else "no rows"
+    low, high = predicate.ranges[0][0], predicate.ranges[-1][1]
+    name = _name(predicate.column)
+    among = f" in {len(predicate.ranges):,} ranges" if len(predicate.ranges) > 1 else ""
+    return f"{name} between {_value(low)} and {_value(high)}{among}"
+
+
+def _name(column: ColumnRef) -> str:
+    return ".".join(column.path)
+
+
+def _value(value: object) -> str:
+    return f"'{value}'" if isinstance(value, str) else str(value)

@@ -1,0 +1,97 @@
+"""From a command to its plan: names resolved, operators chosen; no job runs and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deltamerge.log.protocol import writer_features
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.log.type_widening import widening_mode
+from deltamerge.merge.analysis.column_references import MergeReferences
+from deltamerge.merge.analysis.current_time import at_one_time
+from deltamerge.merge.analysis.resolve import resolve
+from deltamerge.merge.analysis.table_after import table_after
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.planner import make_plan
+from deltamerge.merge.planning.session_facts import session_facts
+from deltamerge.merge.source.dedupe import check_dedupe_by, latest_per_key
+from deltamerge.merge.source.source import narrowed
+from deltamerge.merge.statement import MergeStatement
+from deltamerge.merge.steps import Steps
+from deltamerge.spark.config import MergeConf
+from deltamerge.spark.table import Table
+from deltamerge.write.inert import schema_to_write
+from deltamerge.write.layout import data_folder
+from deltamerge.write.table_features import check_evolution
+
+
+@dataclass(frozen=True)
+class MergeIntoCommand:
+    """A merge to run.
+
+    Args:
+        table: The target.
+        statement: The parsed statement.
+        timestamp: The value of ``current_timestamp()`` in it, microseconds since 1970; None for its start.
+    """
+
+    table: Table
+    statement: MergeStatement
+    timestamp: int | None = None
+
+
+def prepare(
+    command: MergeIntoCommand,
+    snapshot: Snapshot,
+    conf: MergeConf,
+    steps: Steps,
+    clock: Callable[[], int],
+    new_id: Callable[[], str],
+) -> Execution:
+    """Resolve, analyze and plan a merge.
+
+    Args:
+        command: The merge; its timestamp is set.
+        snapshot: The table.
+        conf: The session's settings.
+        steps: Runs and times the steps.
+        clock: Returns milliseconds since 1970.
+        new_id: Returns an id that was never returned before.
+
+    Raises:
+        DeltaAnalysisException: The statement is wrong, or a plan that the session asks for does not fit.
+    """
+    spark, timestamp = command.table.spark, command.timestamp
+    assert timestamp is not None
+    with steps.step("resolve", "resolving the statement"):
+        schema = schema_to_write(snapshot)
+        columns = (*schema.names, *command.statement.source.schema.names)
+        statement = at_one_time(command.statement, timestamp, columns)
+        check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
+        merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
+        if merge.evolves_schema:
+            check_evolution(snapshot, merge.output_schema)
+        merge, metadata = table_after(snapshot, merge, new_id)
+        references = MergeReferences(merge)
+        merge = latest_per_key(merge, references.on.equi_keys)
+    session = session_facts(spark, command.table.store)
+    context = PlanningContext(merge, references, snapshot, conf, session)
+    return Execution(
+        table=command.table,
+        context=context,
+        plan=make_plan(context),
+        merge=merge,
+        metadata=metadata,
+        steps=steps,
+        folder=data_folder(snapshot.metadata.configuration, new_id()),
+        clock=clock,
+        timestamp=timestamp,
+    )
+
+
+def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
+    """How far the table's types may be widened."""
+    features = writer_features(snapshot.protocol)
+    return widening_mode(snapshot.metadata.configuration, features, conf.allow_automatic_widening)
