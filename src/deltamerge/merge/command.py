@@ -44,7 +44,7 @@ _RUN_AGAIN = (ConcurrentAppendException, ConcurrentDeleteReadException, Concurre
 
 
 def now_in_milliseconds() -> int:
-    """Gives the time in milliseconds since 1970."""
+    """Return the time in milliseconds since 1970."""
     return int(time.time() * 1000)
 
 
@@ -55,11 +55,11 @@ def run_merge(
     clock: Callable[[], int] = now_in_milliseconds,
     new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
 ) -> MergeOutcome:
-    """Runs a merge.
+    """Run a merge.
 
     Args:
         command: The merge.
-        progress: Is told of each step as it begins.
+        progress: Is called with each step as it begins.
         clock: Gives the time in milliseconds since 1970.
         new_id: Gives an id that was never given before.
 
@@ -108,7 +108,7 @@ def _run_once(
     clock: Callable[[], int],
     new_id: Callable[[], str],
 ) -> MergeOutcome:
-    """Runs a merge on the table's latest version."""
+    """Run a merge on the table's latest version."""
     spark = command.table.spark
     with steps.step("snapshot", "loading the table's log"):
         snapshot = command.table.snapshot()
@@ -137,7 +137,7 @@ def _run_once(
 
 
 def _remove_empty_folder(store: Store, folder: str) -> None:
-    """Deletes the folder of a committed merge that wrote no row; a failure here must not look like the merge's."""
+    """Delete the folder of a committed merge that wrote no row; a failure here must not look like the merge's."""
     try:
         store.delete_folder(folder)
     except Exception:
@@ -145,7 +145,7 @@ def _remove_empty_folder(store: Store, folder: str) -> None:
 
 
 def _refresh(table: Table) -> None:
-    """Lets Spark read the table anew; the merge is committed, so a failure here must not look like its own."""
+    """Let Spark read the table anew; the merge is committed, so a failure here must not look like its own."""
     try:
         table.spark.catalog.refreshByPath(table.store.absolute(""))
     except Exception:

@@ -16,7 +16,7 @@ class ClauseOutcome:
     Args:
         kind: ``matched``, ``not_matched`` or ``not_matched_by_source``.
         action: ``update``, ``delete``, ``insert`` or ``do_nothing``.
-        condition: The clause's condition as the user wrote it, or None.
+        condition: The clause's condition as written, or None.
         rows: How many rows of the table it changed.
         text: The clause as SQL, for a person to read.
     """
@@ -151,7 +151,7 @@ class MergeExplanation:
 
 
 class Progress(Protocol):
-    """Told of each step of a merge as it begins."""
+    """Is called with each step of a merge as it begins."""
 
     def step(self, name: str, description: str) -> None:
         """Is called when a step begins.

@@ -1,4 +1,4 @@
-"""What the user said: a MERGE as frozen data, before any name in it is looked up."""
+"""The parsed statement: a MERGE as frozen data, before any name in it is looked up."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Expression:
     """A condition or value, as SQL text or as a Column; Spark alone evaluates it.
 
     Args:
-        text: The SQL as the user wrote it; of a Column, the form in which it prints.
+        text: The SQL as written; of a Column, the form in which it prints.
         column: The Column, where the user gave one.
         start: Where the text begins in `MergeStatement.text`, or None.
         evaluated: The SQL that Spark evaluates, where it is not the text itself.
@@ -44,12 +44,12 @@ class Expression:
         return None if self.column is None else attribute_names(self.column)
 
     def to_column(self) -> Column:
-        """Gives the Column that Spark evaluates."""
+        """Return the Column that Spark evaluates."""
         return F.expr(self.evaluated or self.text) if self.column is None else self.column
 
     @staticmethod
     def of(value: str | Column) -> Expression:
-        """Makes an expression of what the builder's methods take.
+        """Make an expression of what the builder's methods take.
 
         Args:
             value: SQL text or a Column.
@@ -169,7 +169,7 @@ class MergeClause:
         return tuple(a.value for a in self.assignments if isinstance(a.value, Expression))
 
     def to_sql(self) -> str:
-        """Gives the clause as SQL for a person to read."""
+        """Return the clause as SQL for a person to read."""
         condition = f" AND {self.condition.text}" if self.condition is not None else ""
         return f"{KIND_AS_SQL[self.kind]}{condition} THEN {_action_sql(self.action)}"
 
@@ -230,7 +230,7 @@ class MergeStatement:
     dedupe_by: tuple[str, ...] = ()
 
     def of_kind(self, kind: ClauseKind) -> tuple[MergeClause, ...]:
-        """Gives the clauses of one kind in their order."""
+        """Return the clauses of one kind in their order."""
         return tuple(clause for clause in self.clauses if clause.kind == kind)
 
     @property
@@ -244,7 +244,7 @@ class MergeStatement:
         return all(clause.kind == "matched" for clause in self.clauses)
 
     def to_sql(self, target: str) -> str:
-        """Gives the statement as SQL for a person to read.
+        """Return the statement as SQL for a person to read.
 
         Args:
             target: The target's name or path, as it is to be shown.

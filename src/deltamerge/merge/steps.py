@@ -18,11 +18,11 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
 class Steps:
-    """Runs the steps of one merge.
+    """Run the steps of one merge.
 
     Args:
         spark: The session, whose jobs get the step's description.
-        progress: Is told of each step as it begins, or None.
+        progress: Is called with each step as it begins, or None.
     """
 
     def __init__(self, spark: SparkSession, progress: Progress | None) -> None:
@@ -33,7 +33,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str, description: str) -> Iterator[None]:
-        """Runs one step.
+        """Run one step.
 
         Args:
             name: The step's name, such as ``find_touched_files``.
@@ -49,7 +49,7 @@ class Steps:
             self._timings.append(StepTiming(name, description, elapsed))
 
     def _tell(self, name: str, description: str) -> None:
-        """Tells whoever watches; one that fails, such as on a closed pipe, must not fail the merge."""
+        """Return whoever watches; one that fails, such as on a closed pipe, must not fail the merge."""
         if self._progress is None:
             return
         try:
@@ -64,7 +64,7 @@ class Steps:
         return tuple(self._timings)
 
     def milliseconds(self, *names: str) -> int:
-        """Sums the time of the steps with these names."""
+        """Sum the time of the steps with these names."""
         return sum(t.milliseconds for t in self._timings if t.name in names)
 
     @property

@@ -83,7 +83,7 @@ class NewRows:
 
 
 def patch_work(source: str, target: str, pairs: str) -> str:
-    """Describes a file to be written again.
+    """Describe a file to be written again.
 
     Args:
         source: Its path.
@@ -101,7 +101,7 @@ def new_file_work(
     inserted: tuple[int, int] = (0, 0),
     values: Mapping[str, int | str | None] | None = None,
 ) -> str:
-    """Describes a new file.
+    """Describe a new file.
 
     Args:
         target: Its path.
@@ -122,7 +122,7 @@ def new_file_work(
 
 
 def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Makes the function that writes files, for ``mapInArrow``.
+    """Make the function that writes files, for ``mapInArrow``.
 
     Args:
         new: What rows are made of.
@@ -164,7 +164,7 @@ class _Source:
 
     @property
     def is_new(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Tells of each row whether it matches nothing."""
+        """Return of each row whether it matches nothing."""
         if self._is_new is None:
             self._is_new = unmatched(self._new.pairs, len(self.rows))
         return self._is_new
@@ -177,7 +177,7 @@ def _done(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[int, 
 
 
 def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) -> int:
-    """Writes a file again with its matched rows changed, or without them.
+    """Write a file again with its matched rows changed, or without them.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
     lacks is NULL in its other rows. Protocol: Schema Serialization, missing columns.
@@ -232,7 +232,7 @@ def _with_missing_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
 
 
 def _with_columns(options: dict[str, Any], names: Sequence[str], new: NewRows) -> dict[str, Any]:
-    """Says of columns that a file lacks how they are written."""
+    """Return of columns that a file lacks how they are written."""
     if not names:
         return options
     compression = options["compression"]
@@ -282,7 +282,7 @@ def _values(source: _Source, column: str, rows: np.ndarray[Any, Any], name: str,
 
 
 def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[int, str]:
-    """Writes a new file.
+    """Write a new file.
 
     Args:
         work: What `new_file_work` says of it; it appears whole or not at all.
@@ -303,7 +303,7 @@ def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[i
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Puts rows together until they make a row group of some size."""
+    """Put rows together until they make a row group of some size."""
     pending: list[pa.Table] = []
     for table in tables:
         pending.append(table)
@@ -317,7 +317,7 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def _rows_of_new_file(
     work: Mapping[str, Any], source: _Source, new: NewRows, counts: dict[str, int]
 ) -> Iterator[pa.Table]:
-    """Gives the rows of a new file, and counts the inserted ones by clause."""
+    """Return the rows of a new file, and counts the inserted ones by clause."""
     for path, pairs in work["rewritten"]:
         rows = _rows_of(path, new.schema.names, None, new)
         yield _changed(rows, source, read_pairs(pairs).changing, 0, new)
@@ -335,7 +335,7 @@ def _rows_of_new_file(
 def _updated(
     path: str, source: _Source, pairs: RowPairs, setting: Mapping[str, str], new: NewRows
 ) -> pa.Table:
-    """Gives what one UPDATE makes of rows of a file."""
+    """Return what one UPDATE makes of rows of a file."""
     kept = [name for name in new.schema.names if name not in setting]
     own = _rows_of(path, kept, pairs.rows, new)
     columns = {
@@ -348,7 +348,7 @@ def _updated(
 
 
 def _rows_of(path: str, columns: Sequence[str], rows: np.ndarray[Any, Any] | None, new: NewRows) -> pa.Table:
-    """Reads columns of some rows of a file, or of all; one that the file lacks is NULL."""
+    """Read columns of some rows of a file, or of all; one that the file lacks is NULL."""
     found = read_columns(path, {}, {name: (name, new.types[name]) for name in columns}).select(columns)
     return found if rows is None else found.take(pa.array(rows))
 
@@ -361,7 +361,7 @@ def _inserted(
     new: NewRows,
     counts: dict[str, int],
 ) -> Iterator[pa.Table]:
-    """Gives those of some kept rows that match nothing, have these values, and that an INSERT takes."""
+    """Return those of some kept rows that match nothing, have these values, and that an INSERT takes."""
     at = begin
     for piece in _pieces(source.rows, begin, end):
         rows = np.flatnonzero(source.is_new[at : at + piece.num_rows] & _have(piece, values))
@@ -373,7 +373,7 @@ def _inserted(
 
 
 def _pieces(staged: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
-    """Gives rows in contiguous pieces."""
+    """Return rows in contiguous pieces."""
     pending: list[pa.RecordBatch] = []
     for batch in staged.slice(begin, end - begin).to_batches():
         pending.append(batch)
@@ -396,7 +396,7 @@ def _have(piece: pa.Table, values: Mapping[str, int | str | None]) -> np.ndarray
 def _inserted_rows(
     piece: pa.Table, rows: np.ndarray[Any, Any], schema: pa.Schema, new: NewRows
 ) -> tuple[pa.Table, dict[int, int]]:
-    """Makes the new rows of a piece of the kept ones, and counts them by clause."""
+    """Make the new rows of a piece of the kept ones, and counts them by clause."""
     if new.clause is None:
         ((number, columns),) = new.inserts.items()
         return _made(piece, rows, columns, schema, new), {number: len(rows)}

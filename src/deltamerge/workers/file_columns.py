@@ -23,7 +23,7 @@ Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
 
 
 def read_columns(path: str, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
-    """Reads columns of a whole file; one that the file lacks is NULL.
+    """Read columns of a whole file; one that the file lacks is NULL.
 
     Args:
         path: The file's path.
@@ -46,7 +46,7 @@ def read_columns(path: str, values: Mapping[str, str | None], asked: Asked) -> p
 def read_row_groups(
     path: str, values: Mapping[str, str | None], asked: Asked, needed: Callable[[int, int], bool]
 ) -> Iterator[pa.Table]:
-    """Reads columns of a file, a row group at a time; one that the file lacks is NULL.
+    """Read columns of a file, a row group at a time; one that the file lacks is NULL.
 
     Args:
         path: The file's path.
@@ -73,7 +73,7 @@ def read_row_groups(
 
 
 def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked) -> list[str]:
-    """Gives those of some columns that a file has."""
+    """Return those of some columns that a file has."""
     schema = file.schema_arrow
     names = {name for name, _ in asked.values() if name not in values}
     stored = sorted(name for name in names if schema.get_field_index(name) >= 0)
@@ -107,7 +107,7 @@ def _typed(
 
 
 def _constant(text: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: ANN401
-    """Gives a partition's value for each row; None where readers do not agree on what the text means."""
+    """Return a partition's value for each row; None where readers do not agree on what the text means."""
     if text is None:
         return pa.nulls(rows, kind)
     if text in ("", "__HIVE_DEFAULT_PARTITION__"):
@@ -119,7 +119,7 @@ def _constant(text: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: A
 
 
 def _read(text: str, kind: pa.DataType) -> str | int | date | None:
-    """Reads a partition's value; None where it is spelled in another way than usual, or is none of the type's."""
+    """Read a partition's value; None where it is spelled in another way than usual, or is none of the type's."""
     if pa.types.is_string(kind):
         return text
     try:

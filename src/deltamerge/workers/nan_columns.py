@@ -17,7 +17,7 @@ NAN_COLUMNS = b"deltamerge.nan_columns"
 
 
 class NanColumns:
-    """Looks at rows on their way into a file.
+    """Look at rows on their way into a file.
 
     Args:
         schema: The file's schema; floating-point columns and fields of structs are watched, elements of lists and
@@ -30,7 +30,7 @@ class NanColumns:
         }
 
     def watch(self, table: pa.Table) -> None:
-        """Looks at some more rows.
+        """Look at some more rows.
 
         Args:
             table: Rows of the schema.
@@ -39,14 +39,14 @@ class NanColumns:
             self._found[path] = known or pc.any(pc.is_nan(_column(table, path))).as_py() is True
 
     def as_metadata(self) -> dict[bytes, bytes]:
-        """Gives key-value metadata for the footer; none without floating-point columns."""
+        """Return key-value metadata for the footer; none without floating-point columns."""
         if not self._found:
             return {}
         return {NAN_COLUMNS: json.dumps([[*path, known] for path, known in self._found.items()]).encode()}
 
 
 def nan_columns(metadata: Mapping[bytes, bytes] | None) -> dict[tuple[str, ...], bool]:
-    """Reads what `NanColumns` told.
+    """Read what `NanColumns` told.
 
     Args:
         metadata: The file's key-value metadata; the file is one that this merge or write has just made, since others

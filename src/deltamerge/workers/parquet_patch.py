@@ -28,7 +28,7 @@ _CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}
 
 
 def reason_not_to_patch(file: pq.ParquetFile) -> str | None:
-    """Says why PyArrow cannot write a file's schema exactly as it stands.
+    """Return why PyArrow cannot write a file's schema exactly as it stands.
 
     Args:
         file: The file.
@@ -61,13 +61,13 @@ def _columns(file: pq.ParquetFile) -> list[str]:
 
 
 def own_metadata(file: pq.ParquetFile) -> dict[bytes, bytes]:
-    """Gives a file's key-value metadata, but for Arrow's schema and what `TableWriter` tells, which are of one file."""
+    """Return a file's key-value metadata without what belongs to one file: Arrow's schema and the columns with NaN."""
     metadata = file.metadata.metadata or {}
     return {key: value for key, value in metadata.items() if key not in (b"ARROW:schema", NAN_COLUMNS)}
 
 
 def writer_options(file: pq.ParquetFile) -> dict[str, Any]:
-    """Finds how a file was written.
+    """Find how a file was written.
 
     Args:
         file: The file.
@@ -106,7 +106,7 @@ def writer_options(file: pq.ParquetFile) -> dict[str, Any]:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Gives columns of view types, which Arrow cannot filter, their plain types."""
+    """Return columns of view types, which Arrow cannot filter, their plain types."""
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     fields = [field.with_type(plain.get(field.type, field.type)) for field in schema]
     return pa.schema(fields)
@@ -140,7 +140,7 @@ def patch_file(source: str, target: str, deleted: Blocks) -> int:
 def row_groups(
     file: pq.ParquetFile, wanted: Callable[[slice], bool] = lambda _: True
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Reads a file's row groups in their order, each of moderate size while the one before is worked on.
+    """Read a file's row groups in their order, each of moderate size while the one before is worked on.
 
     Args:
         file: The file.
@@ -167,7 +167,7 @@ def row_groups(
 
 
 class TableWriter:
-    """Writes a Parquet file that appears whole once the block ends well, and not at all where it has no rows.
+    """Write a Parquet file that appears whole once the block ends well, and not at all where it has no rows.
 
     Its footer tells which floating-point columns have NaN. A task may run twice at a time; each has a hidden file of
     its own until the end. The folder must be there: a task that still runs when its merge has failed, and its folder
@@ -194,7 +194,7 @@ class TableWriter:
         self._writer = pq.ParquetWriter(self._hidden, schema, **options)
 
     def write(self, table: pa.Table) -> None:
-        """Writes rows as a row group; without rows nothing."""
+        """Write rows as a row group; without rows nothing."""
         if table.num_rows:
             self._nan.watch(table)
             self._writer.write_table(table, row_group_size=table.num_rows)

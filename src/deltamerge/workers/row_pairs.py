@@ -43,11 +43,11 @@ class RowPairs:
         return found
 
     def of_clause(self, number: int) -> RowPairs:
-        """Gives those that one clause takes."""
+        """Return those that one clause takes."""
         return self.among(self.clauses == number)
 
     def among(self, wanted: np.ndarray[Any, Any] | slice) -> RowPairs:
-        """Gives some of them.
+        """Return some of them.
 
         Args:
             wanted: For each whether it stays, or a slice.
@@ -56,12 +56,12 @@ class RowPairs:
 
 
 def by_source_number(number: int) -> int:
-    """Gives what stands for a BY SOURCE clause in the place of a MATCHED clause's number."""
+    """Return what stands for a BY SOURCE clause in the place of a MATCHED clause's number."""
     return NO_CLAUSE - 1 - number
 
 
 def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Gives the distinct ones of integers, in order."""
+    """Return the distinct ones of integers, in order."""
     # Since NumPy 2.3 np.unique puts them into a hash table, which takes far longer than to sort them.
     ordered = np.sort(numbers)
     found: np.ndarray[Any, Any] = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
@@ -69,7 +69,7 @@ def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def write_pairs(folder: str, pairs: RowPairs) -> str:
-    """Writes the pairs of one file; gives their path."""
+    """Write the pairs of one file; gives their path."""
     path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
     table = pa.table({"row": pairs.rows, "source": pairs.sources, "clause": pairs.clauses})
     with pa.ipc.new_file(path, table.schema) as writer:
@@ -78,13 +78,13 @@ def write_pairs(folder: str, pairs: RowPairs) -> str:
 
 
 def read_pairs(path: str) -> RowPairs:
-    """Reads the pairs of one file."""
+    """Read the pairs of one file."""
     table = pa.ipc.open_file(pa.memory_map(path)).read_all()
     return RowPairs(*(table[name].to_numpy() for name in ("row", "source", "clause")))
 
 
 def unmatched(pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Tells of source rows whether they match nothing.
+    """Return of source rows whether they match nothing.
 
     Args:
         pairs: The files of all pairs.

@@ -59,7 +59,7 @@ class KeptFile:
 
     @classmethod
     def of(cls, path: str) -> KeptFile:
-        """Looks at a file."""
+        """Look at a file."""
         status = Path(path).stat()
         return cls(path, status.st_size, status.st_mtime_ns)
 
@@ -87,7 +87,7 @@ class KeptRows:
 
 
 def staged_schema(key_types: Sequence[str]) -> str:
-    """Gives the schema of what `staging` tells, as DDL.
+    """Return the schema of what `staging` tells, as DDL.
 
     Args:
         key_types: The types of the keys, as Spark spells them.
@@ -99,7 +99,7 @@ def staged_schema(key_types: Sequence[str]) -> str:
 
 
 def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Makes the function that keeps a task's rows, for ``mapInArrow``.
+    """Make the function that keeps a task's rows, for ``mapInArrow``.
 
     Args:
         wanted: How.
@@ -150,7 +150,7 @@ def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 def _kept_before(folder: str) -> tuple[int, int]:
-    """Sums up the rows and bytes that tasks have kept which ended before; one that ran twice counts twice."""
+    """Sum up the rows and bytes that tasks have kept which ended before; one that ran twice counts twice."""
     names = [path.name.removesuffix(_KEPT_SUFFIX) for path in Path(folder).glob(f"*{_KEPT_SUFFIX}")]
     kept = [name.split("-")[1:] for name in names]
     return sum(int(rows) for rows, _ in kept), sum(int(size) for _, size in kept)
@@ -198,12 +198,12 @@ class _Told:
 
 
 def in_order(value: Any) -> Any:  # noqa: ANN401
-    """Gives what a key's value is ordered by: texts by their bytes."""
+    """Return what a key's value is ordered by: texts by their bytes."""
     return value.encode() if isinstance(value, str) else value
 
 
 def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
-    """Tells whether a file's dates and times are Spark 2's, which Spark turns into today's calendar.
+    """Return whether a file's dates and times are Spark 2's, which Spark turns into today's calendar.
 
     Args:
         metadata: The file's ``FileMetaData``.
@@ -214,7 +214,7 @@ def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
 
 
 def plain_types(schema: pa.Schema) -> pa.Schema:
-    """Gives columns of larger or of view types the plain ones, whose values are the same."""
+    """Return columns of larger or of view types the plain ones, whose values are the same."""
     plain = {
         pa.large_string(): pa.string(),
         pa.string_view(): pa.string(),
@@ -238,7 +238,7 @@ def _written(writer: Any, path: Path, pending: list[pa.RecordBatch]) -> Any:  # 
 
 
 def open_staged(kept: KeptRows, columns: Sequence[str]) -> pa.Table:
-    """Gives kept rows, in the order of their files.
+    """Return kept rows, in the order of their files.
 
     Args:
         kept: The rows.
@@ -263,7 +263,7 @@ def open_staged(kept: KeptRows, columns: Sequence[str]) -> pa.Table:
 
 
 def _opened(file: KeptFile, columns: list[str]) -> pa.Table:
-    """Opens a file of Arrow, which is mapped into memory, or of Parquet."""
+    """Open a file of Arrow, which is mapped into memory, or of Parquet."""
     if file.is_arrow:
         return pa.ipc.open_file(pa.memory_map(file.path)).read_all().select(columns)
     if KeptFile.of(file.path) != file:
@@ -274,7 +274,7 @@ def _opened(file: KeptFile, columns: list[str]) -> pa.Table:
 
 
 def _in_positions(positions: Any, rows: int) -> np.ndarray[Any, Any]:  # noqa: ANN401
-    """Gives where the row of each position stands."""
+    """Return where the row of each position stands."""
     found = positions.to_numpy()
     order = np.argsort(found, kind="stable")
     if positions.null_count or len(found) != rows or not np.array_equal(found[order], np.arange(rows)):
@@ -283,12 +283,12 @@ def _in_positions(positions: Any, rows: int) -> np.ndarray[Any, Any]:  # noqa: A
 
 
 def in_plain_numbers(column: Any) -> Any:  # noqa: ANN401
-    """Gives a column's dates as days since 1970; other columns as they are."""
+    """Return a column's dates as days since 1970; other columns as they are."""
     return column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
 
 
 def taken(column: Any, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401
-    """Takes rows of a column in their order.
+    """Take rows of a column in their order.
 
     Args:
         column: A chunked array.

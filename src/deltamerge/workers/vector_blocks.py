@@ -16,7 +16,7 @@ from deltamerge.workers.vector_format import FILE_FORMAT_VERSION, checked_data, 
 def reading_vectors(
     names: Sequence[str],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Makes the function that reads vectors, for ``mapInArrow``.
+    """Make the function that reads vectors, for ``mapInArrow``.
 
     Args:
         names: The names of the columns of `blocks_table`.
@@ -39,7 +39,7 @@ def reading_vectors(
 
 
 def passing_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Gives rows as they are, where all is there that reads a vector; a function for ``mapInArrow``."""
+    """Return rows as they are, where all is there that reads a vector; a function for ``mapInArrow``."""
     blocks_of_rows(np.frombuffer(BitMap64().to_array(), dtype=np.uint64))
     return iter(batches)
 

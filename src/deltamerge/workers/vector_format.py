@@ -56,13 +56,13 @@ class PackedVectors:
 
 
 def serialize(positions: BitMap64) -> bytes:
-    """Gives a vector's bytes: magic number and bitmap, in the portable serialization."""
+    """Return a vector's bytes: magic number and bitmap, in the portable serialization."""
     positions.run_optimize()
     return struct.pack(_LITTLE_ENDIAN, PORTABLE_MAGIC) + positions.serialize()
 
 
 def deserialize(data: bytes) -> BitMap64:
-    """Reads a vector's bytes, in either serialization.
+    """Read a vector's bytes, in either serialization.
 
     Raises:
         ValueError, IndexError, struct.error: The bytes are no bitmap.
@@ -77,7 +77,7 @@ def deserialize(data: bytes) -> BitMap64:
 
 
 def _deserialize_native(data: bytes, number: str) -> BitMap64:
-    """Reads a count and for each upper half of the positions, from 0 on, a size and a 32-bit bitmap.
+    """Read a count and for each upper half of the positions, from 0 on, a size and a 32-bit bitmap.
 
     Its numbers are in little-endian order; those of the protocol's own example of an inline vector are not.
     """
@@ -96,7 +96,7 @@ def _deserialize_native(data: bytes, number: str) -> BitMap64:
 
 
 def pack_vectors(vectors: Sequence[bytes]) -> PackedVectors:
-    """Puts vectors into the content of one file.
+    """Put vectors into the content of one file.
 
     Args:
         vectors: Bytes as `serialize` gives them.
@@ -113,12 +113,12 @@ def pack_vectors(vectors: Sequence[bytes]) -> PackedVectors:
 
 
 def stored_size(size: int) -> int:
-    """Gives the bytes that a vector takes in a file, length and checksum included."""
+    """Return the bytes that a vector takes in a file, length and checksum included."""
     return _NUMBER_BYTES + size + _NUMBER_BYTES
 
 
 def checked_data(stored: bytes, size: int) -> bytes:
-    """Gives a vector's own bytes.
+    """Return a vector's own bytes.
 
     Args:
         stored: What stands in the file at the vector's offset, `stored_size` bytes or more.

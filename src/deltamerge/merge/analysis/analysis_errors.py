@@ -66,7 +66,7 @@ def analysis_error(
 
 
 def is_of_types(error: DeltaAnalysisException) -> bool:
-    """Tells whether all names are known, but an operator does not take its operands' types.
+    """Return whether all names are known, but an operator does not take its operands' types.
 
     Args:
         error: What `analysis_error` gave.

@@ -16,7 +16,7 @@ _OMIT_CONDITION: dict[ClauseKind, str] = {
 
 
 def check_clause_order(statement: MergeStatement) -> None:
-    """Refuses a merge without clauses, or with a clause that hides the ones after it.
+    """Refuse a merge without clauses, or with a clause that hides the ones after it.
 
     Args:
         statement: The merge.
@@ -45,7 +45,7 @@ def check_clause_order(statement: MergeStatement) -> None:
 
 
 def check_schema_since_analysis(table: Table, snapshot: Snapshot) -> None:
-    """Refuses a table whose columns were dropped, renamed or given other types since it was opened.
+    """Refuse a table whose columns were dropped, renamed or given other types since it was opened.
 
     Args:
         table: The table; one that was not opened by a user's call has nothing to compare.

@@ -29,7 +29,7 @@ def at_one_time(statement: MergeStatement, microseconds: int, columns: Collectio
         columns: The columns of both sides, by name.
 
     Returns:
-        The statement with what is to be evaluated; what is shown stays as the user wrote it.
+        The statement with what is to be evaluated; what is shown stays as written.
     """
     spark = statement.source.sparkSession
 

@@ -1,4 +1,4 @@
-"""Names for columns of our own inside users' frames, which never collide with theirs."""
+"""Return the name of for columns of our own inside users' frames, which never collide with theirs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ class InternalColumns:
     prefix: str
 
     def target(self, index: int) -> str:
-        """Names the target's column at a position."""
+        """Return the name of the target's column at a position."""
         return f"{self.prefix}target_{index}"
 
     def visible(self, index: int) -> str:
-        """Names the target's column at a position where it stands under the user's name beside a copy."""
+        """Return the name of the target's column at a position where it stands under the user's name beside a copy."""
         return f"{self.prefix}visible_{index}"
 
     def source(self, index: int) -> str:
-        """Names the source's column at a position."""
+        """Return the name of the source's column at a position."""
         return f"{self.prefix}source_{index}"
 
     def condition(self, action: str, index: int) -> str:
-        """Names a precomputed clause condition."""
+        """Return the name of a precomputed clause condition."""
         return f"{self.prefix}{action}_condition_{index}_"
 
     def clause(self, kind: str) -> str:
-        """Names the column that holds the number of the clause of a kind that takes the row."""
+        """Return the name of the column that holds the number of the clause of a kind that takes the row."""
         return f"{self.prefix}{kind}_clause"
 
     @property
@@ -41,19 +41,19 @@ class InternalColumns:
         return tuple(self.clause(kind) for kind in ("matched", "not_matched", "not_matched_by_source"))
 
     def value(self, kind: str, clause: int, index: int) -> str:
-        """Names an assigned value."""
+        """Return the name of an assigned value."""
         return f"{self.prefix}{kind}_{clause}_value_{index}"
 
     def output(self, index: int) -> str:
-        """Names an output column."""
+        """Return the name of an output column."""
         return f"{self.prefix}output_{index}"
 
     def copy(self, index: int) -> str:
-        """Names the target's own value of an output column."""
+        """Return the name of the target's own value of an output column."""
         return f"{self.prefix}copy_{index}"
 
     def generated(self, index: int) -> str:
-        """Names the column that tells whether an output column is to be computed by its generation expression."""
+        """Return the name of the flag for rows whose output column is computed by its generation expression."""
         return f"{self.prefix}generated_{index}"
 
     @property

@@ -69,11 +69,11 @@ def resolve(
     conf: MergeConf,
     widening: str,
 ) -> ResolvedMerge:
-    """Looks up every name of a merge.
+    """Look up every name of a merge.
 
     Args:
         spark: The session.
-        statement: What the user said.
+        statement: The parsed statement.
         target_schema: The table's schema.
         conf: The session's settings.
         widening: How far the table's types may be widened: ``always``, ``same_family_type`` or ``never``.
@@ -153,7 +153,7 @@ class _Resolver:
     # Assignments
 
     def _assigned_paths(self, clause: MergeClause) -> tuple[tuple[str, ...], ...]:
-        """Gives the assigned columns and fields, without the target's alias, as the user spelled them."""
+        """Return the assigned columns and fields, without the target's alias, as the user spelled them."""
         return tuple(self._without_alias(a.target) for a in clause.assignments)
 
     def _without_alias(self, name: tuple[str, ...]) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ class _Resolver:
                     raise conflicting_assignments(left, right, clause.to_sql())
 
     def _check_known(self, clause: MergeClause, paths: tuple[tuple[str, ...], ...]) -> None:
-        """Refuses names that no evolution can add, before any types are compared, as delta-spark does."""
+        """Refuse names that no evolution can add, before any types are compared, as delta-spark does."""
         sides = (self.sides.target_schema, self.sides.source_schema)
         for path in paths:
             if all(find_field(schema, path[0], self.case_sensitive) is None for schema in sides):
@@ -219,7 +219,7 @@ class _Resolver:
             data_type = data_type.fields[index].dataType
 
     def _spelled(self, path: tuple[str, ...], schema: StructType) -> tuple[str, ...]:
-        """Gives a path in the table's own spelling."""
+        """Return a path in the table's own spelling."""
         spelled: list[str] = []
         data_type: DataType = schema
         for part in path:
@@ -255,7 +255,7 @@ class _Resolver:
         return {self._without_alias(name)[0].lower() for name in star.except_columns}
 
     def _check_star(self, clause: MergeClause, schema: StructType) -> None:
-        """Looks up a star's columns: a name that is missing comes before any type that does not fit."""
+        """Look up a star's columns: a name that is missing comes before any type that does not fit."""
         star = _assignments(clause)
         if not isinstance(star, Star):
             return
@@ -365,7 +365,7 @@ class _Resolver:
         self._assignable.add(pair)
 
     def _refused_by_ansi(self, given: DataType, wanted: DataType, column: str) -> PySparkException | None:
-        """Gives what Spark says of a cast by ANSI's rules, whatever the session's own casts are."""
+        """Return what Spark says of a cast by ANSI's rules, whatever the session's own casts are."""
         if self.assignment.policy != "ANSI":
             return None
         with session_settings(self.sides.other.sparkSession, {"spark.sql.ansi.enabled": "true"}):

@@ -75,7 +75,7 @@ class ResolvedClause:
     """One WHEN clause.
 
     Args:
-        clause: As the user said it.
+        clause: As parsed.
         number: Its position among the clauses of its kind.
         value_types: The types of the assigned values.
         outputs: For each output column what it becomes; empty for DELETE and DO NOTHING.
@@ -107,7 +107,7 @@ class ResolvedMerge:
     """A whole MERGE.
 
     Args:
-        statement: As the user said it.
+        statement: As parsed.
         clauses: The clauses in the statement's order.
         target_schema: The table's schema.
         output_schema: The schema the table has afterwards.
@@ -139,7 +139,7 @@ class ResolvedMerge:
         return InternalColumns(free_prefix((*self.output_schema.names, *self.source_schema.names)))
 
     def of_kind(self, kind: ClauseKind) -> tuple[ResolvedClause, ...]:
-        """Gives the clauses of one kind in their order."""
+        """Return the clauses of one kind in their order."""
         return tuple(clause for clause in self.clauses if clause.clause.kind == kind)
 
     @property

@@ -39,7 +39,7 @@ def evolved_schema(
     case_sensitive: bool,
     widening: str = NEVER,
 ) -> StructType:
-    """Adds to a table's schema the source's columns and fields that a merge uses.
+    """Add to a table's schema the source's columns and fields that a merge uses.
 
     Args:
         target: The table's schema.
@@ -126,7 +126,7 @@ def _log_name(data_type: DataType) -> str:
 
 
 def _is_convertible(source: DataType, target: DataType) -> bool:
-    """Tells whether schemas with these types of a column can be merged: as Spark casts by itself outside ANSI mode.
+    """Return whether schemas with these types of a column can be merged: as Spark casts by itself outside ANSI mode.
 
     Delta: SchemaMergingUtils.mergeSchemas with allowImplicitConversions.
     """
@@ -162,5 +162,5 @@ def _refuse_void(field: StructField, above: tuple[str, ...]) -> None:
 
 
 def wants_evolution(statement: MergeStatement, schema_auto_merge: bool) -> bool:
-    """Tells whether a merge may add columns: by its own words or by the session's setting."""
+    """Return whether a merge may add columns: by its own words or by the session's setting."""
     return statement.schema_evolution or schema_auto_merge

@@ -1,4 +1,4 @@
-"""Has Spark resolve the expressions of a merge, those of each clause family on what the family may see; no job runs."""
+"""Spark resolves the expressions of a merge, each clause family on what it may see; no job runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Sides:
 
     Args:
         spark: The session.
-        statement: What the user said.
+        statement: The parsed statement.
         target: An empty frame with the target's columns.
         target_schema: The table's schema.
         source_schema: The source's.
@@ -70,11 +70,11 @@ class Sides:
 def sides_of(
     spark: SparkSession, statement: MergeStatement, target_schema: StructType, target_alias: str
 ) -> Sides:
-    """Makes the frames that a statement's names are resolved on.
+    """Make the frames that a statement's names are resolved on.
 
     Args:
         spark: The session.
-        statement: What the user said.
+        statement: The parsed statement.
         target_schema: The table's schema.
         target_alias: The name that qualifies its columns.
     """
@@ -87,7 +87,7 @@ class Analysis:
     """Spark's analysis of a statement.
 
     Args:
-        statement: What the user said.
+        statement: The parsed statement.
         sides: What its names are resolved on.
         double_quoted_identifiers: Whether ``"a"`` is a name: ``spark.sql.ansi.doubleQuotedIdentifiers``.
     """
@@ -97,7 +97,7 @@ class Analysis:
     double_quoted_identifiers: bool
 
     def check_conditions(self) -> DeltaAnalysisException | None:
-        """Has Spark resolve ON and the conditions of all clauses.
+        """Have Spark resolve ON and the conditions of all clauses.
 
         Returns:
             What is wrong with the types of the first condition whose names are all known. Delta finds it only after
@@ -189,7 +189,7 @@ class Analysis:
         return lambda: self.sides.target.join(self.sides.other, _all(conditions), "inner")
 
     def typed_values(self, kind: ClauseKind) -> list[list[DataType]]:
-        """Finds the types of the values that clauses assign.
+        """Find the types of the values that clauses assign.
 
         Args:
             kind: The family of the clauses.
@@ -229,7 +229,7 @@ class Analysis:
 
 
 def condition_of(clause: MergeClause) -> str:
-    """Gives Delta's words for a clause's condition.
+    """Return Delta's words for a clause's condition.
 
     Args:
         clause: The clause.
@@ -245,7 +245,7 @@ def _all(conditions: list[Column]) -> Column:
 
 
 def analyse(frame: Callable[[], DataFrame]) -> None:
-    """Has Spark resolve a frame.
+    """Have Spark resolve a frame.
 
     Args:
         frame: Makes it.

@@ -21,7 +21,7 @@ from deltamerge.write.dependents import check_dependents
 def table_after(
     snapshot: Snapshot, merge: ResolvedMerge, new_id: Callable[[], str]
 ) -> tuple[ResolvedMerge, Metadata]:
-    """Works out the metadata that a merge leaves.
+    """Work out the metadata that a merge leaves.
 
     Args:
         snapshot: The table before.

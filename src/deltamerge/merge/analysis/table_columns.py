@@ -16,7 +16,7 @@ from deltamerge.write.identity_columns import explicit_insert, identity_column, 
 def outputs_of_table(
     clause: MergeClause, outputs: tuple[Output, ...], schema: StructType
 ) -> tuple[Output, ...]:
-    """Lets the table fill the columns of its own that a clause leaves alone.
+    """Let the table fill the columns of its own that a clause leaves alone.
 
     Args:
         clause: The UPDATE or INSERT clause.

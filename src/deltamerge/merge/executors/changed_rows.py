@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Makes the parts of what is written.
+    """Make the parts of what is written.
 
     Args:
         spark: The session.

@@ -149,7 +149,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
 
 
 def _has_rows_to_write(execution: Execution, touched: TouchedFiles) -> bool:
-    """Tells whether the changes of touched files come to more than rows that deletion vectors delete."""
+    """Return whether the changes of touched files come to more than rows that deletion vectors delete."""
     merge = execution.merge
     if merge.inserts or execution.writes_change_data or not execution.writes_deletion_vectors:
         return True
@@ -185,7 +185,7 @@ def _as_it_is(rows: Rows) -> Rows:
 
 
 def _in_one_task(rows: Rows) -> Rows:
-    """Brings rows into one task: what is in one place need not be shuffled, and each shuffle is a job of its own.
+    """Bring rows into one task: what is in one place need not be shuffled, and each shuffle is a job of its own.
 
     Joined by sorting: a broadcast would be a job too, and a hash table of a target whose few bytes are many rows could
     not be spilled.
@@ -231,12 +231,12 @@ def _write_all_changes(
 
 
 def _copies_rows(execution: Execution) -> bool:
-    """Tells whether rows that stay are written again: of files whose changed rows a vector deletes they are not."""
+    """Return whether rows that stay are written again: of files whose changed rows a vector deletes they are not."""
     return not execution.writes_deletion_vectors
 
 
 def _side_to_rewrite(execution: Execution, target: TargetFiles, touched: TouchedFiles) -> TargetSide:
-    """Makes the target's side of the second join."""
+    """Make the target's side of the second join."""
     joined = target.joined_among(touched.rewrite)
     copies_rows = F.lit(_copies_rows(execution))
     frame = _scan_to_rewrite(execution, joined, copies_rows)
@@ -255,7 +255,7 @@ def _scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...], rewritten
 
 
 def _rows_to_rewrite(execution: Execution, frame: DataFrame) -> Rows:
-    """Brings a scan under the names of the target's side; what row tracking and a rewrite add stands before its end."""
+    """Bring a scan under the names of the target's side; what row tracking and a rewrite add stands before its end."""
     merge, names = execution.merge, execution.merge.names
     rows = target_rows(frame, merge)
     tracked = (names.row_id, names.row_commit_version) if execution.row_tracking is not None else ()
@@ -263,7 +263,7 @@ def _rows_to_rewrite(execution: Execution, frame: DataFrame) -> Rows:
 
 
 def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[str, ...]]:
-    """Adds what row tracking keeps of rewritten rows: an update gets a new version, an insert also a new id."""
+    """Add what row tracking keeps of rewritten rows: an update gets a new version, an insert also a new id."""
     stored, names = execution.row_tracking, execution.merge.names
     if stored is None:
         return rows, ()
@@ -273,7 +273,7 @@ def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[
 
 
 def join_type(merge: ResolvedMerge, conf: MergeConf, *, copies_rows: bool) -> str:
-    """Chooses the join of `write_all_changes`.
+    """Choose the join of `write_all_changes`.
 
     Args:
         merge: The merge.
@@ -300,7 +300,7 @@ def write_all_changes_rows(
     *,
     copies_rows: bool,
 ) -> Rows:
-    """Joins source and touched files and computes what every row becomes.
+    """Join source and touched files and computes what every row becomes.
 
     Args:
         merge: The merge.
@@ -337,7 +337,7 @@ def write_all_changes_rows(
 
 
 def changes_output(merge: ResolvedMerge, rows: Rows, defaults: Callable[[int], Column]) -> Rows:
-    """Computes what rows become, on which all clauses are evaluated; see `write_all_changes_rows`."""
+    """Compute what rows become, on which all clauses are evaluated; see `write_all_changes_rows`."""
     names = merge.names
     outputs = generate_write_all_changes_output_cols(merge, defaults)
     copies = [
@@ -352,7 +352,7 @@ def changes_output(merge: ResolvedMerge, rows: Rows, defaults: Callable[[int], C
 
 
 def keep_one_match(rows: Rows, names: InternalColumns) -> Rows:
-    """Keeps one joined row of each target row that several source rows match.
+    """Keep one joined row of each target row that several source rows match.
 
     Args:
         rows: Rows as `write_all_changes_rows` gives them, at most one change among those of a target row, or the

@@ -31,7 +31,7 @@ def delete_rows(
     found: Mapping[str, BitMap64] | None,
     files: Mapping[str, AddFile],
 ) -> VectorChanges:
-    """Writes the deletion vectors of touched files.
+    """Write the deletion vectors of touched files.
 
     Args:
         execution: What the executor works on.
@@ -69,7 +69,7 @@ def delete_rows(
 
 
 def _groups(execution: Execution, files: Sequence[AddFile]) -> Iterator[tuple[AddFile, ...]]:
-    """Puts files together, as many as the driver takes positions of; one at least."""
+    """Put files together, as many as the driver takes positions of; one at least."""
     group: list[AddFile] = []
     rows = 0
     for file in files:

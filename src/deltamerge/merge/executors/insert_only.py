@@ -126,7 +126,7 @@ def write_inserts(
 
 
 def unmatched_source(merge: ResolvedMerge, source: Rows, target: Rows) -> Rows:
-    """Keeps the source rows that match no target row.
+    """Keep the source rows that match no target row.
 
     Args:
         merge: The merge.
@@ -140,7 +140,7 @@ def unmatched_source(merge: ResolvedMerge, source: Rows, target: Rows) -> Rows:
 
 
 def unmatched_by_number(merge: ResolvedMerge, source: Rows, target: Rows, *, broadcast: bool) -> Rows:
-    """Keeps the source rows that match no target row, where the source gives the same rows at each read.
+    """Keep the source rows that match no target row, where the source gives the same rows at each read.
 
     A left anti join cannot broadcast its left side, so it would shuffle the target; an inner join can, and the
     numbers of the source rows that come back are few.
@@ -166,7 +166,7 @@ def unmatched_by_number(merge: ResolvedMerge, source: Rows, target: Rows, *, bro
 
 
 def filtered_source(merge: ResolvedMerge, source: Rows) -> Rows:
-    """Applies the condition of a single INSERT before any join, so that Spark can push it into the source."""
+    """Apply the condition of a single INSERT before any join, so that Spark can push it into the source."""
     only = merge.not_matched[0] if len(merge.not_matched) == 1 else None
     if only is None or only.condition is None or only.action != "insert":
         return source
@@ -179,7 +179,7 @@ def generate_inserts_only_output(
     defaults: Callable[[int], Column],
     extra_op_type: str,
 ) -> Rows:
-    """Makes the output of an insert-only merge.
+    """Make the output of an insert-only merge.
 
     Args:
         merge: The merge.
@@ -188,7 +188,7 @@ def generate_inserts_only_output(
         extra_op_type: Delta's name for the route, for the log.
 
     Returns:
-        The output columns under the merge's own names, and the number of the clause that inserts each row.
+        The output columns under internal column names, and the number of the clause that inserts each row.
         Delta: generateInsertsOnlyOutputDF.
     """
     names = merge.names

@@ -36,13 +36,13 @@ _WRAPPERS = ("TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "FAILED_EXECUTE_UDF", "
 
 
 def is_lost_source(error: BaseException) -> bool:
-    """Tells whether a job failed because rows of the materialized source are gone with an executor."""
+    """Return whether a job failed because rows of the materialized source are gone with an executor."""
     return _LOST_BLOCK.search(str(error)) is not None
 
 
 @contextmanager
 def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
-    """Gives Delta's error for an assigned value that cannot be computed or does not fit its column.
+    """Return Delta's error for an assigned value that cannot be computed or does not fit its column.
 
     Args:
         merge: The merge that assigns.
@@ -77,7 +77,7 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
 
 
 def _stands_in_a_condition(message: str, merge: ResolvedMerge) -> bool:
-    """Tells whether the text that Spark points at is part of ON or a clause's condition, and of no value."""
+    """Return whether the text that Spark points at is part of ON or a clause's condition, and of no value."""
     found = _POINTED_AT.search(message)
     if found is None:
         return False
@@ -90,7 +90,7 @@ def _stands_in_a_condition(message: str, merge: ResolvedMerge) -> bool:
 
 
 def _narrowing(merge: ResolvedMerge) -> list[tuple[Overflow, str]]:
-    """Gives the assignments that can fail so, each with its clause."""
+    """Return the assignments that can fail so, each with its clause."""
     return [
         (
             Overflow(given.simpleString(), field.dataType.simpleString(), field.name),
@@ -112,7 +112,7 @@ def _said(narrowing: list[tuple[Overflow, str]]) -> str:
 
 
 def _overflow(message: str, narrowing: list[tuple[Overflow, str]]) -> Overflow:
-    """Gives what Spark's words of an overflow tell, and the column where only one can have it."""
+    """Return what Spark's words of an overflow tell, and the column where only one can have it."""
     types = _CAST.search(message)
     source, target = (part.lower() for part in types.groups()) if types is not None else (None, None)
     fitting = {one for one, _ in narrowing if types is None or (one.source, one.target) == (source, target)}
@@ -126,7 +126,7 @@ def _given_type(merge: ResolvedMerge, clause: ResolvedClause, output: Output) ->
 
 
 def translated(error: Exception, table: str) -> Exception:
-    """Gives the error a user can act on.
+    """Return the error a user can act on.
 
     Args:
         error: What a step of the merge raised.
@@ -152,7 +152,7 @@ def translated(error: Exception, table: str) -> Exception:
 
 
 def _is_of_the_jvm(error: Exception) -> bool:
-    """Tells whether Spark's error came wrapped in one of Java's, of which PySpark makes none of its own."""
+    """Return whether Spark's error came wrapped in one of Java's, of which PySpark makes none of its own."""
     return hasattr(error, "java_exception")
 
 

@@ -38,14 +38,14 @@ class RowCounts:
 
 
 def inserting_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
-    """Gives the INSERT clauses."""
+    """Return the INSERT clauses."""
     return [clause for clause in merge.not_matched if clause.action == "insert"]
 
 
 def observing_clauses(
     frame: DataFrame, clauses: Sequence[ResolvedClause], names: InternalColumns, is_row: Column
 ) -> tuple[DataFrame, Observation]:
-    """Counts rows by clause as they are written.
+    """Count rows by clause as they are written.
 
     Args:
         frame: The rows, with the columns that say which clause of a kind takes them.
@@ -61,7 +61,7 @@ def observing_clauses(
 
 
 def counted(observation: Observation, clauses: Sequence[ResolvedClause]) -> RowCounts | None:
-    """Reads the counts of `observing_clauses`.
+    """Read the counts of `observing_clauses`.
 
     Returns:
         The counts; None where Spark found on the way that no row is to be written, and dropped them with the rest of
@@ -83,7 +83,7 @@ def _name(clause: ResolvedClause) -> str:
 def inserts_by_clause(
     merge: ResolvedMerge, counts: RowCounts | None, inserted: int
 ) -> dict[tuple[str, int], int]:
-    """Gives the inserted rows by clause; a single clause has all of them.
+    """Return the inserted rows by clause; a single clause has all of them.
 
     Args:
         merge: The merge.
@@ -103,7 +103,7 @@ def check_same_changes(
     written: int,
     actions: Collection[str],
 ) -> None:
-    """Refuses rows that are not those of which the first scan said that they change.
+    """Refuse rows that are not those of which the first scan said that they change.
 
     What stays of a file was decided by the first scan, so a row that the second one takes otherwise would be lost or
     stand in the table twice.
@@ -135,7 +135,7 @@ def check_same_changes(
 
 
 def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFiles) -> tuple[int, int]:
-    """Finds how many rows were copied and inserted, from what the files themselves say.
+    """Find how many rows were copied and inserted, from what the files themselves say.
 
     Raises:
         DeltaRuntimeException: The written rows do not add up; committing them would lose or double rows.

@@ -436,7 +436,7 @@ def _aliased(columns: Mapping[str, Column]) -> list[Column]:
 
 
 class _Columns:
-    """Collects columns to keep, each of them once."""
+    """Collect columns to keep, each of them once."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution

@@ -49,7 +49,7 @@ class TouchedFiles:
     has_multiple_matches: bool
 
     def rows(self, clauses: Sequence[ResolvedClause], action: str) -> int:
-        """Sums the target rows that clauses with an action change."""
+        """Sum the target rows that clauses with an action change."""
         return sum(
             self.rows_by_clause.get((clause.clause.kind, clause.number), 0)
             for clause in clauses
@@ -66,7 +66,7 @@ def find_touched_files(
     target: TargetSide,
     files: Mapping[str, AddFile],
 ) -> TouchedFiles:
-    """Joins source and target once and finds what the merge changes.
+    """Join source and target once and finds what the merge changes.
 
     Args:
         merge: The merge.
@@ -95,7 +95,7 @@ def find_touched_rows(
     target: TargetSide,
     files: Mapping[str, AddFile],
 ) -> tuple[TouchedFiles, dict[str, BitMap64]]:
-    """Joins source and target once and finds what the merge changes, down to the rows.
+    """Join source and target once and finds what the merge changes, down to the rows.
 
     Args:
         merge: The merge.
@@ -139,7 +139,7 @@ def _looks_at_target(merge: ResolvedMerge) -> bool:
 
 
 def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: TargetSide) -> Rows:
-    """Joins the sides and finds the clause that takes each row."""
+    """Join the sides and finds the clause that takes each row."""
     how = "right_outer" if merge.not_matched_by_source else "inner"
     rows = joined(source, target.joined, merge.condition, how)
     rows = evaluate_matched(rows, merge, values=False)
@@ -150,7 +150,7 @@ def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: TargetSide) -> 
 
 
 def _matches_of_rows(merge: ResolvedMerge, rows: Rows) -> DataFrame:
-    """Counts for each target row its matches, and says which clauses change it."""
+    """Count for each target row its matches, and says which clauses change it."""
     names = merge.names
     fired = _taken(merge.matched, names)
     changed_by_source = _taken(merge.not_matched_by_source, names)
@@ -183,7 +183,7 @@ def _touched(
     found: Sequence[Mapping[str, Any]],
     files: Mapping[str, AddFile],
 ) -> TouchedFiles:
-    """Reads the counts of files, or of parts of files."""
+    """Read the counts of files, or of parts of files."""
     names = merge.names
     competing = sum(row["competing"] or 0 for row in found)
     if competing and not merge.is_only_one_unconditional_delete:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()) -> DataFrame:
-    """Gives output columns the table's names; the hidden ones keep theirs."""
+    """Return output columns the table's names; the hidden ones keep theirs."""
     schema, names = execution.merge.output_schema, execution.merge.names
     return rows.frame.select(
         *(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)),
@@ -26,14 +26,14 @@ def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()
 
 
 def guarded_rows(execution: Execution, frame: DataFrame) -> DataFrame:
-    """Makes rows of the table ready to be written: put together by partition, constraints checked."""
+    """Make rows of the table ready to be written: put together by partition, constraints checked."""
     target = execution.write_target
     frame = repartition_if_needed(execution, frame)
     return checked(frame, target.schema, target.configuration)
 
 
 def guarded_changes(execution: Execution, frame: DataFrame) -> DataFrame:
-    """Makes rows of the table and of its change data ready to be written; see `guarded_rows`."""
+    """Make rows of the table and of its change data ready to be written; see `guarded_rows`."""
     target = execution.write_target
     frame = repartition_if_needed(execution, frame)
     is_table_row = F.col(execution.merge.names.change_type).isNull()
@@ -41,7 +41,7 @@ def guarded_changes(execution: Execution, frame: DataFrame) -> DataFrame:
 
 
 def repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:
-    """Brings the rows of a partition together, where the session wants that."""
+    """Bring the rows of a partition together, where the session wants that."""
     columns = execution.snapshot.metadata.partition_columns
     if not columns or not execution.conf.repartition_before_write:
         return frame

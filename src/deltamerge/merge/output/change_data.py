@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def generate_cdc_and_output_rows(
     rows: Rows, schema: StructType, names: InternalColumns, hidden: tuple[str, ...] = ()
 ) -> DataFrame:
-    """Makes the table's rows and the change data of joined rows.
+    """Make the table's rows and the change data of joined rows.
 
     Args:
         rows: Rows as `write_all_changes_rows` gives them.
@@ -35,7 +35,7 @@ def generate_cdc_and_output_rows(
 
 
 def generate_inserted_rows(rows: Rows, schema: StructType, names: InternalColumns) -> DataFrame:
-    """Makes the table's rows and the change data of inserted rows.
+    """Make the table's rows and the change data of inserted rows.
 
     Args:
         rows: The output columns of the rows to insert.
@@ -49,7 +49,7 @@ def generate_inserted_rows(rows: Rows, schema: StructType, names: InternalColumn
 
 
 def pack_and_explode_cdc_output(rows: Rows, packed: Column, names: InternalColumns) -> DataFrame:
-    """Turns each row into the rows of an array of structs.
+    """Turn each row into the rows of an array of structs.
 
     Args:
         rows: The rows.

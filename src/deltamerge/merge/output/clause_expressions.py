@@ -57,7 +57,7 @@ def rows_of_kind(kind: ClauseKind, names: InternalColumns) -> Column:
 def generate_precomputed_conditions(
     rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, applies: Column, names: InternalColumns
 ) -> Rows:
-    """Adds each clause's condition as a column, and the number of the clause that takes the row.
+    """Add each clause's condition as a column, and the number of the clause that takes the row.
 
     Args:
         rows: Rows in which the clauses' names can be seen.
@@ -95,7 +95,7 @@ def _first_true(clauses: Sequence[ResolvedClause], applies: Column, names: Inter
 def generate_clause_values(
     rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, names: InternalColumns
 ) -> Rows:
-    """Adds each assigned value as a column, computed only where its clause takes the row.
+    """Add each assigned value as a column, computed only where its clause takes the row.
 
     Args:
         rows: Rows in which the clauses' names can be seen, with the number of the clause that takes each.
@@ -116,7 +116,7 @@ def generate_clause_values(
 
 
 def evaluate_matched(rows: Rows, merge: ResolvedMerge, *, values: bool) -> Rows:
-    """Evaluates the MATCHED clauses on joined rows, and ends the users' names."""
+    """Evaluate the MATCHED clauses on joined rows, and ends the users' names."""
     names = merge.names
     applies = rows_of_kind("matched", names)
     rows = generate_precomputed_conditions(rows, merge.matched, "matched", applies, names)
@@ -126,7 +126,7 @@ def evaluate_matched(rows: Rows, merge: ResolvedMerge, *, values: bool) -> Rows:
 
 
 def evaluate_not_matched(rows: Rows, merge: ResolvedMerge) -> Rows:
-    """Evaluates the NOT MATCHED clauses on renamed rows, seeing the source alone."""
+    """Evaluate the NOT MATCHED clauses on renamed rows, seeing the source alone."""
     names = merge.names
     seeing = seeing_source(rows, merge)
     applies = rows_of_kind("not_matched", names) if names.target_row_present in rows.names else F.lit(True)
@@ -134,7 +134,7 @@ def evaluate_not_matched(rows: Rows, merge: ResolvedMerge) -> Rows:
 
 
 def evaluate_not_matched_by_source(rows: Rows, merge: ResolvedMerge, *, values: bool) -> Rows:
-    """Evaluates the NOT MATCHED BY SOURCE clauses on renamed rows, seeing the target alone."""
+    """Evaluate the NOT MATCHED BY SOURCE clauses on renamed rows, seeing the target alone."""
     names = merge.names
     kind: ClauseKind = "not_matched_by_source"
     seeing = seeing_target(rows, merge)
@@ -160,7 +160,7 @@ def _evaluate_one_side(
 def generate_all_action_exprs(
     merge: ResolvedMerge, clause: ResolvedClause, defaults: Callable[[int], Column]
 ) -> list[Column]:
-    """Gives what each output column becomes under one UPDATE or INSERT clause.
+    """Return what each output column becomes under one UPDATE or INSERT clause.
 
     Args:
         merge: The merge.
@@ -174,7 +174,7 @@ def generate_all_action_exprs(
 
 
 def target_copy(merge: ResolvedMerge, index: int) -> Column:
-    """Gives the target's own value of an output column, in the output's type; a new column is NULL."""
+    """Return the target's own value of an output column, in the output's type; a new column is NULL."""
     names = merge.names
     field = merge.output_schema.fields[index]
     if index >= len(merge.target_schema.fields):
@@ -190,7 +190,7 @@ def generate_action_expr(
     index: int,
     defaults: Callable[[int], Column],
 ) -> Column:
-    """Gives what one output column becomes under an UPDATE or INSERT clause; see `generate_all_action_exprs`."""
+    """Return what one output column becomes under an UPDATE or INSERT clause; see `generate_all_action_exprs`."""
     names = merge.names
     field, output = merge.output_schema.fields[index], clause.outputs[index]
     kind = clause.clause.kind
@@ -236,7 +236,7 @@ def generate_clause_output_exprs(
     number: Column,
     otherwise: list[Column],
 ) -> list[Column]:
-    """Puts the clauses of one kind together: per output column one CASE over the number of the clause.
+    """Put the clauses of one kind together: per output column one CASE over the number of the clause.
 
     Args:
         clauses: The clauses of one kind.
@@ -265,7 +265,7 @@ def generate_clause_output_exprs(
 def generate_write_all_changes_output_cols(
     merge: ResolvedMerge, defaults: Callable[[int], Column]
 ) -> list[tuple[str, Column]]:
-    """Gives the output columns for joined rows on which all clauses are evaluated.
+    """Return the output columns for joined rows on which all clauses are evaluated.
 
     Args:
         merge: The merge.
@@ -306,7 +306,7 @@ def generate_write_all_changes_output_cols(
 
 
 def _with_copies(columns: list[Column], clause: ResolvedClause, copies: list[Column]) -> list[Column]:
-    """Uses the very same expression where a clause keeps the target's value, so that its CASE can be left out."""
+    """Use the very same expression where a clause keeps the target's value, so that its CASE can be left out."""
     return [
         copy if isinstance(output, TakeTarget) else column
         for column, output, copy in zip(columns, clause.outputs, copies, strict=True)
@@ -314,7 +314,7 @@ def _with_copies(columns: list[Column], clause: ResolvedClause, copies: list[Col
 
 
 def row_change(merge: ResolvedMerge) -> Column:
-    """Says what becomes of a joined row: ``insert``, ``update``, ``delete``, ``drop``, or NULL for a copy."""
+    """Return what becomes of a joined row: ``insert``, ``update``, ``delete``, ``drop``, or NULL for a copy."""
     names = merge.names
     inserted = _change(merge.not_matched, "not_matched", names, F.lit("drop"))
     by_source = _change(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def generated_flags(merge: ResolvedMerge, kinds: tuple[ClauseKind, ...]) -> list[tuple[str, Column]]:
-    """Tells for which rows generated columns are to be computed.
+    """Return for which rows generated columns are to be computed.
 
     Args:
         merge: The merge.
@@ -46,7 +46,7 @@ def _computes(clause: ResolvedClause, index: int) -> bool:
 
 
 def compute_generated_columns(rows: Rows, merge: ResolvedMerge) -> Rows:
-    """Computes generated columns from what the row's other columns become.
+    """Compute generated columns from what the row's other columns become.
 
     Args:
         rows: Rows with the output columns, and the flags of `generated_flags`.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def generated_identities(merge: ResolvedMerge) -> frozenset[str]:
-    """Finds the identity columns that some INSERT clause leaves to the table.
+    """Find the identity columns that some INSERT clause leaves to the table.
 
     Args:
         merge: The merge.
@@ -34,7 +34,7 @@ def generated_identities(merge: ResolvedMerge) -> frozenset[str]:
 def with_identities(
     default: Callable[[int], Column], merge: ResolvedMerge, numbers: RowNumbers | None
 ) -> Callable[[int], Column]:
-    """Gives identity columns their values where other columns have defaults.
+    """Return identity columns their values where other columns have defaults.
 
     Args:
         default: Gives every other column's default.

@@ -56,15 +56,15 @@ class TargetFiles:
     sizes: ScanSizes
 
     def joining_all(self) -> TargetFiles:
-        """Gives the same plan with all files joined."""
+        """Return the same plan with all files joined."""
         return replace(self, unmatchable=frozenset())
 
     def joined_among(self, files: Iterable[AddFile]) -> tuple[AddFile, ...]:
-        """Gives those of some files that are joined with the source."""
+        """Return those of some files that are joined with the source."""
         return tuple(file for file in files if file.path not in self.unmatchable)
 
     def unmatchable_among(self, files: Iterable[AddFile]) -> tuple[AddFile, ...]:
-        """Gives those of some files that are not joined."""
+        """Return those of some files that are not joined."""
         return tuple(file for file in files if file.path in self.unmatchable)
 
 
@@ -75,7 +75,7 @@ def target_files(
     session_time_zone: str,
     among: Mask | None = None,
 ) -> TargetFiles:
-    """Finds the files that may hold rows the merge must see.
+    """Find the files that may hold rows the merge must see.
 
     Args:
         snapshot: The table.
@@ -105,7 +105,7 @@ def target_files(
 
 
 def partition_count(files: Iterable[AddFile], is_partitioned: bool) -> int:
-    """Counts the partitions that files lie in, 0 on an unpartitioned table."""
+    """Count the partitions that files lie in, 0 on an unpartitioned table."""
     if not is_partitioned:
         return 0
     return len({tuple(sorted(file.partition_values.items())) for file in files})
@@ -114,7 +114,7 @@ def partition_count(files: Iterable[AddFile], is_partitioned: bool) -> int:
 def may_match(
     snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: Mask | None = None
 ) -> FileTable:
-    """Finds the files that may hold rows of a predicate, without an object for each."""
+    """Find the files that may hold rows of a predicate, without an object for each."""
     return _among(snapshot.files, may_match_mask(snapshot, predicate, session_time_zone, among))
 
 
@@ -125,7 +125,7 @@ def _among(files: FileTable, mask: Mask) -> FileTable:
 def may_match_mask(
     snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: Mask | None = None
 ) -> Mask:
-    """Tells of each file of the table whether it may hold rows of a predicate; see `files_that_may_match`."""
+    """Return of each file of the table whether it may hold rows of a predicate; see `files_that_may_match`."""
     partition_columns = snapshot.metadata.partition_columns
     return files_that_may_match(
         predicate, snapshot.files, snapshot.schema, partition_columns, session_time_zone, among
@@ -135,7 +135,7 @@ def may_match_mask(
 def key_slices(
     snapshot: Snapshot, references: MergeReferences, keys: JoinKeys, session_time_zone: str
 ) -> dict[tuple[str, ...], KeySlices]:
-    """Cuts the spans of the target's key columns into slices, by which gaps between the source's keys are found.
+    """Cut the spans of the target's key columns into slices, by which gaps between the source's keys are found.
 
     Args:
         snapshot: The table.

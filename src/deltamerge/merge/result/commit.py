@@ -19,7 +19,7 @@ from deltamerge.write.inert import schema_to_commit
 
 
 def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> int | None:
-    """Commits a merge.
+    """Commit a merge.
 
     Args:
         changes: What the executor wrote, and what it read.
@@ -60,7 +60,7 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
 
 
 def _isolation_level(configuration: Mapping[str, str]) -> IsolationLevel:
-    """Reads the table's level, which other writers may have spelled in any case; the stricter one where in doubt."""
+    """Read the table's level, which other writers may have spelled in any case; the stricter one where in doubt."""
     level = configuration.get("delta.isolationLevel", "Serializable")
     return "WriteSerializable" if level.lower() == "writeserializable" else "Serializable"
 
@@ -83,7 +83,7 @@ def _actions(changes: MergeChanges) -> list[Action]:
 
 
 def _metadata(changes: MergeChanges) -> Metadata | None:
-    """Gives the table's metadata where the merge changes it, by new columns or the marks of identity columns."""
+    """Return the table's metadata where the merge changes it, by new columns or the marks of identity columns."""
     execution = changes.execution
     merge = execution.merge
     given = generated_identities(merge) if changes.inserted else frozenset()

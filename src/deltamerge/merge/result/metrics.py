@@ -39,7 +39,7 @@ def merge_metrics(
     is_partitioned: bool,
     timings: Timings,
 ) -> dict[str, int]:
-    """Puts the metrics together.
+    """Put the metrics together.
 
     Args:
         merge: The merge.
@@ -99,7 +99,7 @@ def merge_metrics(
 
 
 def operation_parameters(merge: ResolvedMerge) -> dict[str, str]:
-    """Gives the commit's ``operationParameters`` of a merge: JSON in strings, as Delta writes them."""
+    """Return the commit's ``operationParameters`` of a merge: JSON in strings, as Delta writes them."""
 
     def predicates(clauses: Iterable[object]) -> str:
         return json.dumps(list(clauses), ensure_ascii=False, separators=(",", ":"))

@@ -18,7 +18,7 @@ SOURCE_STEPS = ("plan_source", "materialize_source", "summarize_source", "number
 
 
 def metrics_of(changes: MergeChanges) -> dict[str, int]:
-    """Gives all metrics of a merge; see `merge_metrics`."""
+    """Return all metrics of a merge; see `merge_metrics`."""
     execution, steps = changes.execution, changes.execution.steps
     timings = Timings(
         execution=steps.elapsed,
@@ -137,7 +137,7 @@ def _clause_outcomes(merge: ResolvedMerge, changes: MergeChanges) -> tuple[Claus
 
 
 def already_committed(table: Table, statement: MergeStatement, snapshot: Snapshot) -> MergeOutcome:
-    """Says that a table already holds the application transaction of a merge."""
+    """Return that a table already holds the application transaction of a merge."""
     return MergeOutcome(
         table=table.name,
         statement=statement.to_sql(f"delta.`{table.name}`"),

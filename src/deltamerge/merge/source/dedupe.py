@@ -21,7 +21,7 @@ _END = ":deltamerge-tie-end"
 
 
 def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive: bool) -> None:
-    """Refuses columns to go by that the source does not have.
+    """Refuse columns to go by that the source does not have.
 
     Args:
         dedupe_by: The columns' names.
@@ -45,7 +45,7 @@ def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive
 
 
 def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMerge:
-    """Leaves all source rows out but the latest of each key.
+    """Leave all source rows out but the latest of each key.
 
     A row whose key has a NULL that matches nothing has no rivals. NULL is earlier than every value.
 
@@ -94,7 +94,7 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
 
 
 def tie_in(message: str) -> MultipleSourceRowsException | None:
-    """Reads out of a failed job's message which key has several latest rows; None where it failed otherwise."""
+    """Read out of a failed job's message which key has several latest rows; None where it failed otherwise."""
     found = re.search(re.escape(_MARKER) + r"(\{.*?\})\n(\{.*?\})" + re.escape(_END), message, re.S)
     if found is None:
         return None

@@ -111,7 +111,7 @@ def _ranged(keys: Sequence[JoinKey]) -> list[JoinKey]:
 def key_aggregates(
     keys: JoinKeys, names: InternalColumns, slices: Mapping[tuple[str, ...], KeySlices] | None
 ) -> list[Column]:
-    """Gives the aggregates over the source's rows that `summary_of` reads.
+    """Return the aggregates over the source's rows that `summary_of` reads.
 
     Args:
         keys: Its keys.
@@ -168,7 +168,7 @@ def key_aggregates(
 
 
 def _slice_of(value: Column, slices: KeySlices) -> Column:
-    """Gives the number of the slice that a value lies in (BIGINT), NULL for one outside of the span."""
+    """Return the number of the slice that a value lies in (BIGINT), NULL for one outside of the span."""
     if isinstance(slices, Slices):
         number = value.cast("bigint")
         begin, last = (_bigint(end) for end in (slices.begin, min(slices.end - 1, _MOST_LONG)))
@@ -196,7 +196,7 @@ def _part(number: Column, slices: Slices) -> Column:
 def summary_of(
     row: Mapping[str, Any], keys: Sequence[JoinKey], slices: Mapping[tuple[str, ...], KeySlices] | None
 ) -> SourceSummary:
-    """Puts into words what aggregates tell of the source.
+    """Put into words what aggregates tell of the source.
 
     Args:
         row: ``n``, the rows; ``last``, the greatest row number; ``longest``, the greatest within a partition;
@@ -248,7 +248,7 @@ def _slices_of(key: JoinKey, slices: Mapping[tuple[str, ...], KeySlices]) -> Key
 
 
 def has_slices(key: JoinKey) -> bool:
-    """Tells whether gaps between a key's values can be found by slices of the target's span."""
+    """Return whether gaps between a key's values can be found by slices of the target's span."""
     if not _keep_order(key.given, key.wanted):
         return False
     given, scale = key.given, unscaled_digits(key)
@@ -262,7 +262,7 @@ def has_slices(key: JoinKey) -> bool:
 
 
 def unscaled_digits(key: JoinKey) -> int | None:
-    """Tells how many digits after the point the target's values have; None where neither side is a decimal."""
+    """Return how many digits after the point the target's values have; None where neither side is a decimal."""
     if isinstance(key.wanted, DecimalType):
         return key.wanted.scale
     return 0 if isinstance(key.given, DecimalType) else None
@@ -275,7 +275,7 @@ def _read_json(values: str, data_type: DataType) -> list[Any]:
 
 
 def _keep_order(given: DataType, wanted: DataType) -> bool:
-    """Tells whether a range of the source's values is a range of the target's: '9' comes after '10', 9 before 10."""
+    """Return whether a range of the source's values is a range of the target's: '9' comes after '10', 9 before 10."""
     if isinstance(given, StringType) or isinstance(wanted, StringType):
         return given.simpleString() == wanted.simpleString() == "string"
     if isinstance(given, _NUMBERS):
@@ -284,7 +284,7 @@ def _keep_order(given: DataType, wanted: DataType) -> bool:
 
 
 def _comparable(value: Column, data_type: DataType) -> Column:
-    """Gives times as numbers, so that those come over which Python's calendar lacks."""
+    """Return times as numbers, so that those come over which Python's calendar lacks."""
     if isinstance(data_type, TimestampType):
         return F.unix_micros(value)
     return F.unix_date(value) if isinstance(data_type, DateType) else value

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def observed(observation: Observation) -> dict[str, Any]:
-    """Gives what was observed in a frame's first action.
+    """Return what was observed in a frame's first action.
 
     Args:
         observation: The observation.

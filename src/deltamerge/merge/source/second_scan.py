@@ -28,7 +28,7 @@ class SecondScan:
 
 
 def counted_again(source: Source, rows: Rows, merge: ResolvedMerge, conf: MergeConf) -> SecondScan:
-    """Lets the second scan count the source's rows (``merge.failIfSourceChanged``).
+    """Let the second scan count the source's rows (``merge.failIfSourceChanged``).
 
     Args:
         source: The source; where Spark keeps its rows they cannot change.
@@ -44,7 +44,7 @@ def counted_again(source: Source, rows: Rows, merge: ResolvedMerge, conf: MergeC
 
 
 def check_source_unchanged(second: SecondScan, first_count: int) -> None:
-    """Refuses a source that gave another number of rows when it was read again.
+    """Refuse a source that gave another number of rows when it was read again.
 
     Args:
         second: The second scan, after it has run.

@@ -42,13 +42,13 @@ class Source:
     summary: SourceSummary | None = None
 
     def release(self) -> None:
-        """Gives back what Spark keeps of it; the source cannot be read afterwards."""
+        """Return back what Spark keeps of it; the source cannot be read afterwards."""
         if self.summary is not None:
             release_checkpoint(self.frame)
 
 
 def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
-    """Finds the source columns that a merge may refer to.
+    """Find the source columns that a merge may refer to.
 
     A column is left out only where its name stands in no expression's text at all, nor can be put there by a variable,
     so none is missed.
@@ -84,7 +84,7 @@ def _texts(merge: ResolvedMerge) -> list[str]:
 
 
 def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
-    """Leaves the source's columns out that a merge does not refer to.
+    """Leave the source's columns out that a merge does not refer to.
 
     Args:
         merge: The merge.
@@ -116,7 +116,7 @@ def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
 
 
 def reads_table(frame: DataFrame, table: Table) -> bool:
-    """Tells whether a source may read a table's files: then it has the rows of the version that it was made from.
+    """Return whether a source may read a table's files: then it has the rows of the version that it was made from.
 
     Args:
         frame: The source.
@@ -130,7 +130,7 @@ def reads_table(frame: DataFrame, table: Table) -> bool:
 
 
 def read_source(merge: ResolvedMerge) -> Source:
-    """Gives the source as it is, to be computed each time it is read.
+    """Return the source as it is, to be computed each time it is read.
 
     Args:
         merge: The merge.
@@ -145,7 +145,7 @@ def materialize_source(
     keys: JoinKeys,
     slices: Mapping[tuple[str, ...], KeySlices],
 ) -> Source:
-    """Computes the source once, keeps its rows for all later reads and finds the ranges of its keys on the way.
+    """Compute the source once, keeps its rows for all later reads and finds the ranges of its keys on the way.
 
     Args:
         merge: The merge.
@@ -181,7 +181,7 @@ def summarize_source(
     names: InternalColumns,
     slices: Mapping[tuple[str, ...], KeySlices] | None,
 ) -> SourceSummary:
-    """Counts the source's rows and finds the range of each of its keys, in one job.
+    """Count the source's rows and finds the range of each of its keys, in one job.
 
     Args:
         source: The source.
