@@ -13,9 +13,9 @@ from deltamerge.exceptions import (
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
 )
+from deltamerge.log.features.type_widening import widening_mode
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.log.type_widening import widening_mode
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
 from deltamerge.merge.analysis.current_time import at_one_time
 from deltamerge.merge.analysis.resolve import resolve

@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
-from deltamerge.log.deletion_vectors import read_deletion_vectors
+from deltamerge.log.features.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.planning.key_lookup_fit import KeyLookup
