@@ -14,7 +14,7 @@ from deltamerge.merge.analysis.column_references import by_source_predicates
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.result.metrics import ScanSizes, partition_count
 from deltamerge.merge.source.key_summary import SourceKeys, has_slices, unscaled_digits
-from deltamerge.skipping.histogram import KeySlices, slices_of
+from deltamerge.skipping.histogram import KeyHistogram, histogram_of
 from deltamerge.skipping.keys import Mask
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.skipping.pruning import extents, files_that_may_match
@@ -135,7 +135,7 @@ def may_match_mask(
 
 def key_slices(
     snapshot: Snapshot, shape: ConditionShape, keys: SourceKeys, session_time_zone: str
-) -> dict[tuple[str, ...], KeySlices]:
+) -> dict[tuple[str, ...], KeyHistogram]:
     """Cuts the spans of the target's key columns into slices, by which gaps between the source's keys are found.
 
     Args:
@@ -157,5 +157,5 @@ def key_slices(
         return {}
     partition_columns = snapshot.metadata.partition_columns
     found = extents(scales, snapshot.files, snapshot.schema, partition_columns, session_time_zone, among)
-    cut = {path: slices_of(low, high, scales[path]) for path, (low, high) in found.items()}
+    cut = {path: histogram_of(low, high, scales[path]) for path, (low, high) in found.items()}
     return {path: slices for path, slices in cut.items() if slices is not None}

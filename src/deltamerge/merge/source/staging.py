@@ -33,7 +33,7 @@ from deltamerge.merge.source.key_summary import SourceKey, SourceSummary, summar
 from deltamerge.merge.source.source import read_source
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.plain_parquet import PlainParquet, plain_parquet
-from deltamerge.skipping.key_ranges import clusters, may_have_clusters
+from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.workers import staged_rows
 from deltamerge.workers.staged_rows import (
@@ -175,8 +175,8 @@ def with_gaps(source: StagedSource, keys: pa.Table) -> StagedSource:
         return source
     parts: list[Predicate] = []
     for part, name in zip(predicate.parts, names, strict=True):
-        if isinstance(part, InRanges) and may_have_clusters(part.type_name, source.rows):
-            found = clusters(keys.column(name))
+        if isinstance(part, InRanges) and may_have_key_ranges(part.type_name, source.rows):
+            found = key_ranges(keys.column(name))
             part = part if found is None else replace(part, ranges=found)
         parts.append(part)
     return replace(source, summary=replace(source.summary, predicate=And(tuple(parts))))
