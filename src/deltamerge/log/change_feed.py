@@ -1,20 +1,20 @@
-"""The change data feed: which files say what changed from one version to another.
+"""The change data feed: which files hold what changed from one version to another.
 
-Source: Delta protocol, "Add CDC File", "Change Data Files". A commit with change files says its changes with those
-alone; of one without, each file added is inserts and each file removed is deletes, unless the data stayed the same.
-Of a file that stays with another deletion vector, the rows that only the new one names are deletes.
+Source: Delta protocol, "Add CDC File", "Change Data Files". The changes of a commit with change files are in
+those only; of one without, each file added is inserts and each file removed is deletes, unless the data stayed the
+same. Of a file that stays with another deletion vector, the rows that only the new one names are deletes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
-from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile
-from deltamerge.log.commit_times import CommitTimes
+from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile, first_of
+from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
 from deltamerge.log.commits import Commit, read_commit
-from deltamerge.log.deletion_vectors import vector_changes
+from deltamerge.log.features.deletion_vectors import vector_changes
 from deltamerge.log.paths import canonical_path
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.schema import fits_into, parse_schema, simple_string
@@ -23,20 +23,12 @@ from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.store import Store
 
 ENABLED = "delta.enableChangeDataFeed"
-_SCHEMA_SQLSTATE = "0AKDC"
 _ROWS_CHANGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 
 
 @dataclass(frozen=True)
 class ChangedFile:
-    """A file whose rows tell of changes.
-
-    Args:
-        version: The version that made the changes.
-        timestamp_ms: When that was, milliseconds since the epoch.
-        change_type: ``insert`` or ``delete``; None for a change file, whose rows say it themselves.
-        file: The file.
-    """
+    """A file whose rows are changes; `change_type` is None for a change file, whose rows have it themselves."""
 
     version: int
     timestamp_ms: int
@@ -45,15 +37,9 @@ class ChangedFile:
 
 
 def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[ChangedFile, ...]:
-    """Finds the files with the changes of some versions.
+    """Return the files with the changes of some versions, by version.
 
-    Args:
-        snapshot: The latest version, whose schema the changes are read with.
-        first: The first version whose changes are wanted.
-        last: The last one, at most the snapshot's.
-
-    Returns:
-        The files, by version.
+    Changes are read with the schema of `snapshot`, the latest version.
 
     Raises:
         DeltaAnalysisException: Changes were not recorded for a version, or its schema does not fit.
@@ -66,8 +52,8 @@ def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[Changed
     _check_schema(snapshot, begin, first, (first, last))
     times = CommitTimes.of(snapshot, recreatable=False)
     found: list[ChangedFile] = []
-    for commit in _commits(store, first, last):
-        metadata = next((action for action in commit.actions if isinstance(action, Metadata)), None)
+    for commit in (_commit(store, version, last) for version in range(first, last + 1)):
+        metadata = first_of(Metadata, commit.actions)
         if metadata is not None:
             if not is_enabled(metadata, ENABLED, False):
                 raise _not_recorded(commit.version, first, last)
@@ -76,19 +62,18 @@ def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[Changed
     return tuple(found)
 
 
-def _commits(store: Store, first: int, last: int) -> Iterator[Commit]:
-    for version in range(first, last + 1):
-        try:
-            yield read_commit(store, version)
-        except FileNotFoundError as error:
-            kept = [commit.start for commit in list_log(store).commits]
-            raise DeltaTableException(
-                "DELTA_VERSION_NOT_FOUND",
-                f"The changes of version {version} of the table {store.root} cannot be read: its commit was cleaned "
-                f"up. Available versions: [{min(kept, default=last)}, {max(kept, default=last)}].",
-                sqlstate="22003",
-                parameters={"userVersion": str(version)},
-            ) from error
+def _commit(store: Store, version: int, last: int) -> Commit:
+    try:
+        return read_commit(store, version)
+    except FileNotFoundError as error:
+        kept = [commit.start for commit in list_log(store).commits]
+        raise DeltaTableException(
+            "DELTA_VERSION_NOT_FOUND",
+            f"The changes of version {version} of the table {store.root} cannot be read: its commit was cleaned "
+            f"up. Available versions: [{min(kept, default=last)}, {max(kept, default=last)}].",
+            sqlstate="22003",
+            parameters={"userVersion": str(version)},
+        ) from error
 
 
 def _changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[ChangedFile]:
@@ -99,24 +84,32 @@ def _changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[
         return []
     adds = [a for a in commit.actions if isinstance(a, AddFile) and a.data_change]
     removes = [a for a in commit.actions if isinstance(a, RemoveFile) and a.data_change]
-    _check_metadata_of(removes, commit.version)
+    for file in removes:
+        if file.partition_values is None:
+            raise DeltaLogCorruptException(
+                "DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA",
+                "RemoveFile created without extended metadata is ineligible for CDC: "
+                f"{file.path}, version {commit.version}.",
+                parameters={"file": file.path},
+            )
     stays = {canonical_path(file.path, store.root): file for file in adds}
     before = {path: file for file in removes if (path := canonical_path(file.path, store.root)) in stays}
-    found = []
-    for path, old in before.items():
-        for change_type, file in vector_changes(store, _as_data_file(old), stays[path]):
-            found.append(ChangedFile(commit.version, timestamp_ms, change_type, file))
-    for file in adds:
-        if canonical_path(file.path, store.root) not in before:
-            found.append(ChangedFile(commit.version, timestamp_ms, "insert", file))
-    for gone in removes:
-        if canonical_path(gone.path, store.root) not in before:
-            found.append(ChangedFile(commit.version, timestamp_ms, "delete", _as_data_file(gone)))
-    return found
+    changes = [
+        change
+        for path, old in before.items()
+        for change in vector_changes(store, _as_data_file(old), stays[path])
+    ]
+    changes += [("insert", file) for file in adds if canonical_path(file.path, store.root) not in before]
+    changes += [
+        ("delete", _as_data_file(file))
+        for file in removes
+        if canonical_path(file.path, store.root) not in before
+    ]
+    return [ChangedFile(commit.version, timestamp_ms, change_type, file) for change_type, file in changes]
 
 
 def _only_copied(info: CommitInfo | None) -> bool:
-    """Tells whether a commit is a merge that wrote files again without changing a row."""
+    """Return whether a commit is a merge that wrote files again without changing a row."""
     values = {} if info is None else info.values
     metrics = values.get("operationMetrics") or {}
     return values.get("operation") == "MERGE" and all(metrics.get(name) == "0" for name in _ROWS_CHANGED)
@@ -134,17 +127,6 @@ def _as_data_file(file: AddCDCFile | RemoveFile) -> AddFile:
     )
 
 
-def _check_metadata_of(removes: list[RemoveFile], version: int) -> None:
-    """Refuses a tombstone that says too little."""
-    for file in removes:
-        if file.partition_values is None:
-            raise DeltaLogCorruptException(
-                "DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA",
-                f"RemoveFile created without extended metadata is ineligible for CDC: {file.path}, version {version}.",
-                parameters={"file": file.path},
-            )
-
-
 def _check_schema(snapshot: Snapshot, metadata: Metadata, version: int, asked: tuple[int, int]) -> None:
     read, written = snapshot.schema, parse_schema(metadata.schema_string)
     if metadata.partition_columns == snapshot.metadata.partition_columns and fits_into(written, read):
@@ -154,7 +136,7 @@ def _check_schema(snapshot: Snapshot, metadata: Metadata, version: int, asked: t
         f"Retrieving table changes between version {asked[0]} and {asked[1]} failed because of an incompatible schema "
         f"change. The read schema is {simple_string(read)} at version {snapshot.version}, version {version} has "
         f"{simple_string(written)}. Ask for the changes before and after that change separately.",
-        sqlstate=_SCHEMA_SQLSTATE,
+        sqlstate="0AKDC",
         parameters={
             "start": str(asked[0]),
             "end": str(asked[1]),
@@ -178,3 +160,75 @@ def _not_recorded(version: int, first: int, last: int) -> DeltaAnalysisException
             "key": ENABLED,
         },
     )
+
+
+@dataclass(frozen=True)
+class ChangeBoundary:
+    """Where changes begin or end: a version, or a timestamp in milliseconds since the epoch, or neither."""
+
+    version: int | None = None
+    timestamp_ms: int | None = None
+
+
+def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary) -> tuple[int, int] | None:
+    """Return the first and the last version between two inclusive boundaries.
+
+    A timestamp means the first version at or after it as the start, the last one not after it as the end; without
+    an end it is the latest version. None where two timestamps have no version between them.
+
+    Raises:
+        DeltaAnalysisException: The boundaries are missing, doubled or in the wrong order, or not in the log.
+    """
+    _check_boundary("starting", start)
+    _check_boundary("ending", end)
+    if start.version is None and start.timestamp_ms is None:
+        raise DeltaAnalysisException(
+            "DELTA_NO_START_FOR_CDC_READ",
+            "No startingVersion or startingTimestamp provided for CDC read.",
+            sqlstate="42601",
+        )
+    times = CommitTimes.of(snapshot, recreatable=False)
+    first = start.version if start.timestamp_ms is None else first_version_from(times, start.timestamp_ms)
+    assert first is not None
+    if first > snapshot.version:
+        raise DeltaAnalysisException(
+            "DELTA_CDC_START_VERSION_AFTER_LATEST",
+            f"Start version {first} for change data feed exceeds the latest table version {snapshot.version}.",
+            sqlstate="22003",
+            parameters={"start": str(first), "latest": str(snapshot.version)},
+        )
+    last = snapshot.version if end.version is None else end.version
+    if end.timestamp_ms is not None:
+        last = version_at(CommitTimes.of(snapshot), end.timestamp_ms)
+    if last < first:
+        if (
+            start.timestamp_ms is not None
+            and end.timestamp_ms is not None
+            and start.timestamp_ms <= end.timestamp_ms
+        ):
+            return None
+        raise DeltaAnalysisException(
+            "DELTA_INVALID_CDC_RANGE",
+            f"CDC range from start {first} to end {last} was invalid. End cannot be before start.",
+            sqlstate="22003",
+            parameters={"start": str(first), "end": str(last)},
+        )
+    return first, min(last, snapshot.version)
+
+
+def _check_boundary(which: str, boundary: ChangeBoundary) -> None:
+    if boundary.version is not None and boundary.timestamp_ms is not None:
+        raise DeltaAnalysisException(
+            "DELTA_MULTIPLE_CDC_BOUNDARY",
+            f"Multiple {which} arguments provided for CDC read. Please provide one of either {which}Timestamp or "
+            f"{which}Version.",
+            sqlstate="42614",
+            parameters={"startingOrEnding": which},
+        )
+    if boundary.version is not None and boundary.version < 0:
+        raise DeltaAnalysisException(
+            "DELTA_VERSION_INVALID",
+            f"The provided version ({boundary.version}) is not a valid version.",
+            sqlstate="42815",
+            parameters={"version": str(boundary.version)},
+        )

@@ -1,4 +1,4 @@
-"""When versions were committed, and which version a moment means.
+"""When versions were committed, and which version a timestamp means.
 
 Source: Delta protocol, "In-Commit Timestamps". A table that has them counts by them from the version that enabled
 them; all other versions count by their files' modification times, made to grow with the versions.
@@ -24,12 +24,11 @@ ENABLED = "delta.enableInCommitTimestamps"
 ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SQLSTATE = "42816"
 
 
 def has_in_commit_timestamps(metadata: Metadata) -> bool:
-    """Tells whether a table's commits say themselves when they were made."""
+    """Return whether a table's commits hold their own timestamps."""
     return is_enabled(metadata, ENABLED, False)
 
 
@@ -38,10 +37,9 @@ class CommitTimes:
     """The commits that the log still has, and when each was made.
 
     Args:
-        store: The table.
-        versions: Their versions, rising by 1.
+        versions: Rising by 1.
         modified: For each its file's modification time, made to grow; milliseconds since the epoch.
-        first_by_itself: The place of the first commit that counts by its in-commit timestamp.
+        first_by_itself: The index of the first commit that counts by its in-commit timestamp.
     """
 
     store: Store
@@ -52,11 +50,9 @@ class CommitTimes:
 
     @staticmethod
     def of(snapshot: Snapshot, *, recreatable: bool = True) -> CommitTimes:
-        """Finds the commits up to a snapshot.
+        """Return the commits up to a snapshot, the latest one.
 
-        Args:
-            snapshot: The latest version; its metadata says by what the commits count.
-            recreatable: Whether to leave out versions whose state can no longer be read.
+        Unless `recreatable` is false, versions whose state can no longer be read are left out.
         """
         listing = list_log(snapshot.store)
         commits = [commit for commit in listing.commits if commit.start <= snapshot.version]
@@ -73,11 +69,7 @@ class CommitTimes:
         )
 
     def at(self, place: int) -> int:
-        """Gives when the commit at a place was made, milliseconds since the epoch.
-
-        Raises:
-            DeltaLogCorruptException: The commit lacks the in-commit timestamp that the table asks of it.
-        """
+        """Return when the commit at an index was made, milliseconds since the epoch."""
         if place < self.first_by_itself:
             return self.modified[place]
         version = self.versions[place]
@@ -86,52 +78,45 @@ class CommitTimes:
         return self._read[version]
 
     def of_version(self, version: int) -> int:
-        """Gives when a version was made."""
+        """Return when a version was made."""
         return self.at(version - self.versions[0])
 
-    def last_not_after(self, moment_ms: int) -> int | None:
-        """Finds the place of the last commit that is not after a moment; None where all are after it."""
+    def last_not_after(self, timestamp_ms: int) -> int | None:
+        """Return the index of the last commit that is not after a timestamp; None where all are later."""
         split, end = self.first_by_itself, len(self.versions)
-        place = bisect_right(range(split, end), moment_ms, key=self.at) + split
+        place = bisect_right(range(split, end), timestamp_ms, key=self.at) + split
         if place == split:
-            place = bisect_right(self.modified[:split], moment_ms)
+            place = bisect_right(self.modified[:split], timestamp_ms)
         return place - 1 if place else None
 
 
-def version_at(times: CommitTimes, moment_ms: int) -> int:
-    """Finds the version that a table had at a moment, as ``TIMESTAMP AS OF`` means it.
-
-    Args:
-        times: The table's commits.
-        moment_ms: Milliseconds since the epoch.
-
-    Returns:
-        The last version not after the moment.
+def version_at(times: CommitTimes, timestamp_ms: int) -> int:
+    """Return the version that a table had at a timestamp, as ``TIMESTAMP AS OF`` means it.
 
     Raises:
-        DeltaAnalysisException: The moment is before the first version that can be read, or after the last one.
+        DeltaAnalysisException: It is before the first version that can be read, or after the last one.
     """
-    place = times.last_not_after(moment_ms)
+    place = times.last_not_after(timestamp_ms)
     if place is None:
-        raise _too_early(times, moment_ms)
-    if place == len(times.versions) - 1 and times.at(place) < moment_ms:
-        raise _too_late(times, moment_ms)
+        raise _too_early(times, timestamp_ms)
+    if place == len(times.versions) - 1 and times.at(place) < timestamp_ms:
+        raise _too_late(times, timestamp_ms)
     return times.versions[place]
 
 
-def first_version_from(times: CommitTimes, moment_ms: int) -> int:
-    """Finds the first version made at a moment or after it, as ``startingTimestamp`` means it.
+def first_version_from(times: CommitTimes, timestamp_ms: int) -> int:
+    """Return the first version made at a timestamp or after it, as ``startingTimestamp`` means it.
 
     Raises:
         DeltaAnalysisException: All versions were made before it.
     """
-    place = times.last_not_after(moment_ms)
+    place = times.last_not_after(timestamp_ms)
     if place is None:
         return times.versions[0]
-    if times.at(place) == moment_ms:
+    if times.at(place) == timestamp_ms:
         return times.versions[place]
     if place == len(times.versions) - 1:
-        raise _too_late(times, moment_ms)
+        raise _too_late(times, timestamp_ms)
     return times.versions[place + 1]
 
 
@@ -160,31 +145,32 @@ def _in_commit_timestamp(store: Store, version: int) -> int:
     )
 
 
-def _too_early(times: CommitTimes, moment_ms: int) -> DeltaAnalysisException:
-    first = _text(times.at(0))
+def _too_early(times: CommitTimes, timestamp_ms: int) -> DeltaAnalysisException:
+    asked, first = _formatted(timestamp_ms), _formatted(times.at(0))
     return DeltaAnalysisException(
         "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
-        f"The provided timestamp ({_text(moment_ms)}) is before the earliest version available to the table "
+        f"The provided timestamp ({asked}) is before the earliest version available to the table "
         f"{times.store.root}: version {times.versions[0]} of {first}. Please use a timestamp from {first} on.",
         sqlstate=_SQLSTATE,
-        parameters={"userTimestamp": _text(moment_ms), "commitTs": first, "timestampString": first},
+        parameters={"userTimestamp": asked, "commitTs": first, "timestampString": first},
     )
 
 
-def _too_late(times: CommitTimes, moment_ms: int) -> DeltaAnalysisException:
-    last = _text(times.at(len(times.versions) - 1))
+def _too_late(times: CommitTimes, timestamp_ms: int) -> DeltaAnalysisException:
+    asked, last = _formatted(timestamp_ms), _formatted(times.at(len(times.versions) - 1))
     return DeltaAnalysisException(
         "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
-        f"Timestamp {_text(moment_ms)} is after the latest version of the table {times.store.root}: version "
+        f"Timestamp {asked} is after the latest version of the table {times.store.root}: version "
         f"{times.versions[-1]} of {last}. Use a timestamp at or before {last}, or leave it out for the latest version.",
         sqlstate=_SQLSTATE,
-        parameters={
-            "providedTimestamp": _text(moment_ms),
-            "lastCommitTimestamp": last,
-            "maximumTimestamp": last,
-        },
+        parameters={"providedTimestamp": asked, "lastCommitTimestamp": last, "maximumTimestamp": last},
     )
 
 
-def _text(milliseconds: int) -> str:
-    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(sep=" ", timespec="milliseconds")
+def _formatted(milliseconds: int) -> str:
+    return as_datetime(milliseconds).isoformat(sep=" ", timespec="milliseconds")
+
+
+def as_datetime(milliseconds: int) -> datetime:
+    """Return milliseconds since the epoch as a datetime in UTC."""
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)

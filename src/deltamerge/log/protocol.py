@@ -1,19 +1,19 @@
-"""The feature gate: which tables may be read and written; anything not named here is refused.
+"""The feature gate: which tables may be read and written; anything not named in it is refused.
 
-Source: Delta protocol, "Table Features". A feature is added by implementing it and naming it in the tables
-below; a reader-writer feature must stand in both.
+Source: Delta protocol, "Table Features". A feature is added by implementing it and naming it in the sets below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deltamerge.exceptions import DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Metadata, Protocol
-from deltamerge.log.asked_features import features_not_in_protocol
+from deltamerge.log.features.required_features import features_not_in_protocol
+from deltamerge.log.features.type_widening import PREVIEW, STABLE, check_type_changes
+from deltamerge.log.properties import is_enabled
 from deltamerge.log.schema import StructType, parse_schema
-from deltamerge.log.type_widening import PREVIEW, STABLE, check_type_changes
 
 SUPPORTED_READER_FEATURES: frozenset[str] = frozenset(
     {
@@ -31,36 +31,23 @@ SUPPORTED_READER_FEATURES: frozenset[str] = frozenset(
     }
 )
 
-SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
-    {
-        "allowColumnDefaults",
-        "columnMapping",
-        "typeWidening",
-        "typeWidening-preview",
-        "variantType",
-        "variantType-preview",
-        "variantShredding",
-        "variantShredding-preview",
-        "appendOnly",
-        "invariants",
-        "checkConstraints",
-        "changeDataFeed",
-        "deletionVectors",
-        "generatedColumns",
-        "identityColumns",
-        "timestampNtz",
-        "vacuumProtocolCheck",
-        "v2Checkpoint",
-        "domainMetadata",
-        "inCommitTimestamp",
-        "rowTracking",
-        "clustering",
-        "checkpointProtection",
-    }
-)
+SUPPORTED_WRITER_FEATURES: frozenset[str] = SUPPORTED_READER_FEATURES | {
+    "allowColumnDefaults",
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "checkpointProtection",
+    "clustering",
+    "domainMetadata",
+    "generatedColumns",
+    "identityColumns",
+    "inCommitTimestamp",
+    "invariants",
+    "rowTracking",
+}
 
 NEVER_READABLE: tuple[str, ...] = ("catalogManaged", "catalogOwned")
-"""Commits of such tables are ratified by a catalog: the log alone does not say what the table holds."""
+"""Commits of such tables are ratified by a catalog: the log does not hold all of the table."""
 
 UNIVERSAL_FORMATS = "delta.universalFormat.enabledFormats"
 """Names the formats whose metadata each commit must bring up to date. Hudi's asks for no feature of the protocol."""
@@ -84,81 +71,53 @@ LEGACY_WRITER_FEATURES: dict[int, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What tells whether a feature is in use.
-
-    Args:
-        metadata: The table's metadata.
-        schema: Its schema, parsed.
-    """
+    """What shows whether a feature is in use."""
 
     metadata: Metadata
     schema: StructType
 
     def property_is(self, key: str, value: str) -> bool:
-        """Tells whether a table property has a value, whatever its case."""
+        """Return whether a table property has a value, whatever its case."""
         return self.metadata.configuration.get(key, "").lower() == value
 
     def any_field_has(self, prefix: str) -> bool:
-        """Tells whether any field's metadata has a key that starts so."""
+        """Return whether any field's metadata has a key with a prefix."""
         return any(key.startswith(prefix) for _, field in self.schema.walk() for key in field.metadata)
 
 
-def _uses_column_mapping(facts: TableFacts) -> bool:
-    return facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none"
-
-
-IN_USE: dict[str, Callable[[TableFacts], bool]] = {
-    "columnMapping": _uses_column_mapping,
-    "generatedColumns": lambda facts: facts.any_field_has("delta.generationExpression"),
-    "identityColumns": lambda facts: facts.any_field_has("delta.identity."),
-    "allowColumnDefaults": lambda facts: facts.any_field_has("CURRENT_DEFAULT"),
-    "icebergCompatV1": lambda facts: facts.property_is("delta.enableIcebergCompatV1", "true"),
-    "icebergCompatV2": lambda facts: facts.property_is("delta.enableIcebergCompatV2", "true"),
+IN_USE = {
+    "icebergCompatV1": "delta.enableIcebergCompatV1",
+    "icebergCompatV2": "delta.enableIcebergCompatV2",
 }
-"""Features that ask nothing of a writer as long as a table does not use them. Row tracking, for one, is not
-among them: it asks for row ids wherever it is supported."""
-
-READER_IN_USE: frozenset[str] = frozenset({"columnMapping"})
-"""Those of `IN_USE` that metadata alone settles for a reader too."""
+"""Features that ask nothing of a writer as long as a table does not use them, by the property that enables each. Row
+tracking, for one, is not among them: it asks for row ids wherever it is supported."""
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
-    """Gives the features that a reader must know, named or implied by the version."""
+    """Return the features that a reader must know, named or implied by the version."""
     if protocol.min_reader_version < 3:
         return LEGACY_READER_FEATURES.get(protocol.min_reader_version, frozenset())
     return protocol.reader_features or frozenset()
 
 
 def writer_features(protocol: Protocol) -> frozenset[str]:
-    """Gives the features that a writer must know, named or implied by the version."""
+    """Return the features that a writer must know, named or implied by the version."""
     if protocol.min_writer_version < 7:
         return LEGACY_WRITER_FEATURES.get(protocol.min_writer_version, frozenset())
     return protocol.writer_features or frozenset()
 
 
 def supports_column_mapping(protocol: Protocol) -> bool:
-    """Tells whether a reader honours the property ``delta.columnMapping.mode``.
+    """Return whether a reader honours the property ``delta.columnMapping.mode``.
 
     Protocol: Column Mapping. delta-rs sets the property, ids and physical names also in tables whose protocol lists
     other features only, and then writes files under the columns' own names.
-
-    Args:
-        protocol: The table's protocol.
     """
     return "columnMapping" in reader_features(protocol)
 
 
 def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None:
-    """Refuses a table that this library cannot read rightly.
-
-    Args:
-        protocol: The table's protocol.
-        metadata: Its metadata; without it every feature counts as used.
-
-    Raises:
-        DeltaUnsupportedFeatureException: The protocol's versions are unknown, or it names a feature that is
-            not implemented.
-    """
+    """Refuse a table that this library cannot read correctly."""
     _check_versions(protocol)
     managed = sorted(
         name
@@ -168,9 +127,6 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None
     if managed:
         raise _unsupported("READ", managed)
     unknown = reader_features(protocol) - SUPPORTED_READER_FEATURES
-    if metadata is not None and unknown & READER_IN_USE:
-        facts = TableFacts(metadata, parse_schema(metadata.schema_string))
-        unknown = frozenset(name for name in unknown if name not in READER_IN_USE or IN_USE[name](facts))
     if unknown:
         raise _unsupported("READ", unknown)
     if metadata is not None and not reader_features(protocol).isdisjoint((STABLE, PREVIEW)):
@@ -178,11 +134,7 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None
 
 
 def check_writable(protocol: Protocol, metadata: Metadata) -> None:
-    """Refuses a table that this library cannot write rightly.
-
-    Args:
-        protocol: The table's protocol.
-        metadata: Its metadata.
+    """Refuse a table that this library cannot write correctly.
 
     Raises:
         DeltaUnsupportedFeatureException: The table cannot be read, its protocol names or implies a writer feature
@@ -190,24 +142,20 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
             properties or columns ask for a feature which its protocol does not have.
     """
     check_readable(protocol, metadata)
-    unknown = writer_features(protocol) - SUPPORTED_WRITER_FEATURES
-    if unknown:
-        facts = TableFacts(metadata, parse_schema(metadata.schema_string))
-        unknown = frozenset(name for name in unknown if name not in IN_USE or IN_USE[name](facts))
-    unknown |= universal_formats(metadata.configuration)
+    unknown = universal_formats(metadata.configuration) | {
+        name
+        for name in writer_features(protocol) - SUPPORTED_WRITER_FEATURES
+        if name not in IN_USE or is_enabled(metadata, IN_USE[name], False)
+    }
     if unknown:
         raise _unsupported("WRITE", unknown)
     _check_asked(protocol, metadata)
 
 
 def universal_formats(configuration: Mapping[str, str]) -> frozenset[str]:
-    """Gives the other formats that a table is to be readable as, each as an error names it.
+    """Return the other formats that a table is to be readable as, each as an error names it.
 
-    Args:
-        configuration: The table's properties.
-
-    Returns:
-        Such as ``delta.universalFormat.enabledFormats=hudi``.
+    Such as ``delta.universalFormat.enabledFormats=hudi``.
     """
     formats = configuration.get(UNIVERSAL_FORMATS, "").split(",")
     return frozenset(f"{UNIVERSAL_FORMATS}={name.strip()}" for name in formats if name.strip())
@@ -215,7 +163,7 @@ def universal_formats(configuration: Mapping[str, str]) -> frozenset[str]:
 
 def _check_asked(protocol: Protocol, metadata: Metadata) -> None:
     missing = features_not_in_protocol(protocol, metadata)
-    if _uses_column_mapping(TableFacts(metadata, StructType(()))):
+    if metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
         missing |= {"columnMapping"} - (reader_features(protocol) & writer_features(protocol))
     if not missing:
         return

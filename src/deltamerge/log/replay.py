@@ -1,4 +1,4 @@
-"""Action reconciliation: the text of commits becomes the latest state, file actions staying in Arrow.
+"""Action reconciliation: lines of commits become the latest state, file actions staying in Arrow.
 
 Source: Delta protocol, "Action Reconciliation": the newest protocol, metadata, transaction of an application
 and configuration of a domain win; of a logical file (path and deletion vector) the newest add or remove.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +22,11 @@ from deltamerge.log.actions import (
     Metadata,
     Protocol,
     SetTransaction,
-    Sidecar,
+    first_of,
 )
 from deltamerge.log.arrays import bools, empty_table, mask_from_numpy, to_numpy
 from deltamerge.log.commits import damaged, parse_action
-from deltamerge.log.file_actions import (
-    ADD_SCHEMA,
-    REMOVE_KEY_SCHEMA,
-    file_keys,
-    parse_file_actions,
-)
+from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_KEY_SCHEMA, file_keys, parse_file_actions
 from deltamerge.log.file_table import FileTable
 
 _CHUNK = 8 << 20
@@ -48,7 +43,7 @@ class TableState:
     domain_metadata: Mapping[str, DomainMetadata] = field(default_factory=dict)
 
     def apply(self, actions: Iterable[Action]) -> TableState:
-        """Gives the state after some actions, oldest first."""
+        """Return the state after some actions, oldest first."""
         protocol, metadata = self.protocol, self.metadata
         transactions, domains = dict(self.set_transactions), dict(self.domain_metadata)
         for action in actions:
@@ -63,25 +58,14 @@ class TableState:
                     domains.pop(action.domain, None)
                 else:
                     domains[action.domain] = action
-        return replace(
-            self,
-            protocol=protocol,
-            metadata=metadata,
-            set_transactions=transactions,
-            domain_metadata=domains,
-        )
+        return TableState(protocol, metadata, transactions, domains)
 
 
 @dataclass(frozen=True, eq=False)
 class LogLines:
-    """What the lines of some log files say, oldest first.
+    """The parsed lines of some log files, oldest first; orders are the file actions' places among all lines.
 
-    Args:
-        adds: Rows of `ADD_SCHEMA`.
-        add_order: For each of them its place among all lines.
-        removes: Rows of the schema that was asked for.
-        remove_order: For each of them its place among all lines.
-        actions: The other actions, without change data files.
+    `actions` are the others, without change data files.
     """
 
     adds: pa.Table
@@ -90,11 +74,6 @@ class LogLines:
     remove_order: npt.NDArray[np.int64]
     actions: tuple[Action, ...]
 
-    @property
-    def sidecars(self) -> tuple[Sidecar, ...]:
-        """The sidecars, in a V2 checkpoint's file."""
-        return tuple(action for action in self.actions if isinstance(action, Sidecar))
-
 
 def parse_log_files(
     files: Iterable[tuple[str, bytes]],
@@ -102,18 +81,9 @@ def parse_log_files(
     remove_schema: pa.Schema = REMOVE_KEY_SCHEMA,
     with_commit_info: frozenset[str] = frozenset(),
 ) -> LogLines:
-    """Parses commits (plain or compacted) or JSON checkpoints.
+    """Parse commits (plain or compacted) or JSON checkpoints, oldest first, one by one.
 
-    Args:
-        files: Path and content of each, oldest first; they are taken one by one.
-        remove_schema: Which fields of removes are wanted.
-        with_commit_info: The files whose commit info is wanted.
-
-    Returns:
-        Their lines, parsed.
-
-    Raises:
-        DeltaLogCorruptException: A line cannot be read; its parameter ``path`` is the file's path.
+    Fields of removes are those of `remove_schema`; commit infos are read of the files of `with_commit_info` only.
     """
     collector = _Collector(remove_schema)
     for path, content in files:
@@ -122,15 +92,9 @@ def parse_log_files(
 
 
 def live_files(base: FileTable | None, lines: LogLines, root: str) -> FileTable:
-    """Applies commits to the files of an earlier version.
+    """Return the live files after some commits.
 
-    Args:
-        base: Live files before; None at the start of the log.
-        lines: The commits.
-        root: The table's root.
-
-    Returns:
-        The live files after.
+    `base` has those before; None at the start of the log.
     """
     if lines.adds.num_rows == 0 and lines.removes.num_rows == 0:
         return FileTable(lines.adds) if base is None else base
@@ -145,15 +109,9 @@ def live_files(base: FileTable | None, lines: LogLines, root: str) -> FileTable:
 
 
 def tombstones(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
-    """Gives the removes that no later add took back.
+    """Return the removes that no later add took back, whatever their age.
 
-    Args:
-        base: Tombstones before, rows of `REMOVE_SCHEMA`.
-        lines: The commits, parsed with `REMOVE_SCHEMA`.
-        root: The table's root.
-
-    Returns:
-        The tombstones after, whatever their age.
+    `base` has those before, rows of `REMOVE_SCHEMA`, with which the commits are parsed, too.
     """
     if lines.adds.num_rows == 0 and lines.removes.num_rows == 0:
         return lines.removes if base is None else base
@@ -166,7 +124,7 @@ def tombstones(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
 
 
 def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """Gives all keys, and for each the row of its newest action (removes counted after the adds)."""
+    """Return all keys, and for each the row of its newest action (removes counted after the adds)."""
     keys = [
         file_keys(table.column("path"), table.column("deletion_vector"), root)
         for table in (lines.adds, lines.removes)
@@ -182,7 +140,6 @@ def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]
 
 
 def _untouched(base: pa.Table, touched: pa.Array, root: str) -> npt.NDArray[np.bool_]:
-    """Tells of each file whether its key is none of some."""
     keys = file_keys(base.column("path"), base.column("deletion_vector"), root)
     found = _chunks(pc.invert(pc.is_in(keys, value_set=touched)))
     return np.concatenate([bools(chunk) for chunk in found]) if found else np.ones(0, np.bool_)
@@ -200,7 +157,7 @@ def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
 
 
 class _Collector:
-    """Sorts lines by action and parses them in batches, so that the text need not stay in memory."""
+    """Sorts lines by action and parses them in batches, so that the bytes need not stay in memory."""
 
     def __init__(self, remove_schema: pa.Schema) -> None:
         self._schemas = {"add": ADD_SCHEMA, "remove": remove_schema}
@@ -215,7 +172,7 @@ class _Collector:
     def take_file(self, path: str, content: bytes, with_commit_info: bool) -> None:
         self._sources.append((self._place, path))
         number = 0
-        for chunk in _text_chunks(content):
+        for chunk in _line_chunks(content):
             adds, removes = self._lines["add"], self._lines["remove"]
             add_order, remove_order = self._order["add"], self._order["remove"]
             for line in chunk.split(b"\n"):
@@ -270,22 +227,31 @@ class _Collector:
         for action, lines in self._lines.items():
             if not lines:
                 continue
-            try:
-                self._tables[action].append(parse_file_actions(lines, action, self._schemas[action]))
-            except (ValueError, RecursionError) as error:
-                raise self._blame(action, lines, error) from error
+            self._tables[action].append(self._parsed(action, lines))
             lines.clear()
 
+    def _parsed(self, action: str, lines: list[bytes]) -> pa.Table:
+        try:
+            return parse_file_actions(lines, action, self._schemas[action])
+        except (ValueError, RecursionError) as error:
+            raise self._blame(action, lines, error) from error
+
     def _blame(self, action: str, lines: list[bytes], error: Exception) -> Exception:
-        """Finds the file whose line could not be parsed, for the message."""
         places = self._order[action][-len(lines) :]
-        for place, line in zip(places, lines, strict=True):
-            try:
-                parse_file_actions([line], action, self._schemas[action])
-            except (ValueError, RecursionError) as cause:
+        causes = (_parse_error(line, action, self._schemas[action]) for line in lines)
+        for place, cause in zip(places, causes, strict=True):
+            if cause is not None:
                 begin, path = max(source for source in self._sources if source[0] < place)
                 return _damaged(path, f"line {place - begin} is no '{action}' action ({cause})")
         return _damaged(self._sources[-1][1], str(error))
+
+
+def _parse_error(line: bytes, action: str, schema: pa.Schema) -> Exception | None:
+    try:
+        parse_file_actions([line], action, schema)
+    except (ValueError, RecursionError) as error:
+        return error
+    return None
 
 
 def _damaged(path: str, why: str) -> Exception:
@@ -294,8 +260,7 @@ def _damaged(path: str, why: str) -> Exception:
     return error
 
 
-def _text_chunks(content: bytes) -> Iterator[bytes]:
-    """Cuts a file into pieces of whole lines."""
+def _line_chunks(content: bytes) -> Iterator[bytes]:
     at = 0
     while at < len(content):
         end = content.find(b"\n", at + _CHUNK) if len(content) - at > _CHUNK else -1
@@ -305,5 +270,5 @@ def _text_chunks(content: bytes) -> Iterator[bytes]:
 
 
 def commit_info(lines: LogLines) -> CommitInfo | None:
-    """Gives the newest commit info among the lines."""
-    return next((a for a in reversed(lines.actions) if isinstance(a, CommitInfo)), None)
+    """Return the newest commit info among the lines."""
+    return first_of(CommitInfo, reversed(lines.actions))

@@ -6,8 +6,8 @@ Source: Delta protocol, "Schema Serialization Format".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from deltamerge.exceptions import DeltaLogCorruptException
@@ -58,23 +58,13 @@ class StructType:
         """The fields' names."""
         return tuple(item.name for item in self.fields)
 
-    def find(self, name: str, *, case_sensitive: bool = False) -> StructField | None:
-        """Finds a field.
-
-        Args:
-            name: The field's name, without quotes.
-            case_sensitive: Whether the name must be spelled exactly so.
-
-        Returns:
-            The field, or None.
-        """
-        if case_sensitive:
-            return next((item for item in self.fields if item.name == name), None)
+    def find(self, name: str) -> StructField | None:
+        """Return the field of a name, in any case; None where there is none."""
         lower = name.lower()
         return next((item for item in self.fields if item.name.lower() == lower), None)
 
     def walk(self) -> Iterator[tuple[tuple[str, ...], StructField]]:
-        """Gives every field, also those nested in structs, arrays and maps, with its path of names."""
+        """Yield every field, also those nested in structs, arrays and maps, with its path of names."""
         return _walk(self, ())
 
 
@@ -85,29 +75,41 @@ DataType: TypeAlias = PrimitiveType | ArrayType | MapType | StructType
 _SIMPLE_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
 
+def lower_case(path: Iterable[str]) -> tuple[str, ...]:
+    """Return a path of names in lower case."""
+    return tuple(name.lower() for name in path)
+
+
+def parts(data_type: DataType) -> tuple[tuple[str, DataType], ...]:
+    """Return the types that an array or a map is made of, by the names that the protocol has for them in paths."""
+    if isinstance(data_type, ArrayType):
+        return (("element", data_type.element_type),)
+    if isinstance(data_type, MapType):
+        return (("key", data_type.key_type), ("value", data_type.value_type))
+    return ()
+
+
+def with_parts(data_type: DataType, change: Callable[[str, DataType], DataType]) -> DataType:
+    """Return an array or a map with its `parts` changed; another type as it is."""
+    if isinstance(data_type, ArrayType):
+        return replace(data_type, element_type=change("element", data_type.element_type))
+    if isinstance(data_type, MapType):
+        key, value = (change(name, part) for name, part in parts(data_type))
+        return replace(data_type, key_type=key, value_type=value)
+    return data_type
+
+
 def contains_type(data_type: DataType, name: str) -> bool:
-    """Tells whether a type is, or holds at any depth, the primitive type of a name such as ``variant``."""
+    """Return whether a type is, or holds at any depth, the primitive type of a name such as ``variant``."""
+    if isinstance(data_type, PrimitiveType):
+        return data_type.name == name
     if isinstance(data_type, StructType):
         return any(contains_type(item.data_type, name) for item in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return contains_type(data_type.element_type, name)
-    if isinstance(data_type, MapType):
-        return contains_type(data_type.key_type, name) or contains_type(data_type.value_type, name)
-    return data_type.name == name
+    return any(contains_type(part, name) for _, part in parts(data_type))
 
 
 def parse_schema(schema_string: str | None) -> StructType:
-    """Reads a schema string.
-
-    Args:
-        schema_string: `metaData.schemaString`; None, as some old tables have it, means no columns.
-
-    Returns:
-        The schema.
-
-    Raises:
-        DeltaLogCorruptException: The text is no schema.
-    """
+    """Return the schema of a `metaData.schemaString`; None, as some old tables have it, means no columns."""
     if not schema_string:
         return StructType()
     try:
@@ -120,20 +122,19 @@ def parse_schema(schema_string: str | None) -> StructType:
 
 
 def schema_to_json(schema: StructType) -> str:
-    """Gives the schema string that the log holds, as compact as Spark writes it."""
+    """Return the schema string that the log holds, as compact as Spark writes it."""
     return json.dumps(_to_json(schema), ensure_ascii=False, separators=(",", ":"))
 
 
 def simple_string(data_type: DataType) -> str:
-    """Gives a type as Spark's `simpleString` does, for messages: ``struct<id:bigint,name:string>``."""
+    """Return a type as Spark's `simpleString` does, for messages: ``struct<id:bigint,name:string>``."""
     if isinstance(data_type, PrimitiveType):
         return _SIMPLE_NAMES.get(data_type.name, data_type.name)
-    if isinstance(data_type, ArrayType):
-        return f"array<{simple_string(data_type.element_type)}>"
-    if isinstance(data_type, MapType):
-        return f"map<{simple_string(data_type.key_type)},{simple_string(data_type.value_type)}>"
-    parts = (f"{item.name}:{simple_string(item.data_type)}" for item in data_type.fields)
-    return f"struct<{','.join(parts)}>"
+    if not isinstance(data_type, StructType):
+        kind = "array" if isinstance(data_type, ArrayType) else "map"
+        return f"{kind}<{','.join(simple_string(part) for _, part in parts(data_type))}>"
+    names = (f"{item.name}:{simple_string(item.data_type)}" for item in data_type.fields)
+    return f"struct<{','.join(names)}>"
 
 
 def _parse(content: JsonValue) -> DataType:
@@ -163,19 +164,11 @@ def _parse_field(content: JsonValue) -> StructField:
 def _to_json(data_type: DataType) -> JsonValue:
     if isinstance(data_type, PrimitiveType):
         return data_type.name
+    types = {f"{name}Type": _to_json(part) for name, part in parts(data_type)}
     if isinstance(data_type, ArrayType):
-        return {
-            "type": "array",
-            "elementType": _to_json(data_type.element_type),
-            "containsNull": data_type.contains_null,
-        }
+        return {"type": "array", **types, "containsNull": data_type.contains_null}
     if isinstance(data_type, MapType):
-        return {
-            "type": "map",
-            "keyType": _to_json(data_type.key_type),
-            "valueType": _to_json(data_type.value_type),
-            "valueContainsNull": data_type.value_contains_null,
-        }
+        return {"type": "map", **types, "valueContainsNull": data_type.value_contains_null}
     return {
         "type": "struct",
         "fields": [
@@ -195,11 +188,8 @@ def _walk(data_type: DataType, path: tuple[str, ...]) -> Iterator[tuple[tuple[st
         for item in data_type.fields:
             yield (*path, item.name), item
             yield from _walk(item.data_type, (*path, item.name))
-    elif isinstance(data_type, ArrayType):
-        yield from _walk(data_type.element_type, (*path, "element"))
-    elif isinstance(data_type, MapType):
-        yield from _walk(data_type.key_type, (*path, "key"))
-        yield from _walk(data_type.value_type, (*path, "value"))
+    for name, part in parts(data_type):
+        yield from _walk(part, (*path, name))
 
 
 def _corrupt(schema_string: str, why: str) -> DeltaLogCorruptException:
@@ -212,11 +202,9 @@ def _corrupt(schema_string: str, why: str) -> DeltaLogCorruptException:
 
 
 def fits_into(written: StructType, read: StructType) -> bool:
-    """Tells whether rows of one schema can be read with another: columns may have been added, nothing else.
+    """Return whether rows of one schema can be read with another: columns may have been added, nothing else.
 
-    Args:
-        written: The rows' schema.
-        read: The other one; the case of names is all the same.
+    The case of names does not matter.
     """
     known = {item.name.lower(): item for item in read.fields}
     for item in written.fields:

@@ -5,6 +5,7 @@ Source: Delta protocol, "Delta Log Entries", "Checkpoints", "Log Compaction File
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -23,7 +24,6 @@ _COMPACTED = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
 _CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _MULTI_PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _V2 = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F\-]{36}\.(?:json|parquet)")
-_CHECKSUM = re.compile(r"(\d{20})\.crc")
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,9 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class LogSegment:
-    """What has to be read for one version of the table.
+    """What has to be read for one version: the commits after a checkpoint or version 0, without gaps.
 
-    Args:
-        version: The version.
-        checkpoint: Where to start, or None to start from version 0.
-        commits: What to apply on top, oldest first, without gaps.
-        last_commit: The commit file of `version`; None where only its checkpoint is left.
+    `last_commit` is the commit file of `version`; None where only its checkpoint is left.
     """
 
     version: int
@@ -68,7 +64,6 @@ class LogListing:
     compacted: tuple[CommitFile, ...]
     checkpoints: tuple[Checkpoint, ...]
     incomplete_checkpoints: tuple[int, ...]
-    checksums: tuple[CommitFile, ...]
 
 
 _VERSIONED = re.compile(
@@ -78,40 +73,28 @@ _VERSIONED = re.compile(
 
 
 def log_file_version(name: str) -> int | None:
-    """Gives the version that a file of the log folder belongs to (for compacted commits their first).
+    """Return the version of a file of the log folder; None for files that are none of the log's.
 
-    Args:
-        name: The file's name; Hadoop's checksums of log files count too.
-
-    Returns:
-        The version, or None for all other files.
+    Compacted commits count by their first version; Hadoop's checksums of log files count too.
     """
     match = _VERSIONED.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def commit_path(version: int) -> str:
-    """Gives the path of a version's commit file."""
+    """Return the path of a version's commit file."""
     return f"{LOG_FOLDER}/{version:020d}.json"
 
 
 def list_log(store: Store, from_version: int = 0) -> LogListing:
-    """Lists the log from a version on.
-
-    Args:
-        store: The table.
-        from_version: The first version of interest.
-
-    Returns:
-        The log's files; all else in the folder is passed over.
-    """
+    """Return the log's files from a version on; all else in the folder is passed over."""
     start_after = f"{LOG_FOLDER}/{from_version:020d}" if from_version > 0 else None
     return sort_log_files(store.list_folder(LOG_FOLDER, start_after))
 
 
 def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
-    """Sorts files of a log folder by kind; see `LogListing`."""
-    commits, compacted, checksums = [], [], []
+    """Sort files of a log folder by kind; see `LogListing`."""
+    commits, compacted = [], []
     single: list[Checkpoint] = []
     parts: dict[tuple[int, int], dict[int, StoredFile]] = {}
     for file in files:
@@ -120,8 +103,6 @@ def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
             commits.append(CommitFile(int(match[1]), int(match[1]), file))
         elif match := _COMPACTED.fullmatch(name):
             compacted.append(CommitFile(int(match[1]), int(match[2]), file))
-        elif match := _CHECKSUM.fullmatch(name):
-            checksums.append(CommitFile(int(match[1]), int(match[1]), file))
         # An empty checkpoint is one that its writer did not finish.
         elif file.size > 0 and (match := _CLASSIC.fullmatch(name) or _V2.fullmatch(name)):
             single.append(Checkpoint(int(match[1]), (file,)))
@@ -139,18 +120,13 @@ def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
         compacted=tuple(sorted(compacted, key=lambda item: (item.start, item.end))),
         checkpoints=tuple(checkpoints),
         incomplete_checkpoints=tuple(sorted({version for version, _ in parts} - complete)),
-        checksums=tuple(checksums),
     )
 
 
 def read_last_checkpoint(store: Store) -> int | None:
-    """Reads where the log says that its last checkpoint is.
+    """Return the version of the last checkpoint by the log's own pointer.
 
-    Args:
-        store: The table.
-
-    Returns:
-        The version, or None where the file is missing or damaged: it is a hint, never the truth.
+    None where the pointer is missing or damaged: it is a hint, never the truth.
     """
     try:
         version = json.loads(store.get(LAST_CHECKPOINT))["version"]
@@ -162,15 +138,10 @@ def read_last_checkpoint(store: Store) -> int | None:
 def find_segment(
     store: Store, version: int | None = None, unreadable: frozenset[str] = frozenset()
 ) -> LogSegment:
-    """Finds the files that make up a version.
+    """Return the files that make up a version, from the newest usable checkpoint.
 
-    Args:
-        store: The table.
-        version: The version, or None for the latest.
-        unreadable: Paths of checkpoints and compacted commits that turned out to be damaged.
-
-    Returns:
-        The segment, from the newest usable checkpoint.
+    `version` is None for the latest; `unreadable` are paths of checkpoints and compacted commits that turned out to
+    be damaged.
 
     Raises:
         DeltaTableNotFoundException: There is no Delta table.
@@ -180,28 +151,21 @@ def find_segment(
     hint = read_last_checkpoint(store)
     if hint is not None and (version is None or hint <= version):
         listing = list_log(store, hint)
-        # Without the checkpoint that it speaks of the hint is of no use: look at the whole log.
+        # Without its checkpoint the hint is of no use: look at the whole log.
         if any(item.version >= hint and _usable(item, unreadable) for item in listing.checkpoints):
-            try:
+            # Out of range or with gaps: the error must be about the whole log.
+            with contextlib.suppress(DeltaTableException):
                 return choose_segment(store, listing, version, unreadable)
-            except DeltaLogCorruptException:
-                pass
-            except DeltaTableException:
-                # Out of range: the whole log says what the range is.
-                pass
     return choose_segment(store, list_log(store), version, unreadable)
 
 
 def choose_segment(
-    store: Store,
-    listing: LogListing,
-    version: int | None = None,
-    unreadable: frozenset[str] = frozenset(),
+    store: Store, listing: LogListing, version: int | None = None, unreadable: frozenset[str] = frozenset()
 ) -> LogSegment:
-    """Chooses among listed files those that make up a version; see `find_segment`."""
+    """Choose among listed files those that make up a version; see `find_segment`."""
     checkpoints = [item for item in listing.checkpoints if _usable(item, unreadable)]
     compacted = [item for item in listing.compacted if item.file.path not in unreadable]
-    # Compacted commits are an aid for reading: what versions there are, commits and checkpoints say.
+    # Compacted commits only speed up reading: the versions are those of commits and checkpoints.
     known = [item.start for item in listing.commits] + [item.version for item in checkpoints]
     if not known:
         raise _no_table(store, listing)
@@ -229,7 +193,7 @@ def _usable(checkpoint: Checkpoint, unreadable: frozenset[str]) -> bool:
 def _cover(
     first: int, target: int, commits: Sequence[CommitFile], compacted: Sequence[CommitFile]
 ) -> list[CommitFile] | int:
-    """Gives files that cover `first` to `target` without gaps, or the first version that is missing."""
+    """Return files that cover `first` to `target` without gaps, or the first version that is missing."""
     by_version = {item.start: item for item in commits}
     longest: dict[int, CommitFile] = {}
     for item in compacted:
@@ -260,7 +224,7 @@ def _no_table(store: Store, listing: LogListing) -> DeltaTableException:
 
 
 def table_not_found(store: Store) -> DeltaTableNotFoundException:
-    """Makes the error for a path without a Delta table: the path is missing, or has no log."""
+    """Return the error for a path without a Delta table: the path is missing, or has no log."""
     if store.is_local and not Path(store.root).exists():
         return DeltaTableNotFoundException(
             "DELTA_PATH_DOES_NOT_EXIST",
@@ -302,7 +266,7 @@ def _gap(
     before = [item.start for item in listing.commits if item.start < missing]
     after = [item.start for item in listing.commits if item.start > missing]
     if base is None and not before and version is not None:
-        # Nothing is damaged: the log was cleaned up, and older versions went with it.
+        # Nothing is damaged: the log was cleaned up, older versions with it.
         return _version_not_found(store, listing, target, latest)
     path = store.absolute(commit_path(missing))
     if (before or base is not None) and after:
@@ -315,19 +279,16 @@ def _gap(
             parameters={"startVersion": str(left), "endVersion": str(after[0]), "path": path},
         )
     if base is None and not before:
+        parts = [
+            f" (parts of the checkpoint of version {v} are missing)" for v in listing.incomplete_checkpoints
+        ]
+        incomplete = parts[-1] if parts else ""
         return DeltaLogCorruptException(
             "DELTA_TRUNCATED_TRANSACTION_LOG",
             f"{path}: the state of version {target} cannot be reconstructed, as the log starts with version "
             f"{min(after, default=target)} and no complete checkpoint covers what is missing"
-            + _incomplete(listing)
-            + ". Restore the missing files.",
+            f"{incomplete}. Restore the missing files.",
             sqlstate="42K03",
             parameters={"path": path, "version": str(target)},
         )
     return _version_not_found(store, listing, target, latest)
-
-
-def _incomplete(listing: LogListing) -> str:
-    if not listing.incomplete_checkpoints:
-        return ""
-    return f" (parts of the checkpoint of version {listing.incomplete_checkpoints[-1]} are missing)"

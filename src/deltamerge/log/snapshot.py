@@ -10,12 +10,17 @@ from functools import cached_property
 import pyarrow as pa
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
-from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
-from deltamerge.log.checkpoint import read_checkpoint_actions, read_checkpoint_adds, read_checkpoint_removes
-from deltamerge.log.column_mapping import NONE, mapping_mode, physical_schema
+from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction, first_of
+from deltamerge.log.checkpoint.reading import (
+    read_checkpoint_actions,
+    read_checkpoint_adds,
+    read_checkpoint_removes,
+)
 from deltamerge.log.commits import damaged, parse_actions, read_ahead
+from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_schema
 from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
 from deltamerge.log.file_table import FileTable
+from deltamerge.log.properties import is_enabled
 from deltamerge.log.protocol import check_readable, supports_column_mapping
 from deltamerge.log.protocol import check_writable as check_protocol_writable
 from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
@@ -29,19 +34,10 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What a table is at a version.
+    """A table at a version, which this library can read.
 
-    Args:
-        store: Where the table lies.
-        version: The version.
-        timestamp_ms: When it was committed, milliseconds since the epoch: the commit's in-commit timestamp
-            where the table has those, else the commit file's modification time.
-        protocol: What the table requires of readers and writers; this library meets it for reading.
-        metadata: Schema, partitioning, properties.
-        files: The live files.
-        set_transactions: By application.
-        domain_metadata: By domain, without removed ones.
-        segment: The files of the log that this was read from.
+    `timestamp_ms` is the commit's in-commit timestamp where the table has those, else the commit file's
+    modification time, milliseconds since the epoch. `domain_metadata` is without removed domains.
     """
 
     store: Store
@@ -65,18 +61,11 @@ class Snapshot:
         return mapping_mode(self.metadata.configuration) if supports_column_mapping(self.protocol) else NONE
 
     def check_writable(self) -> None:
-        """Refuses a table that this library cannot write rightly; see `protocol.check_writable`."""
+        """Refuse a table that this library cannot write correctly; see `protocol.check_writable`."""
         check_protocol_writable(self.protocol, self.metadata)
 
     def tombstones(self) -> pa.Table:
-        """Reads the table's tombstones from the log, whatever their age: they are not kept in memory.
-
-        Returns:
-            Rows of `REMOVE_SCHEMA`.
-
-        Raises:
-            DeltaLogCorruptException: Log files were deleted or damaged since the snapshot was read.
-        """
+        """Read the tombstones from the log, whatever their age, as rows of `REMOVE_SCHEMA`."""
         try:
             return _read_tombstones(self.store, self.segment)
         except (FileNotFoundError, DeltaLogCorruptException):
@@ -94,11 +83,7 @@ def _read_tombstones(store: Store, segment: LogSegment) -> pa.Table:
 
 
 def table_exists(store: Store) -> bool:
-    """Tells whether there is a Delta table: a log with a commit or a checkpoint.
-
-    Args:
-        store: Where to look.
-    """
+    """Return whether there is a Delta table: a log with a commit or a checkpoint."""
     hint = read_last_checkpoint(store)
     # The end of a long log is listed faster than all of it.
     return (bool(hint) and _has_versions(store, hint or 0)) or _has_versions(store, 0)
@@ -110,16 +95,10 @@ def _has_versions(store: Store, from_version: int) -> bool:
 
 
 def load_snapshot(store: Store, version: int | None = None, previous: Snapshot | None = None) -> Snapshot:
-    """Reads a version of a table.
+    """Read a version of a table.
 
-    Args:
-        store: The table.
-        version: The version, or None for the latest.
-        previous: An earlier snapshot of the same table: then only newer commits are read, unless the log was
-            replaced or cleaned up in between.
-
-    Returns:
-        The snapshot.
+    `version` is None for the latest. After `previous`, an earlier snapshot of the same table, only newer commits
+    are read, unless the log was replaced or cleaned up in between.
 
     Raises:
         DeltaTableNotFoundException: There is no Delta table.
@@ -142,15 +121,15 @@ def load_snapshot(store: Store, version: int | None = None, previous: Snapshot |
         try:
             return _load(store, segment)
         except FileNotFoundError as error:
-            # Listed and then gone: the log was cleaned up meanwhile, a new listing shows what holds now.
+            # The log was cleaned up since it was listed: a new listing shows what holds now.
             vanished += 1
             if vanished == _ATTEMPTS:
-                raise damaged(str(error.filename or error), "it was listed but is not there") from error
+                raise damaged(str(error.filename or error), "it was listed but does not exist") from error
         except DeltaLogCorruptException as error:
             path = error.parameters.get("path")
             if path is None or path not in _replaceable(segment):
                 raise
-            # Older checkpoints and plain commits may say the same; the version must not become another.
+            # Older checkpoints and plain commits may hold the same; the version must not become another.
             _LOGGER.warning("%s Trying without this file.", error.message)
             damage = damage or error
             version = segment.version
@@ -178,7 +157,7 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
 
 
 def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot | None:
-    """Advances a snapshot by the commits after it; None where only the whole log can tell."""
+    """Return a snapshot advanced by the commits after it; None where the whole log must be read."""
     anchor = previous.segment.last_commit
     if anchor is None or (version is not None and version < previous.version):
         return None
@@ -217,15 +196,15 @@ def _read_commits(
     remove_schema: pa.Schema = REMOVE_KEY_SCHEMA,
 ) -> LogLines:
     wanted = frozenset() if last_commit is None else frozenset({last_commit.path})
-    texts = read_ahead(store, [item.file.path for item in commits])
-    return parse_log_files(texts, remove_schema=remove_schema, with_commit_info=wanted)
+    contents = read_ahead(store, [item.file.path for item in commits])
+    return parse_log_files(contents, remove_schema=remove_schema, with_commit_info=wanted)
 
 
 def _checked(store: Store, segment: LogSegment, state: TableState) -> tuple[Protocol, Metadata]:
     if state.protocol is None:
         raise _incomplete(store, segment, "protocol")
     if state.metadata is None:
-        # The protocol may be why there is none that this library could find.
+        # The protocol may be why this library finds none.
         check_readable(state.protocol)
         raise _incomplete(store, segment, "metadata")
     check_readable(state.protocol, state.metadata)
@@ -271,14 +250,11 @@ def _timestamp(store: Store, segment: LogSegment, metadata: Metadata, lines: Log
     if last is None:
         # Only the checkpoint of this version is left of it, so it was not written after the version.
         return segment.checkpoint.files[0].modification_time if segment.checkpoint else 0
-    if metadata.configuration.get("delta.enableInCommitTimestamps", "").lower() == "true":
-        info = commit_info(lines) or _read_commit_info(store, last)
+    if is_enabled(metadata, "delta.enableInCommitTimestamps", False):
+        info = commit_info(lines) or first_of(
+            CommitInfo, parse_actions(store.get(last.path), store.absolute(last.path))
+        )
         timestamp = None if info is None else info.values.get("inCommitTimestamp")
         if isinstance(timestamp, int):
             return timestamp
     return last.modification_time
-
-
-def _read_commit_info(store: Store, file: StoredFile) -> CommitInfo | None:
-    actions = parse_actions(store.get(file.path), store.absolute(file.path))
-    return next((action for action in actions if isinstance(action, CommitInfo)), None)

@@ -1,4 +1,4 @@
-"""What the log tells of columns' values in each file: statistics are dear to read, so each file's are read once.
+"""Bounds of columns' values in each file: statistics are expensive to read, so each file's are read once.
 
 What was read stays with the table of files, and goes on to the next version's (`FileTable.derived`).
 """
@@ -22,18 +22,13 @@ from deltamerge.skipping.statistics import FileStatistics, read_statistics
 
 @dataclass(frozen=True)
 class _Read:
-    """What was read of a column.
-
-    Args:
-        bounds: One element per file of the table; they mean something where `files` is true.
-        files: The files whose statistics were read.
-    """
+    """What was read of a column: bounds, one element per file of the table, and the files that were read."""
 
     bounds: Bounds
     files: Mask
 
     def at_next_version(self, kept: Mask, added: int) -> _Read:
-        """Keeps what was read of files that are still there; see `PerFile`."""
+        """Keep what was read of files that are still in the table; see `PerFile`."""
 
         def with_added(values: KeyArray) -> KeyArray:
             return np.concatenate([values[kept], np.zeros(added, values.dtype)])
@@ -45,23 +40,17 @@ class _Read:
 def data_bounds(
     columns: Iterable[TargetColumn], files: FileTable, wanted: Mask
 ) -> dict[tuple[str, ...], Bounds]:
-    """Gives what statistics tell of some columns in some of a table's files.
+    """Return the bounds of some columns by their statistics, by path, one element per wanted file.
 
-    Args:
-        columns: The columns; those that statistics do not know are left out of the answer.
-        files: The files.
-        wanted: Which of them are asked for, one bool per file.
-
-    Returns:
-        By the column's path the bounds, one element per wanted file.
+    Columns that statistics do not know are left out. `wanted` are the files that are asked for, one bool per file.
     """
-    # Of structs, arrays and maps themselves statistics say nothing.
+    # Structs, arrays and maps have no statistics of their own.
     asked = [column for column in columns if not column.partition and column.counts_nulls]
     derived = {column: files.derived.get(column) for column in asked}
     read = {column: found for column, found in derived.items() if isinstance(found, _Read)}
     lacking = [column for column in asked if column not in read or (wanted & ~read[column].files).any()]
     if lacking:
-        # What any of them lacks is read for all of them: the texts are parsed once.
+        # What any of them lacks is read for all of them: the JSON is parsed once.
         have = [read[column].files if column in read else np.zeros_like(wanted) for column in lacking]
         unread = as_mask(wanted & ~np.all(have, axis=0))
         found = read_statistics(_among(files.arrow.column("stats"), unread), lacking)
@@ -75,7 +64,6 @@ def _among(column: pa.ChunkedArray, wanted: Mask) -> pa.ChunkedArray:
 
 
 def _with(before: _Read | None, files: Mask, bounds: Bounds) -> _Read:
-    """Adds what was read of some files."""
     if files.all():
         return _Read(bounds, files)
     arrays: dict[str, Any] = {}
@@ -88,11 +76,10 @@ def _with(before: _Read | None, files: Mask, bounds: Bounds) -> _Read:
 
 
 def _bounds_of(column: TargetColumn, statistics: FileStatistics) -> Bounds:
-    """Gives a data column's bounds from statistics.
+    """Return a data column's bounds from statistics.
 
-    Wide bounds (``tightBounds`` false) need no care here: minima and maxima still bound every row, a
-    nullCount of zero still means no NULL and one of all physical rows still means no value
-    (Protocol: Per-file Statistics).
+    Wide bounds (``tightBounds`` false) need no care here: minima and maxima still bound every row, a nullCount of
+    zero still means no NULL and one of all physical rows still means no value (Protocol: Per-file Statistics).
     """
     found = statistics.columns[column.path]
     count = len(found.null_count)
@@ -103,7 +90,7 @@ def _bounds_of(column: TargetColumn, statistics: FileStatistics) -> Bounds:
         return Bounds(nothing, nothing, unknown, unknown, may_be_null, may_be_value, False)
     lower, lower_known = keys_of(found.lower, column.type)
     upper, upper_known = keys_of(found.upper, column.type)
-    # Bounds that contradict each other are not to be believed.
+    # Bounds that contradict each other prove nothing.
     contradict = lower_known & upper_known & as_mask(lower > upper)
     return Bounds(
         lower=lower,

@@ -1,7 +1,7 @@
 """Statistics of a freshly written Parquet file, from its footer, as Delta's ``stats`` JSON.
 
 Protocol: Per-file Statistics; the choice of columns, types and truncation is delta-spark's
-``StatisticsCollection``. What the footer cannot tell exactly is left out, which readers take as unknown; only the
+``StatisticsCollection``. What the footer does not have exactly is left out, which readers take as unknown; only the
 NULLs of arrays and maps may be counted in the file itself.
 """
 
@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.log.schema import PrimitiveType, StructField, StructType
-from deltamerge.skipping.columns import COLLATIONS, column_type
+from deltamerge.log.schema import PrimitiveType, StructField, StructType, lower_case
+from deltamerge.skipping.columns import COLLATIONS, column_type, put
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
@@ -43,7 +43,7 @@ _UNITS_PER_MILLI = {"milliseconds": 1, "microseconds": 1_000, "nanoseconds": 1_0
 
 @dataclass(frozen=True)
 class _Leaf:
-    """One leaf column of the footer over all row groups; None for what it does not tell."""
+    """One leaf column of the footer over all row groups; None for what it does not have."""
 
     low: object
     high: object
@@ -69,20 +69,12 @@ def parquet_statistics(
     indexed: IndexedColumns,
     count_nulls: NullCounter | None = None,
 ) -> str:
-    """Gives the statistics of a file.
+    """Return the statistics of a file, the ``stats`` JSON of an AddFile.
 
-    Floating-point maxima are left out unless the file tells of NaN or its writer is known to let NaN into them: Spark's
-    NaN is greater than everything, and a maximum without it would make readers skip its rows.
-
-    Args:
-        footer: The file's footer.
-        schema: The table's schema; its physical names are looked for in the file.
-        indexed: The columns that have statistics.
-        count_nulls: Counts in the file how often an array or a map is NULL, by its path in the file and its leaves;
-            called where the footer does not tell. None, as a result too, leaves the count out.
-
-    Returns:
-        The ``stats`` JSON of an AddFile.
+    Floating-point maxima are left out unless the file records NaN or its writer is known to let NaN into them:
+    Spark's NaN is greater than everything, and a maximum without it would make readers skip its rows. The physical
+    names of `schema`, the table's, are looked for in the file. `count_nulls` counts in the file how often an array
+    or a map is NULL, where the footer does not have it; None, as a result too, leaves the count out.
     """
     places = _places(footer)
     has_nan = nan_columns(footer.metadata)
@@ -97,16 +89,15 @@ def parquet_statistics(
             continue
         place = places.get(column.path)
         if place is None:
-            place = by_lower.get(_lower(column.path), _ABSENT)
+            place = by_lower.get(lower_case(column.path), _ABSENT)
         if place is None:
             continue
-        told = has_nan.get(place.path)
         low, high, nulls = _column(
-            footer, column.field, place, indexed.string_prefix_length, told, count_nulls
+            footer, column.field, place, indexed.string_prefix_length, has_nan.get(place.path), count_nulls
         )
         for tree, value in ((min_values, low), (max_values, high), (null_count, nulls)):
             if value is not None:
-                _put(tree, column.path, value)
+                put(tree, column.path, value)
     stats: dict[str, Any] = {
         "numRecords": footer.num_rows,
         "minValues": min_values,
@@ -126,7 +117,7 @@ def _column(
     has_nan: bool | None,
     count_nulls: NullCounter | None,
 ) -> tuple[object, object, int | None]:
-    """Gives a column's minimum, maximum and NULLs, None for each that is not known."""
+    """Return a column's minimum, maximum and NULLs, None for each that is not known."""
     if not place.leaves:
         # The file lacks the column: it reads as NULL in every row.
         return None, None, footer.num_rows
@@ -140,7 +131,7 @@ def _column(
 
 
 def _nulls_of_many(footer: pq.FileMetaData, place: _Place, count_nulls: NullCounter | None) -> int | None:
-    """Counts the NULLs of a list, a map or a variant, whose leaves count missing parts as well."""
+    """Count the NULLs of a list, a map or a variant, whose leaves count missing parts as well."""
     for index in place.leaves:
         nulls = _leaf(footer, index).null_count
         # A leaf that must be in every value, as a variant's metadata, misses only with the whole value.
@@ -165,34 +156,32 @@ def _bounds(
 
 
 def _reader(kind: str, column: Any) -> Callable[[Any], object] | None:  # noqa: ANN401
-    """Gives the function from a footer's raw value to its JSON value."""
+    """Return the function from a footer's raw value to its JSON value."""
     whole = column.physical_type in ("INT32", "INT64")
     logical = json.loads(column.logical_type.to_json())
     if kind == "integral" and whole and logical.get("isSigned", True):
         return int
     if kind == "decimal" and logical.get("Type") == "Decimal":
         scale = int(logical["scale"])
-        return lambda raw: scaled(
-            raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True), scale
-        )
+        return lambda raw: scaled(_unscaled(raw), scale)
     if kind == "date" and whole and logical.get("Type") == "Date":
-        return _date_text
+        return _date_string
     if kind in ("timestamp", "timestamp_ntz") and whole and logical.get("Type") == "Timestamp":
         zoned = kind == "timestamp"
         units = _UNITS_PER_MILLI[logical["timeUnit"]]
         if logical["isAdjustedToUTC"] == zoned:
-            return lambda raw: _timestamp_text(raw // units, "Z" if zoned else "")
+            return lambda raw: _timestamp_string(raw // units, "Z" if zoned else "")
     return None
 
 
-def _date_text(days: int) -> str | None:
+def _date_string(days: int) -> str | None:
     try:
         return (EPOCH_DATE + timedelta(days=days)).isoformat()
     except OverflowError:
         return None
 
 
-def _timestamp_text(millis: int, zone: str) -> str | None:
+def _timestamp_string(millis: int, zone: str) -> str | None:
     try:
         local: datetime = EPOCH + timedelta(milliseconds=millis)
     except OverflowError:
@@ -205,10 +194,8 @@ def _float_bounds(leaf: _Leaf, kind: str, knows_nan: bool) -> tuple[object, obje
     assert isinstance(low, float)
     assert isinstance(high, float)
     # Footers may have either zero for both.
-    return (
-        _Number(-0.0 if low == 0 else low, kind),
-        _Number(0.0 if high == 0 else high, kind) if knows_nan else None,
-    )
+    lower, upper = _Number(-0.0 if low == 0 else low, kind), _Number(0.0 if high == 0 else high, kind)
+    return lower, upper if knows_nan else None
 
 
 def _orders_nan(created_by: str | None) -> bool:
@@ -226,45 +213,42 @@ def _string_bounds(leaf: _Leaf, prefix_length: int) -> tuple[str | None, str | N
     return low[:prefix_length], truncate_max_string(high, prefix_length)
 
 
-def truncate_max_string(text: str, prefix_length: int) -> str | None:
-    """Shortens a maximal string to something not less, as delta-spark's ``truncateMaxStringAgg``.
+def truncate_max_string(string: str, prefix_length: int) -> str | None:
+    """Shorten a maximal string to one not less, as delta-spark's ``truncateMaxStringAgg``.
 
-    Args:
-        text: The greatest string of a file.
-        prefix_length: How much to keep, in units of UTF-16, which Java counts.
+    `prefix_length` is in units of UTF-16, which Java counts.
 
     Returns:
-        The text where it is short; else a prefix with a character behind it that is above what it stands for,
-        or None where no short text can be.
+        A prefix with a character behind it that is above what it replaces; None where no short string can be.
     """
-    if _utf16_length(text) <= prefix_length:
-        return text
+    if _utf16_length(string) <= prefix_length:
+        return string
     if prefix_length <= 0:
         return None
-    length = len(_utf16_prefix(text, prefix_length))
-    units = _utf16_length(text[:length])
+    length = len(_utf16_prefix(string, prefix_length))
+    units = _utf16_length(string[:length])
     while units <= 2 * prefix_length:
-        if length >= len(text):
-            return text
-        if text[length] != UTF8_MAX_CHARACTER:
-            below_ascii_max = text[length] < ASCII_MAX_CHARACTER
-            return text[:length] + (ASCII_MAX_CHARACTER if below_ascii_max else UTF8_MAX_CHARACTER)
+        if length >= len(string):
+            return string
+        if string[length] != UTF8_MAX_CHARACTER:
+            below_ascii_max = string[length] < ASCII_MAX_CHARACTER
+            return string[:length] + (ASCII_MAX_CHARACTER if below_ascii_max else UTF8_MAX_CHARACTER)
         length, units = length + 1, units + 2
     return None
 
 
-def _utf16_length(text: str) -> int:
-    return len(text.encode("utf-16-le")) // 2
+def _utf16_length(string: str) -> int:
+    return len(string.encode("utf-16-le")) // 2
 
 
-def _utf16_prefix(text: str, length: int) -> str:
-    """Gives the first units of UTF-16, with the whole of a character that begins in them."""
-    whole = text.encode("utf-16-le")[: 2 * length].decode("utf-16-le", errors="ignore")
-    return text[: len(whole) + (_utf16_length(whole) < length)]
+def _utf16_prefix(string: str, length: int) -> str:
+    """Return the first units of UTF-16, with the whole of a character that begins in them."""
+    whole = string.encode("utf-16-le")[: 2 * length].decode("utf-16-le", errors="ignore")
+    return string[: len(whole) + (_utf16_length(whole) < length)]
 
 
 def _leaf(footer: pq.FileMetaData, index: int, has_nan: bool | None = None) -> _Leaf:
-    """Merges a leaf column's statistics over the row groups, which leave out NaN where it is told apart."""
+    """Merge a leaf column's statistics over the row groups, which leave out NaN where the file records it."""
     lows: list[Any] = []
     highs: list[Any] = []
     nulls: int | None = 0
@@ -292,10 +276,14 @@ def _leaf(footer: pq.FileMetaData, index: int, has_nan: bool | None = None) -> _
 
 
 def _raw_order(footer: pq.FileMetaData, index: int) -> Callable[[Any], Any]:
-    """Gives how raw values are ordered: decimals in bytes by their number, NaN above all, all else as they are."""
+    """Return how raw values are ordered: decimals in bytes by their number, NaN above all, all else as they are."""
     if footer.schema.column(index).logical_type.type == "DECIMAL":
-        return lambda raw: raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
+        return _unscaled
     return lambda raw: (_is_nan(raw), raw)
+
+
+def _unscaled(raw: int | bytes) -> int:
+    return raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
 
 
 def _is_nan(value: object) -> bool:
@@ -303,7 +291,7 @@ def _is_nan(value: object) -> bool:
 
 
 def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
-    """Gives the fields of the file and of its structs by their paths.
+    """Return the fields of the file and of its structs by their paths.
 
     Paths come from the schema's tree: the footer's dotted paths are ambiguous where names hold dots.
     """
@@ -330,27 +318,18 @@ def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
     return found if index == footer.num_columns else {}
 
 
-def _lower(path: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.lower() for name in path)
-
-
 def _unique_by_lower(places: Mapping[tuple[str, ...], _Place]) -> dict[tuple[str, ...], _Place | None]:
-    """Gives fields by their names in lower case, None where that is ambiguous."""
+    """Return fields by their names in lower case, None where that is ambiguous."""
     found: dict[tuple[str, ...], _Place | None] = {}
     for path, place in places.items():
-        found[_lower(path)] = None if _lower(path) in found else place
+        lower = lower_case(path)
+        found[lower] = None if lower in found else place
     return found
-
-
-def _put(tree: dict[str, Any], path: tuple[str, ...], value: object) -> None:
-    for name in path[:-1]:
-        tree = tree.setdefault(name, {})
-    tree[path[-1]] = value
 
 
 @dataclass(frozen=True)
 class _Number:
-    """A floating-point number to be written with the fewest digits that give it back in its own type."""
+    """A floating-point number to be written with the fewest digits that read back as itself in its own type."""
 
     value: float
     kind: str

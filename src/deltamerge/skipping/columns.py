@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
-from deltamerge.log.column_mapping import physical_name
+from deltamerge.log.features.column_mapping import physical_name
+from deltamerge.log.features.type_widening import TYPE_CHANGES
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
-from deltamerge.log.type_widening import TYPE_CHANGES
-from deltamerge.skipping.predicates import (
-    And,
-    ColumnRef,
-    Not,
-    Or,
-    Predicate,
-    Unknown,
-)
+from deltamerge.skipping.predicates import And, Not, Or, Predicate, Unknown
 
 CHAR_VARCHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 COLLATIONS = "__COLLATIONS"
@@ -27,14 +21,12 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A primitive type as pruning sees it.
+    """A primitive type as pruning sees it; precision and scale are a decimal's.
 
     Args:
         kind: One of integral, decimal, float, double, date, timestamp, timestamp_ntz, string, boolean.
-        precision: A decimal's digits.
-        scale: A decimal's digits after the point.
-        was_float: Whether a double may have been a float when a file was written: the text of its statistics then
-            stands for a float, whose value as a double is another number.
+        was_float: Whether a double may have been a float when a file was written: its statistics then spell a
+            float, whose value as a double is another number.
     """
 
     kind: str
@@ -50,8 +42,8 @@ class TargetColumn:
     Args:
         path: Its name and names of fields, as the predicate and the table spell them.
         physical_path: The same as statistics and partition values spell it.
-        type: Its type, or None where its values cannot be compared with literals (char padding, collations,
-            binary, arrays, maps, structs).
+        type: None where its values cannot be compared with literals (char padding, collations, binary, arrays,
+            maps, structs).
         counts_nulls: Whether statistics of the column count the column's own NULLs.
         partition: Whether the value comes from the partition.
     """
@@ -64,25 +56,27 @@ class TargetColumn:
 
 
 def referenced_columns(predicate: Predicate) -> frozenset[tuple[str, ...]]:
-    """Gives the path of every column that a predicate names."""
+    """Return the path of every column that a predicate names."""
     if isinstance(predicate, Unknown):
         return frozenset()
     if isinstance(predicate, Not):
         return referenced_columns(predicate.part)
     if isinstance(predicate, (And, Or)):
         return frozenset().union(*(referenced_columns(part) for part in predicate.parts))
-    column: ColumnRef = predicate.column
-    return frozenset({column.path})
+    return frozenset({predicate.column.path})
+
+
+def put(tree: dict[str, Any], path: tuple[str, ...], leaf: object) -> None:
+    """Put a leaf into a tree of dicts."""
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = leaf
 
 
 def column_type(name: str) -> ColumnType | None:
-    """Gives a primitive type by its name, in the log's spelling or in SQL's.
+    """Return a primitive type by its name, in the log's spelling or in SQL's.
 
-    Args:
-        name: Such as ``integer``, ``int``, ``decimal(10,2)`` or ``varchar(5)``.
-
-    Returns:
-        The type, or None for one whose values cannot be compared here.
+    None for a type whose values cannot be compared here.
     """
     lowered = name.strip().lower()
     lowered = _NAMES.get(lowered, lowered)
@@ -101,16 +95,7 @@ def column_type(name: str) -> ColumnType | None:
 def find_column(
     schema: StructType, path: tuple[str, ...], partition_columns: frozenset[str]
 ) -> TargetColumn | None:
-    """Finds a column by its path.
-
-    Args:
-        schema: The table's schema.
-        path: A column's name and then names of struct fields.
-        partition_columns: The names of the partition columns.
-
-    Returns:
-        The column, or None where the schema has none of exactly that path.
-    """
+    """Return the column of exactly a path: a column's name, then names of struct fields."""
     struct: object = schema
     physical: list[str] = []
     field: StructField | None = None

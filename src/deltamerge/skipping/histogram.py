@@ -1,4 +1,4 @@
-"""Ranges of values that nobody looks at one by one: a span in slices, with a bit for each that has a value."""
+"""Histograms of keys: a span in buckets, with a bit for each that has a value, as ranges for pruning."""
 
 from __future__ import annotations
 
@@ -13,45 +13,35 @@ from deltamerge.skipping.key_ranges import MOST_RANGES
 from deltamerge.skipping.keys import Key, scaled
 
 # The bits of one of Spark's bitmaps (bitmap_construct_agg).
-_SLICES = 1 << 15
+_BUCKETS = 1 << 15
 _MOST_SPAN = 1 << 62
 # So many digits the unscaled values of a span have at most.
 UNIT_DIGITS = 19
 # With more digits after the point such a decimal times ten to their number has more than Spark's 38.
 _MOST_SCALE = 17
-# So many bytes after what all texts begin with say where one lies; as an integer they fit 64 bits.
-TEXT_BYTES = 6
-_GREATEST_NUMBER = (1 << 8 * TEXT_BYTES) - 1
+# So many bytes after the common prefix decide the bucket of a string; as an integer they fit 64 bits.
+STRING_BYTES = 6
+_GREATEST_NUMBER = (1 << 8 * STRING_BYTES) - 1
 _LAST_BEFORE_SURROGATES, _AFTER_SURROGATES, _LAST_CHARACTER = 0xD7FF, 0xE000, 0x10FFFF
 
 
 @dataclass(frozen=True)
-class Slices:
-    """A span of integers cut into 32,768 slices.
-
-    Args:
-        begin: Where the first begins.
-        width: How many integers each has.
-    """
+class IntegerHistogram:
+    """A span of integers cut into 32,768 buckets of the same width."""
 
     begin: int
     width: int
 
     @property
     def end(self) -> int:
-        """The integer after the last slice."""
-        return self.begin + self.width * _SLICES
+        """The integer after the last bucket."""
+        return self.begin + self.width * _BUCKETS
 
     def ranges(self, bits: bytes, low: int, high: int) -> tuple[tuple[int, int], ...]:
-        """Finds ranges that hold all values.
+        """Return ranges that hold all values, in order and without overlap, `MOST_RANGES` at most.
 
-        Args:
-            bits: For each slice, the lowest bit first, whether it has a value.
-            low: The least value, which may lie before the slices.
-            high: The greatest value, which may lie behind them.
-
-        Returns:
-            The lowest and the highest integer of each range, in order and without overlap, `MOST_RANGES` at most.
+        `bits` has one bit for each bucket, the lowest first: whether it has a value. `low` and `high` are the least
+        and the greatest value, which may be outside of the buckets.
         """
         filled = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
         found: list[tuple[int, int]] = []
@@ -69,36 +59,28 @@ class Slices:
 
 
 @dataclass(frozen=True)
-class DecimalSlices:
-    """A span of decimals cut into slices of units of their last digit.
-
-    Args:
-        scale: How many digits after the point the target's values have; no other value equals one of them.
-        units: The slices of the unscaled values.
-    """
+class DecimalHistogram:
+    """A span of decimals cut into buckets of units of the last digit that the target's values have."""
 
     scale: int
-    units: Slices
+    units: IntegerHistogram
 
     @property
     def low(self) -> Decimal:
-        """The least decimal of the first slice."""
+        """The least decimal of the first bucket."""
         return scaled(self.units.begin, self.scale)
 
     @property
     def high(self) -> Decimal:
-        """The greatest decimal of the last slice."""
+        """The greatest decimal of the last bucket."""
         return scaled(self.units.end - 1, self.scale)
 
     def ranges(
         self, bits: bytes, low: Decimal | int, high: Decimal | int
     ) -> tuple[tuple[Decimal, Decimal], ...]:
-        """Finds ranges that hold all values that have no more digits after the point than the target's.
+        """Return ranges of all values that have no more digits after the point than the target's.
 
-        Args:
-            bits: As for `Slices.ranges`.
-            low: The least value, which may lie before the slices.
-            high: The greatest value, which may lie behind them.
+        Arguments are as for `IntegerHistogram.ranges`.
         """
         one = 10**self.scale
         first, last = _rounded_down(low, one), -_rounded_down(-high, one)
@@ -109,29 +91,19 @@ class DecimalSlices:
 
 
 @dataclass(frozen=True)
-class TextSlices:
-    """A span of texts cut into slices by the bytes after what all of them begin with.
+class StringHistogram:
+    """A span of strings cut into buckets by the bytes after their common prefix.
 
-    Args:
-        low: The span's least text.
-        high: The span's greatest text.
-        prefix: The bytes, in UTF-8, with which each text of the span begins.
-        numbers: The slices of the next `TEXT_BYTES` bytes, those that a text does not have being zeros.
+    `numbers` are the buckets of the next `STRING_BYTES` bytes, those that a string does not have being zeros.
     """
 
     low: str
     high: str
     prefix: bytes
-    numbers: Slices
+    numbers: IntegerHistogram
 
     def ranges(self, bits: bytes, low: str, high: str) -> tuple[tuple[str, str], ...]:
-        """Finds ranges that hold all values.
-
-        Args:
-            bits: As for `Slices.ranges`.
-            low: The least value, which may lie before the slices.
-            high: The greatest value, which may lie behind them.
-        """
+        """Return ranges that hold all values; see `IntegerHistogram.ranges`."""
         found = [(low, min(high, self.low))] if low < self.low else []
         last = min(self.numbers.end - 1, _GREATEST_NUMBER)
         for begin, end in self.numbers.ranges(bits, self.numbers.begin, last):
@@ -141,60 +113,54 @@ class TextSlices:
         return _joined(found)
 
     def _at_most(self, number: int) -> str:
-        """Gives a text that no text with such a number, or a greater one, is less than."""
-        return _text_of(self.prefix + number.to_bytes(TEXT_BYTES, "big").rstrip(b"\0"))
+        """Return a string that no string with such a number, or a greater one, is less than."""
+        return _string_of(self.prefix + number.to_bytes(STRING_BYTES, "big").rstrip(b"\0"))
 
     def _above(self, number: int) -> str:
-        """Gives a text that is greater than all texts with such a number."""
-        text = _text_of(self.prefix + number.to_bytes(TEXT_BYTES, "big"))
-        while text:
-            character = ord(text[-1])
+        """Return a string that is greater than all strings with such a number."""
+        string = _string_of(self.prefix + number.to_bytes(STRING_BYTES, "big"))
+        while string:
+            character = ord(string[-1])
             if character < _LAST_CHARACTER:
                 after = _AFTER_SURROGATES if character == _LAST_BEFORE_SURROGATES else character + 1
-                return text[:-1] + chr(after)
-            text = text[:-1]
+                return string[:-1] + chr(after)
+            string = string[:-1]
         return self.high
 
 
-KeySlices: TypeAlias = Slices | DecimalSlices | TextSlices
+KeyHistogram: TypeAlias = IntegerHistogram | DecimalHistogram | StringHistogram
 
 
-def slices_of(low: Key, high: Key, scale: int | None = None) -> KeySlices | None:
-    """Cuts a span into slices.
+def histogram_of(low: Key, high: Key, scale: int | None = None) -> KeyHistogram | None:
+    """Return the histogram of a span.
 
-    Args:
-        low: Its least key.
-        high: Its greatest key.
-        scale: The digits after the point, where keys are unscaled decimals; None where they are not.
-
-    Returns:
-        The slices; None where integers or units do not fit 64 bits, and where decimals have very many digits after the
-        point.
+    None where integers or units do not fit 64 bits, and where decimals have very many digits after the point.
+    `scale` is the number of digits after the point, where keys are unscaled decimals.
     """
     if isinstance(low, str) or isinstance(high, str):
-        return _text_slices(str(low), str(high))
-    slices = None if high - low >= _MOST_SPAN else Slices(low, (high - low) // _SLICES + 1)
-    if scale is None or slices is None:
-        return slices
+        return _string_histogram(str(low), str(high))
+    histogram = None if high - low >= _MOST_SPAN else IntegerHistogram(low, (high - low) // _BUCKETS + 1)
+    if scale is None or histogram is None:
+        return histogram
     if scale > _MOST_SCALE or max(-low, high) >= _MOST_SPAN:
         return None
-    return DecimalSlices(scale, slices)
+    return DecimalHistogram(scale, histogram)
 
 
-def _text_slices(low: str, high: str) -> TextSlices:
+def _string_histogram(low: str, high: str) -> StringHistogram:
     first, last = low.encode(), high.encode()
     same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     prefix = bytes(byte for byte, _ in same)
-    begin, end = (_number_of(text[len(prefix) :]) for text in (first, last))
-    return TextSlices(low, high, prefix, Slices(begin, (end - begin) // _SLICES + 1))
+    begin, end = (_number_of(string[len(prefix) :]) for string in (first, last))
+    return StringHistogram(low, high, prefix, IntegerHistogram(begin, (end - begin) // _BUCKETS + 1))
 
 
-def _number_of(text: bytes) -> int:
-    return int.from_bytes(text[:TEXT_BYTES].ljust(TEXT_BYTES, b"\0"), "big")
+def _number_of(string: bytes) -> int:
+    return int.from_bytes(string[:STRING_BYTES].ljust(STRING_BYTES, b"\0"), "big")
 
 
-def _text_of(utf8: bytes) -> str:
-    """Gives the text of the first bytes, as many as are one."""
+def _string_of(utf8: bytes) -> str:
+    """Return the string of the first bytes, as many as are one."""
     try:
         return utf8.decode()
     except UnicodeDecodeError as error:
@@ -217,7 +183,6 @@ def _without_narrow_gaps(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int]
 
 
 def _joined(ranges: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Makes one range of those that meet."""
     found: list[tuple[str, str]] = []
     for low, high in ranges:
         if found and low <= found[-1][1]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from deltamerge.log.column_mapping import physical_name
-from deltamerge.log.schema import StructField, StructType
+from deltamerge.log.features.column_mapping import physical_name
+from deltamerge.log.schema import StructField, StructType, lower_case
 
 NUM_INDEXED_COLS = "delta.dataSkippingNumIndexedCols"
 STATS_COLUMNS = "delta.dataSkippingStatsColumns"
@@ -18,13 +18,7 @@ DEFAULT_PREFIX_LENGTH = 32
 
 @dataclass(frozen=True)
 class Leaf:
-    """A leaf of a schema: a column or struct field that is no struct itself.
-
-    Args:
-        names: Its path as the table spells it.
-        path: Its path as files spell it.
-        field: The field.
-    """
+    """A column or struct field that is no struct: its path as the table and as files spell it, and the field."""
 
     names: tuple[str, ...]
     path: tuple[str, ...]
@@ -33,12 +27,10 @@ class Leaf:
 
 @dataclass(frozen=True)
 class IndexedColumns:
-    """What a table wants statistics of.
+    """The statistics that a table's properties ask for: of leaf columns by their physical paths.
 
-    Args:
-        paths: The physical paths of the leaf columns that have statistics.
-        string_prefix_length: Characters kept of minimal and maximal strings.
-        tight_bounds: Whether files say that their bounds are tight: they may get deletion vectors.
+    `string_prefix_length` is in characters; with `tight_bounds` files record that their bounds are tight: they may
+    get deletion vectors.
     """
 
     paths: frozenset[tuple[str, ...]]
@@ -49,15 +41,9 @@ class IndexedColumns:
     def of(
         schema: StructType, partition_columns: Iterable[str], configuration: Mapping[str, str]
     ) -> IndexedColumns:
-        """Reads a table's properties; one that cannot be read counts as absent.
+        """Return the columns that delta-spark would index (``StatisticsCollection.getIndexedColumns``).
 
-        Args:
-            schema: The table's schema.
-            partition_columns: The names of the partition columns, which have no statistics.
-            configuration: The table's properties.
-
-        Returns:
-            The columns that delta-spark would index (``StatisticsCollection.getIndexedColumns``).
+        A property that cannot be read counts as absent.
         """
         partitions = set(partition_columns)
         leaves = [leaf for leaf in leaves_of(schema) if leaf.names[0] not in partitions]
@@ -76,7 +62,7 @@ class IndexedColumns:
 
 
 def leaves_of(schema: StructType) -> Iterator[Leaf]:
-    """Gives a schema's leaves in order; arrays and maps are leaves whole."""
+    """Yield a schema's leaves in order; arrays and maps are leaves whole."""
     for field in schema.fields:
         yield from _leaves(field, (), ())
 
@@ -92,27 +78,26 @@ def _leaves(field: StructField, names: tuple[str, ...], path: tuple[str, ...]) -
 
 
 def _prefixes(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    lowered = tuple(name.lower() for name in names)
-    return (lowered[:size] for size in range(1, len(lowered) + 1))
+    return (lower_case(names[:size]) for size in range(1, len(names) + 1))
 
 
-def _number(text: str | None, default: int) -> int:
+def _number(string: str | None, default: int) -> int:
     try:
-        return default if text is None else int(text)
+        return default if string is None else int(string)
     except ValueError:
         return default
 
 
-def _split(text: str) -> Iterator[tuple[str, ...]]:
-    """Splits ``a, b.c, `d.e`.f`` into paths; a doubled backtick inside backticks is one."""
+def _split(string: str) -> Iterator[tuple[str, ...]]:
+    """Split ``a, b.c, `d.e`.f`` into paths; a doubled backtick inside backticks is one."""
     parts: list[str] = []
     name = ""
     quoted = False
     at = 0
-    while at < len(text):
-        char = text[at]
+    while at < len(string):
+        char = string[at]
         if char == "`":
-            if quoted and text[at + 1 : at + 2] == "`":
+            if quoted and string[at + 1 : at + 2] == "`":
                 name += "`"
                 at += 1
             else:

@@ -1,8 +1,8 @@
-"""Keys: values of every type as integers (or text) whose plain order is Spark's order of the values.
+"""Keys: values of every type as integers (or strings) whose plain order is Spark's order of the values.
 
 Integers, dates (days), timestamps (microseconds) and decimals (unscaled) are their own integers.
 Floating-point numbers become the integers of IEEE 754's total order, with one zero and one NaN above
-everything, as Spark has them. Strings stay text: Python and NumPy order it by code point, which is the order
+everything, as Spark has them. Strings stay strings: Python and NumPy order them by code point, which is the order
 of UTF-8's bytes.
 """
 
@@ -30,12 +30,12 @@ SIGN_FOLD = 0x7FFF_FFFF_FFFF_FFFF
 
 
 def as_mask(array: object) -> Mask:
-    """Gives what a NumPy comparison gave as bools, objects' answers too."""
+    """Return the result of a NumPy comparison as bools, of objects too."""
     return np.asarray(array, dtype=bool)
 
 
 def float_key(value: float) -> int:
-    """Gives a floating-point number's place in Spark's order: -Infinity < … < 0 < … < Infinity < NaN."""
+    """Return a floating-point number's place in Spark's order: -Infinity < … < 0 < … < Infinity < NaN."""
     if value != value:
         return NAN_KEY
     bits: int = struct.unpack(">q", struct.pack(">d", value))[0]
@@ -53,11 +53,8 @@ class Bounds:
     Args:
         lower: No value of the file is below this key, where `lower_known`.
         upper: No value of the file is above this key, where `upper_known`; a NaN may be, where `hides_nan`.
-        lower_known: Whether `lower` means anything.
-        upper_known: Whether `upper` means anything.
         may_be_null: Whether some row may be NULL.
         may_be_value: Whether some row may be other than NULL.
-        hides_nan: Whether any file may hold NaNs that `upper` does not cover.
     """
 
     lower: KeyArray
@@ -69,7 +66,7 @@ class Bounds:
     hides_nan: bool
 
     def among(self, wanted: Mask) -> Bounds:
-        """Gives those of some files, one bool per file."""
+        """Return those of some files, one bool per file."""
         return (
             self if wanted.all() else replace(self, **{name: getattr(self, name)[wanted] for name in ARRAYS})
         )
@@ -80,19 +77,13 @@ ARRAYS = tuple(field.name for field in fields(Bounds) if field.name != "hides_na
 
 
 def keys_of(values: pa.Array, kind: ColumnType) -> tuple[KeyArray, Mask]:
-    """Turns a column's values into keys.
+    """Return a column's values as keys, int64 or objects, and which of them are known.
 
-    Args:
-        values: int64, float64, decimal128(38, scale), date32 or string, as statistics give them.
-        kind: The column's type.
-
-    Returns:
-        The keys, int64 or objects, and for each whether it is known (anything where it is not).
+    `values` are int64, float64, decimal128(38, scale), date32 or string, as statistics have them.
     """
     known = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
     if kind.kind == "string":
-        texts = pc.fill_null(values, "").to_numpy(zero_copy_only=False)
-        return texts.astype(object), known
+        return pc.fill_null(values, "").to_numpy(zero_copy_only=False).astype(object), known
     if kind.kind == "decimal":
         return _decimal_keys(values, kind, known)
     if kind.kind in ("float", "double"):
@@ -106,7 +97,7 @@ def keys_of(values: pa.Array, kind: ColumnType) -> tuple[KeyArray, Mask]:
 def _float_keys(values: pa.Array, kind: ColumnType, known: Mask) -> tuple[KeyArray, Mask]:
     floats = pc.fill_null(values, 0.0).to_numpy(zero_copy_only=False)
     if kind.kind == "float":
-        # A FLOAT's text is the shortest that gives the FLOAT back, so as a DOUBLE it is another number.
+        # A FLOAT's digits are the fewest that read back as that FLOAT, so as a DOUBLE they are another number.
         with np.errstate(over="ignore"):
             floats = floats.astype(np.float32).astype(np.float64)
     bits = floats.view(np.int64)
@@ -129,18 +120,23 @@ def _decimal_keys(values: pa.Array, kind: ColumnType, known: Mask) -> tuple[KeyA
 
 
 def fits_int64(kind: ColumnType) -> bool:
-    """Says whether a type's keys are 64-bit integers (and not Python's own numbers or texts)."""
+    """Return whether a type's keys are 64-bit integers (and not Python's own numbers or strings)."""
     return kind.kind != "string" and not (kind.kind == "decimal" and kind.precision > 18)
 
 
+def has_surrogates(value: str) -> bool:
+    """Return whether a string has halves of characters, which UTF-8 has not."""
+    return any("\ud800" <= char <= "\udfff" for char in value)
+
+
 def scaled(number: int, scale: int) -> Decimal:
-    """Gives the decimal of an unscaled integer at a scale."""
+    """Return the decimal of an unscaled integer at a scale."""
     # Decimal's own arithmetic rounds to 28 digits.
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
 
 def unscaled(value: Decimal, scale: int) -> int | None:
-    """Gives a decimal's unscaled integer at a scale, or None where that would lose digits."""
+    """Return a decimal's unscaled integer at a scale, or None where that would lose digits."""
     if not value.is_finite():
         return None
     sign, digits, exponent = value.as_tuple()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from deltamerge.storage.stored_file import StoredFile, StoredFiles
+from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 
 TEMP_SUFFIX = ".deltamerge.tmp"
 """The end of the names of half-written files; such a file may be removed when it is older than a write."""
@@ -20,15 +19,14 @@ TEMP_SUFFIX = ".deltamerge.tmp"
 # Whoever still writes into a folder may make a file while it is being deleted.
 _DELETIONS = 3
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
 
 
 class LocalStore:
     """A folder on a local (or mounted) file system.
 
-    Plain file calls rather than obstore's local store: that one hides names such as ``x#1`` and has no way
-    to know Hadoop's checksum files. A file that is replaced loses its ``.name.crc`` neighbour, which Hadoop
-    would otherwise check the new content against.
+    Plain file calls rather than obstore's local store: that one hides names such as ``x#1`` and has no way to know
+    Hadoop's checksum files. A file that is replaced loses its ``.name.crc`` neighbour, which Hadoop would otherwise
+    check the new content against.
     """
 
     is_local = True
@@ -37,7 +35,7 @@ class LocalStore:
         self.root = root.rstrip("/") or "/"
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        """Lists all files below a folder; see `Store.list`."""
+        """List all files below a folder; see `Store.list`."""
         found = [
             _stored(path, entry)
             for path, entry in self._walk(prefix.strip("/"))
@@ -46,24 +44,24 @@ class LocalStore:
         return sorted(found, key=lambda file: file.path)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        """Lists the files directly in a folder; see `Store.list_folder`."""
+        """List the files directly in a folder; see `Store.list_folder`."""
         found = []
         for path, entry in self._entries(folder.strip("/")):
             if (start_after is None or path > start_after) and entry.is_file():
-                # A file that went away between the two calls was never there.
+                # Deleted between the two calls.
                 with contextlib.suppress(FileNotFoundError):
                     found.append(_stored(path, entry))
         return sorted(found, key=lambda file: file.path)
 
     def get(self, path: str) -> bytes:
-        """Reads a whole file; see `Store.get`."""
+        """Read a whole file; see `Store.get`."""
         return self._path(path).read_bytes()
 
     def put_if_absent(self, path: str, content: bytes) -> None:
-        """Writes a file unless it is there; see `Store.put_if_absent`.
+        """Write a file unless it exists; see `Store.put_if_absent`.
 
-        The content is written under another name and linked into place, so that a killed process leaves
-        either the whole file or none.
+        The content is written under another name and linked into place, so that a killed process leaves either the
+        whole file or none.
         """
         target = self._path(path)
         if target.exists():
@@ -80,14 +78,14 @@ class LocalStore:
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
                     raise
-                # Some FUSE mounts have none: creation is still exclusive there, but a process that is
+                # Some FUSE mounts have none: creation is still exclusive, but a process that is
                 # killed just then could leave the file incomplete.
                 _write_exclusively(target, content)
         finally:
             temporary.unlink(missing_ok=True)
 
     def put(self, path: str, content: bytes) -> None:
-        """Writes or replaces a file; see `Store.put`."""
+        """Write or replaces a file; see `Store.put`."""
         target = self._path(path)
         temporary = self._write_temporary(target, content)
         try:
@@ -97,18 +95,18 @@ class LocalStore:
             temporary.unlink(missing_ok=True)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files; see `Store.delete`."""
+        """Delete files; see `Store.delete`."""
         for path in paths:
             target = self._path(path)
             target.unlink(missing_ok=True)
             self._drop_checksum(target)
 
     def make_folder(self, folder: str) -> None:
-        """Makes a folder; see `Store.make_folder`."""
+        """Make a folder; see `Store.make_folder`."""
         self._path(folder).mkdir(parents=True, exist_ok=True)
 
     def delete_folder(self, folder: str) -> None:
-        """Deletes a folder; see `Store.delete_folder`."""
+        """Delete a folder; see `Store.delete_folder`."""
         path = self._path(folder)
         for _ in range(_DELETIONS):
             shutil.rmtree(path, ignore_errors=True)
@@ -116,7 +114,7 @@ class LocalStore:
                 break
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file; see `Store.rename`."""
+        """Rename a file; see `Store.rename`."""
         before, after = self._path(source), self._path(target)
         after.parent.mkdir(parents=True, exist_ok=True)
         self._drop_checksum(before)
@@ -124,15 +122,15 @@ class LocalStore:
         before.replace(after)
 
     def exists(self, path: str) -> bool:
-        """Tells whether there is such a file; see `Store.exists`."""
+        """Return whether a file exists; see `Store.exists`."""
         return self._path(path).is_file()
 
     def absolute(self, path: str) -> str:
-        """Gives the absolute local path; see `Store.absolute`."""
-        return path if _SCHEME.match(path) else str(self._path(path))
+        """Return the absolute local path; see `Store.absolute`."""
+        return path if SCHEME.match(path) else str(self._path(path))
 
     def open_input(self, path: str) -> IO[bytes]:
-        """Opens a file for reading; see `Store.open_input`."""
+        """Open a file for reading; see `Store.open_input`."""
         return self._path(path).open("rb")
 
     def _path(self, path: str) -> Path:

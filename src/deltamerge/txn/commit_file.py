@@ -1,4 +1,4 @@
-"""One commit file: what is in it, and the three answers to whether it landed."""
+"""One commit file: what is in it, and whether it landed: yes, no, or not known."""
 
 from __future__ import annotations
 
@@ -17,37 +17,24 @@ from obstore.exceptions import (
 from deltamerge.exceptions import CommitStateUnknownException
 from deltamerge.log.actions import Action, CommitInfo, Metadata, to_json_lines
 from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, has_in_commit_timestamps
-from deltamerge.log.row_tracking import assign_row_ids, materialized_columns
+from deltamerge.log.features.row_tracking import assign_row_ids, materialized_columns
 from deltamerge.log.segment import commit_path
 from deltamerge.storage.store import Store
 from deltamerge.txn.prepared import PreparedCommit
 
 _LOGGER = logging.getLogger(__name__)
-# How often the same bytes are offered for the same version while the store does not say what became of them.
+# How often the same bytes are offered for the same version while it is not known what became of them.
 WRITE_ATTEMPTS = 3
-# With these a store says that it did not write.
-_REFUSED = (
-    PermissionError,
-    InvalidPathError,
-    NotSupportedError,
-    PermissionDeniedError,
-    UnauthenticatedError,
-)
+# With these a store reports that it did not write.
+_REFUSED = (PermissionError, InvalidPathError, NotSupportedError, PermissionDeniedError, UnauthenticatedError)
 
 
 def commit_content(
     prepared: PreparedCommit, version: int, timestamp_ms: int, row_id_high_water_mark: int = -1
 ) -> bytes:
-    """Gives a commit file's bytes.
+    """Return a commit file's bytes: one action per line, commitInfo first (Protocol: In-Commit Timestamps).
 
-    Args:
-        prepared: The transaction.
-        version: The version that the commit makes.
-        timestamp_ms: The commit's timestamp.
-        row_id_high_water_mark: The highest row id that the table has given out, -1 for none.
-
-    Returns:
-        One action per line, commitInfo first (Protocol: In-Commit Timestamps wants it so).
+    `row_id_high_water_mark` is the highest row id that the table has assigned, -1 for none.
     """
     info = CommitInfo(_commit_info(prepared, timestamp_ms))
     actions = [_enabling(a, prepared, version, timestamp_ms) for a in prepared.actions]
@@ -60,12 +47,12 @@ def commit_content(
 
 
 def commits_say_when(prepared: PreparedCommit) -> bool:
-    """Tells whether the table, as this commit leaves it, has in-commit timestamps."""
+    """Return whether the table, as this commit leaves it, has in-commit timestamps."""
     return prepared.metadata is not None and has_in_commit_timestamps(prepared.metadata)
 
 
 def _enabling(action: Action, prepared: PreparedCommit, version: int, timestamp_ms: int) -> Action:
-    """Notes in the metadata from which version on a table that was there before has in-commit timestamps."""
+    """Add to the metadata since which version a table that existed before has in-commit timestamps."""
     read = prepared.read_snapshot
     if not isinstance(action, Metadata) or read is None:
         return action
@@ -94,81 +81,72 @@ def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:
 
 
 def _tags(metadata: Metadata | None) -> dict[str, str] | None:
-    """Says that rows kept their ids, where the table has row tracking enabled, as delta-spark does."""
+    """Return the tag for rows that kept their ids, where the table has row tracking enabled, as delta-spark does."""
     if metadata is None or materialized_columns(metadata) is None:
         return None
     return {"delta.rowTracking.preserved": "true"}
 
 
 def write_commit(store: Store, version: int, content: bytes, txn_id: str) -> bool:
-    """Writes a commit file unless its version is taken.
+    """Write a commit file unless its version is taken; return whether the version is this transaction's.
 
-    A store may write and then fail to say so. The same bytes are then offered again: where the first offer
-    landed after all, the version is taken, by this transaction.
-
-    Args:
-        store: The table.
-        version: The version to write.
-        content: The file.
-        txn_id: The transaction's id, which `content` holds.
-
-    Returns:
-        Whether the version is this transaction's; else another's.
+    A store may write and then fail to report it. The same bytes are then offered again: where the first offer
+    landed after all, the version is taken, by this transaction. `content` holds the transaction's id.
 
     Raises:
-        CommitStateUnknownException: The store does not say.
+        CommitStateUnknownException: It is not known whether the store wrote.
         Exception: The store did not write: its own error.
     """
-    path = commit_path(version)
     failure: Exception | None = None
-    for _ in range(WRITE_ATTEMPTS):
-        try:
-            store.put_if_absent(path, content)
-            return True
-        except FileExistsError:
-            return is_own_commit(store, version, txn_id)
-        except _REFUSED as error:
-            if failure is None:
-                raise
-            failure = error
-            break
-        except Exception as error:
-            failure = error
-            _LOGGER.warning("Writing %s failed, looking whether it is there: %s", path, error)
-            found = _owner(store, version, txn_id)
-            if found is not None:
-                return found
-            if store.is_local:
-                # A local call that failed and left nothing will not write later either.
-                raise
+    for attempt in range(WRITE_ATTEMPTS):
+        outcome = _offer(store, version, content, txn_id, first=attempt == 0)
+        if isinstance(outcome, bool):
+            return outcome
+        failure = outcome
     raise _unknown(store, version, txn_id, failure) from failure
 
 
+def _offer(store: Store, version: int, content: bytes, txn_id: str, *, first: bool) -> bool | Exception:
+    """Write once; return whether the version is this transaction's, or the error where that is not known."""
+    path = commit_path(version)
+    try:
+        store.put_if_absent(path, content)
+    except FileExistsError:
+        return is_own_commit(store, version, txn_id)
+    except _REFUSED as error:
+        if first:
+            raise
+        raise _unknown(store, version, txn_id, error) from error
+    except Exception as error:
+        # A store may write and then fail in any way.
+        _LOGGER.warning("Writing %s failed, looking whether it exists: %s", path, error)
+        found = _owner(store, version, txn_id)
+        if found is None and store.is_local:
+            # A local call that failed and left nothing will not write later either.
+            raise
+        return error if found is None else found
+    else:
+        return True
+
+
 def is_own_commit(store: Store, version: int, txn_id: str) -> bool:
-    """Tells whether a version that is taken was written by a transaction itself, in an earlier try.
-
-    Args:
-        store: The table.
-        version: The version.
-        txn_id: The transaction's id.
-
-    Raises:
-        CommitStateUnknownException: The file cannot be read.
-    """
+    """Return whether a version that is taken was written by a transaction itself, in an earlier try."""
     try:
         return _txn_id(store.get(commit_path(version))) == txn_id
     except Exception as error:
+        # Whatever went wrong, the caller must know that the commit may have landed.
         raise _unknown(store, version, txn_id, error) from error
 
 
 def _owner(store: Store, version: int, txn_id: str) -> bool | None:
-    """Tells whether a version is this transaction's or another's; None where it is not there (yet)."""
+    """Return whether a version is this transaction's or another's; None where it does not exist (yet)."""
     try:
         return _txn_id(store.get(commit_path(version))) == txn_id
     except FileNotFoundError:
         return None
-    except Exception as error:
-        _LOGGER.warning("Reading %s back failed: %s", commit_path(version), error)
+    except Exception:
+        # Whatever went wrong: it is not known whose the version is, and the write is tried again.
+        _LOGGER.warning("Reading %s back failed", commit_path(version), exc_info=True)
         return None
 
 
@@ -185,7 +163,7 @@ def _unknown(
     path = store.absolute(commit_path(version))
     return CommitStateUnknownException(
         "DELTA_COMMIT_STATE_UNKNOWN",
-        f"The store did not say whether version {version} of {store.root} was written ({failure!r}). Look "
+        f"It is not known whether version {version} of {store.root} was written ({failure!r}). Look "
         f"before you retry: if {path} exists and its commitInfo has the txnId {txn_id}, this transaction was "
         "committed; if it exists with another txnId, it was not; if it does not exist, look again a little "
         "later. Until then do not delete the data files that this transaction wrote.",

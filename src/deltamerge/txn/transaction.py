@@ -1,45 +1,46 @@
 """The optimistic transaction: write the next version unless it is taken; if it is, check and try the one after.
 
+After it a checkpoint is written now and then, and expired log files are removed.
+
 Three outcomes: the commit landed; it conflicts (a `DeltaConcurrentModificationException`, or the store's own error:
-nothing was written, the caller may delete its files); nobody knows (`CommitStateUnknownException`: it must not).
+nothing was written, the caller may delete its files); it is not known (`CommitStateUnknownException`: it must not).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 from deltamerge.exceptions import ConcurrentWriteException
+from deltamerge.log.actions import Metadata
+from deltamerge.log.checkpoint.writing import write_checkpoint
+from deltamerge.log.cleanup import clean_up_expired_log
 from deltamerge.log.commits import read_commit
-from deltamerge.log.row_tracking import high_water_mark
-from deltamerge.txn.after_commit import maintain_log
+from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
 from deltamerge.txn.conflicts import SQLSTATE, WinningCommit, check_conflicts
 from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
 
 __all__ = ["Committed", "PreparedCommit", "ReadSet", "commit"]
 
+_LOGGER = logging.getLogger(__name__)
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+DEFAULT_CHECKPOINT_INTERVAL = 10
 MAX_ATTEMPTS = 1000
+"""How many versions are tried while other writers are faster."""
 
 
-def commit(prepared: PreparedCommit, clock: Callable[[], int], max_attempts: int = MAX_ATTEMPTS) -> Committed:
-    """Commits a transaction.
-
-    Args:
-        prepared: The transaction.
-        clock: Gives milliseconds since the epoch.
-        max_attempts: How many versions to try while other writers are faster.
-
-    Returns:
-        The commit, with the new version.
+def commit(prepared: PreparedCommit, clock: Callable[[], int]) -> Committed:
+    """Commit a transaction; `clock` returns milliseconds since the epoch.
 
     Raises:
         DeltaConcurrentModificationException: Another writer's commit conflicts; nothing was written.
-        CommitStateUnknownException: The store did not say whether the commit landed.
+        CommitStateUnknownException: It is not known whether the commit landed.
         Exception: The store's own error; nothing was written.
     """
     seen = prepared.read_version
     last_timestamp, last_row_id = _read_timestamp(prepared), _read_row_id(prepared)
-    for attempt in range(1, max_attempts + 1):
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         timestamp = max(clock(), last_timestamp + 1) if commits_say_when(prepared) else clock()
         content = commit_content(prepared, seen + 1, timestamp, last_row_id)
         if write_commit(prepared.store, seen + 1, content, prepared.txn_id):
@@ -50,9 +51,9 @@ def commit(prepared: PreparedCommit, clock: Callable[[], int], max_attempts: int
             check_conflicts(prepared, winner)
             seen = winner.version
             last_timestamp = max(last_timestamp, winner.in_commit_timestamp or 0)
-            # Row ids are given out anew for every version that is tried.
+            # Row ids are assigned anew for every version that is tried.
             last_row_id = max(last_row_id, -1 if (mark := winner.row_id_high_water_mark) is None else mark)
-    raise _too_many(prepared, seen, max_attempts)
+    raise _too_many(prepared, seen, MAX_ATTEMPTS)
 
 
 def _read_timestamp(prepared: PreparedCommit) -> int:
@@ -66,14 +67,14 @@ def _read_row_id(prepared: PreparedCommit) -> int:
 
 
 def _winning_commits(prepared: PreparedCommit, first: int) -> Iterator[WinningCommit]:
-    """Gives the commits from one that is there up to the latest."""
+    """Yield the commits from one that exists up to the latest."""
     version = first
     while True:
         try:
             yield WinningCommit.of(read_commit(prepared.store, version))
         except FileNotFoundError:
             if version == first:
-                # It was there a moment ago: the log has been cleaned up past it.
+                # It existed just now: the log has been cleaned up past it.
                 raise _too_many(prepared, version, 1) from None
             return
         version += 1
@@ -83,8 +84,35 @@ def _landed(
     prepared: PreparedCommit, version: int, timestamp: int, attempts: int, clock: Callable[[], int]
 ) -> Committed:
     committed = Committed(version, timestamp, attempts, prepared.store, prepared.read_snapshot)
-    maintain_log(committed, prepared.metadata, clock)
+    _maintain_log(committed, prepared.metadata, clock)
     return committed
+
+
+def _is_checkpoint_due(version: int, metadata: Metadata) -> bool:
+    """Return whether a version is to have a checkpoint, as delta-spark decides it."""
+    try:
+        interval = int(metadata.configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))
+    except ValueError:
+        interval = DEFAULT_CHECKPOINT_INTERVAL
+    return version > 0 and interval > 0 and version % interval == 0
+
+
+def _maintain_log(committed: Committed, metadata: Metadata | None, clock: Callable[[], int]) -> None:
+    """Write a checkpoint and remove expired log files, where the new version is due for it."""
+    if metadata is None or not _is_checkpoint_due(committed.version, metadata):
+        return
+    try:
+        write_checkpoint(committed.snapshot, clock())
+        clean_up_expired_log(committed.snapshot, clock())
+    except Exception as error:
+        # Whatever fails, the commit has landed, and no error may make it look as if it had not.
+        _LOGGER.warning(
+            "Version %s of %s is committed, but its checkpoint or the log's clean-up failed: %s",
+            committed.version,
+            committed.store.root,
+            error,
+            exc_info=True,
+        )
 
 
 def _too_many(prepared: PreparedCommit, version: int, attempts: int) -> ConcurrentWriteException:

@@ -1,6 +1,6 @@
 """Row tracking: ids that rows keep, and the version that last changed each.
 
-Source: Delta protocol, "Row Tracking". A table that supports it gives every file a first row id and a version; one
+Source: Delta protocol, "Row Tracking". In a table that supports it every file has a first row id and a version; one
 that has it enabled also keeps, in two hidden columns of its data files, what a row had before it was rewritten.
 """
 
@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
+from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata, Metadata, Protocol
+from deltamerge.log.add_file_stats import record_count
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.protocol import writer_features
 
@@ -26,12 +27,7 @@ ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColum
 
 @dataclass(frozen=True)
 class MaterializedColumns:
-    """The hidden columns in which data files keep what rows had before they were rewritten.
-
-    Args:
-        row_id: The name of the one with row ids.
-        row_commit_version: The name of the one with the versions that last changed the rows.
-    """
+    """The hidden columns in which data files keep what rows had before they were rewritten."""
 
     row_id: str
     row_commit_version: str
@@ -43,11 +39,7 @@ class MaterializedColumns:
 
 
 def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
-    """Gives the hidden columns of a table that has row tracking enabled; None where it has not.
-
-    Raises:
-        DeltaTableException: The table does not say what they are called.
-    """
+    """Return the hidden columns of a table that has row tracking enabled; None where it has not."""
     if not is_enabled(metadata, ENABLED, False):
         return None
     found = [metadata.configuration.get(key) for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)]
@@ -61,69 +53,47 @@ def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
     return MaterializedColumns(str(found[0]), str(found[1]))
 
 
-def with_column_names(
-    configuration: Mapping[str, str], new_id: Sequence[str] | None = None
-) -> dict[str, str]:
-    """Gives a new table's properties with the names of its hidden columns, where it enables row tracking.
-
-    Args:
-        configuration: The properties asked for.
-        new_id: Two ids that were never given before.
-    """
+def with_column_names(configuration: Mapping[str, str]) -> dict[str, str]:
+    """Return a new table's properties with the names of its hidden columns, where it enables row tracking."""
     if configuration.get(ENABLED, "").lower() != "true":
         return dict(configuration)
-    first, second = new_id or (str(uuid.uuid4()), str(uuid.uuid4()))
     names = {
-        ROW_ID_COLUMN: f"_row-id-col-{first}",
-        ROW_COMMIT_VERSION_COLUMN: f"_row-commit-version-col-{second}",
+        ROW_ID_COLUMN: f"_row-id-col-{uuid.uuid4()}",
+        ROW_COMMIT_VERSION_COLUMN: f"_row-commit-version-col-{uuid.uuid4()}",
     }
     return {**names, **configuration}
 
 
 def high_water_mark(domains: Iterable[DomainMetadata]) -> int | None:
-    """Gives the highest row id that was ever given out, where the domains say so."""
+    """Return the highest row id ever assigned, where the domains have it."""
     for domain in domains:
         if domain.domain == DOMAIN and not domain.removed:
-            try:
-                return int(json.loads(domain.configuration)["rowIdHighWaterMark"])
-            except (ValueError, KeyError, TypeError) as error:
-                raise DeltaLogCorruptException(
-                    "DELTA_STATE_RECOVER_ERROR",
-                    f"The domain metadata {DOMAIN} cannot be read: {domain.configuration!r}.",
-                ) from error
+            return domain.read(lambda values: int(values["rowIdHighWaterMark"]))
     return None
 
 
 def assign_row_ids(
     actions: Sequence[Action], protocol: Protocol, metadata: Metadata, mark: int, version: int
 ) -> tuple[Action, ...]:
-    """Gives new files of a commit their row ids and version.
+    """Assign row ids and version to the new files of a commit, and add the new high-water mark.
 
-    Args:
-        actions: The commit's actions.
-        protocol: The table's protocol after it.
-        metadata: The table's metadata after it.
-        mark: The highest row id given out so far, -1 for none.
-        version: The version that the commit makes.
-
-    Returns:
-        The actions; where ids were given out, with the new high-water mark. Files that had ids keep them.
-
-    Raises:
-        DeltaTableException: A new file does not say how many rows it has.
+    `protocol` and `metadata` are those after the commit, which makes `version`; `mark` is the highest row id
+    assigned so far, -1 for none.
     """
     if FEATURE not in writer_features(protocol) or is_enabled(metadata, SUSPENDED, False):
         return tuple(actions)
     assigned: list[Action] = []
     highest = mark
     for action in actions:
-        if isinstance(action, AddFile):
-            if action.base_row_id is None:
-                action = replace(action, base_row_id=highest + 1)
-                highest += _rows(action)
-            if action.default_row_commit_version is None:
-                action = replace(action, default_row_commit_version=version)
-        assigned.append(action)
+        if not isinstance(action, AddFile):
+            assigned.append(action)
+            continue
+        first, since = action.base_row_id, action.default_row_commit_version
+        if first is None:
+            first = highest + 1
+            highest += _rows(action)
+        since = version if since is None else since
+        assigned.append(replace(action, base_row_id=first, default_row_commit_version=since))
     if highest != mark:
         configuration = json.dumps({"rowIdHighWaterMark": highest}, separators=(",", ":"))
         assigned.append(DomainMetadata(DOMAIN, configuration))
@@ -131,8 +101,8 @@ def assign_row_ids(
 
 
 def _rows(file: AddFile) -> int:
-    rows = json.loads(file.stats).get("numRecords") if file.stats else None
-    if not isinstance(rows, int):
+    rows = record_count(file)
+    if rows is None:
         raise DeltaTableException(
             "DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS",
             f"Cannot assign row IDs without row count statistics: the file {file.path} has none.",

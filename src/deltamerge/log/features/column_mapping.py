@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import Metadata
@@ -16,8 +17,10 @@ from deltamerge.log.schema import (
     MapType,
     StructField,
     StructType,
+    lower_case,
     parse_schema,
     schema_to_json,
+    with_parts,
 )
 
 MODE = "delta.columnMapping.mode"
@@ -26,20 +29,11 @@ COLUMN_ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 NONE, NAME, ID = "none", "name", "id"
+_Change: TypeAlias = Callable[[tuple[str, ...], StructField], StructField]
 
 
 def mapping_mode(configuration: Mapping[str, str]) -> str:
-    """Gives a table's column mapping mode.
-
-    Args:
-        configuration: The table's properties.
-
-    Returns:
-        ``none``, ``name`` or ``id``.
-
-    Raises:
-        DeltaAnalysisException: The property says something else.
-    """
+    """Return a table's column mapping mode: ``none``, ``name`` or ``id``."""
     mode = configuration.get(MODE, NONE).lower()
     if mode in (NONE, NAME, ID):
         return mode
@@ -52,54 +46,38 @@ def mapping_mode(configuration: Mapping[str, str]) -> str:
 
 
 def physical_name(field: StructField) -> str:
-    """Gives the name that files, statistics and partition values use for a column of a mapped table."""
+    """Return the name that files, statistics and partition values use for a column of a mapped table."""
     name = field.metadata.get(PHYSICAL_NAME)
     return name if isinstance(name, str) else field.name
 
 
 def physical_schema(schema: StructType, mode: str) -> StructType:
-    """Gives a table's schema whose fields' physical names count.
-
-    Args:
-        schema: The table's schema.
-        mode: Its column mapping mode.
-
-    Returns:
-        The schema; without mapping its fields have no physical names that differ from their own.
-    """
+    """Return a schema whose physical names count: without mapping no field has one of its own."""
     return without_mapping(schema) if mode == NONE else schema
 
 
 def without_mapping(schema: StructType) -> StructType:
-    """Takes ids and physical names from all fields of a schema."""
-    return _each_field(schema, (), lambda _, field: replace(field, metadata=_unmapped(field.metadata)))
+    """Return a schema without ids and physical names."""
+    return _each_field(schema, (), _unmapped)
 
 
 def with_column_ids(
-    metadata: Metadata,
-    new_id: Callable[[], str],
-    before: StructType | None = None,
+    metadata: Metadata, new_id: Callable[[], str], before: StructType | None = None
 ) -> Metadata:
-    """Gives each field that has none its id and its physical name, where the table maps columns.
+    """Add the ids and physical names that fields lack, and the highest id, where the table maps columns.
 
-    Args:
-        metadata: The table's metadata.
-        new_id: Gives an id that was never given before.
-        before: The schema that is overwritten; a column that stays what it was keeps its id and name.
-
-    Returns:
-        The metadata with ids, and with the highest of them among its properties.
-        Delta: DeltaColumnMapping.assignColumnIdAndPhysicalName.
+    Delta: DeltaColumnMapping.assignColumnIdAndPhysicalName. A column that is the same in `before`, the schema that
+    is overwritten, keeps its id and name.
     """
     if mapping_mode(metadata.configuration) == NONE:
         return metadata
     schema = parse_schema(metadata.schema_string)
     last = max(_number(metadata.configuration.get(MAX_COLUMN_ID)), _max_id(schema), _max_id(before))
-    old = {_lower(path): field for path, field in before.walk()} if before is not None else {}
+    old = {lower_case(path): field for path, field in before.walk()} if before is not None else {}
 
     def mapped(path: tuple[str, ...], field: StructField) -> StructField:
         nonlocal last
-        same = old.get(_lower(path))
+        same = old.get(lower_case(path))
         if same is not None and _kind(same.data_type) == _kind(field.data_type):
             field = replace(field, metadata={**_mapping_of(same), **field.metadata})
         added: dict[str, int | str] = {}
@@ -118,20 +96,12 @@ def with_column_ids(
 
 
 def invalid_names(schema: StructType) -> list[str]:
-    """Gives the paths of the fields whose names need column mapping, such as those with spaces."""
+    """Return the paths of the fields whose names need column mapping, such as those with spaces."""
     return [".".join(path) for path, field in schema.walk() if any(c in " ,;{}()\n\t=" for c in field.name)]
 
 
 def check_names(schema: StructType, configuration: Mapping[str, str]) -> None:
-    """Refuses names that need column mapping in a table without it.
-
-    Args:
-        schema: The table's schema.
-        configuration: Its properties.
-
-    Raises:
-        DeltaAnalysisException: A column's or field's name has such characters.
-    """
+    """Refuse names that need column mapping in a table without it."""
     wrong = invalid_names(schema)
     if wrong and mapping_mode(configuration) == NONE:
         raise DeltaAnalysisException(
@@ -143,12 +113,8 @@ def check_names(schema: StructType, configuration: Mapping[str, str]) -> None:
         )
 
 
-def _each_field(
-    schema: StructType,
-    above: tuple[str, ...],
-    change: Callable[[tuple[str, ...], StructField], StructField],
-) -> StructType:
-    """Changes every field, those outside before those within; paths are of the names before the change."""
+def _each_field(schema: StructType, above: tuple[str, ...], change: _Change) -> StructType:
+    """Change every field, outer ones first; paths are of the names before the change."""
     fields = []
     for field in schema.fields:
         path = (*above, field.name)
@@ -157,27 +123,14 @@ def _each_field(
     return StructType(tuple(fields))
 
 
-def _each_within(
-    data_type: DataType,
-    path: tuple[str, ...],
-    change: Callable[[tuple[str, ...], StructField], StructField],
-) -> DataType:
+def _each_within(data_type: DataType, path: tuple[str, ...], change: _Change) -> DataType:
     if isinstance(data_type, StructType):
         return _each_field(data_type, path, change)
-    if isinstance(data_type, ArrayType):
-        element = _each_within(data_type.element_type, (*path, "element"), change)
-        return replace(data_type, element_type=element)
-    if isinstance(data_type, MapType):
-        return replace(
-            data_type,
-            key_type=_each_within(data_type.key_type, (*path, "key"), change),
-            value_type=_each_within(data_type.value_type, (*path, "value"), change),
-        )
-    return data_type
+    return with_parts(data_type, lambda name, part: _each_within(part, (*path, name), change))
 
 
 def _kind(data_type: DataType) -> object:
-    """What must stay of a type for its column to stay the same: all of a primitive one."""
+    """Return what must stay of a type for its column to stay the same: all of a primitive one."""
     nested = (StructType, ArrayType, MapType)
     return type(data_type) if isinstance(data_type, nested) else data_type
 
@@ -186,8 +139,9 @@ def _mapping_of(field: StructField) -> dict[str, object]:
     return {key: value for key, value in field.metadata.items() if key in (COLUMN_ID, PHYSICAL_NAME)}
 
 
-def _unmapped(metadata: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in metadata.items() if key not in (COLUMN_ID, PHYSICAL_NAME)}
+def _unmapped(_: tuple[str, ...], field: StructField) -> StructField:
+    others = {k: value for k, value in field.metadata.items() if k not in (COLUMN_ID, PHYSICAL_NAME)}
+    return replace(field, metadata=others)
 
 
 def _max_id(schema: StructType | None) -> int:
@@ -198,7 +152,3 @@ def _max_id(schema: StructType | None) -> int:
 
 def _number(value: object) -> int:
     return int(value) if isinstance(value, (int, str)) and str(value).isdigit() else 0
-
-
-def _lower(path: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.lower() for name in path)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamerge.log.actions import Sidecar
-from deltamerge.log.checkpoint_rows import (
+from deltamerge.log.checkpoint.rows import (
     CHECKPOINT_SCHEMA,
     SIDECAR_SCHEMA,
     V2_SCHEMA,
@@ -33,30 +32,22 @@ _ROWS_IN_SIDECAR = 1 << 20
 
 
 def has_v2_policy(snapshot: Snapshot) -> bool:
-    """Tells whether the table wants V2 checkpoints (``delta.checkpointPolicy``) and its protocol allows them."""
+    """Return whether the table asks for V2 checkpoints (``delta.checkpointPolicy``) and its protocol allows them."""
     policy = snapshot.metadata.configuration.get("delta.checkpointPolicy", "classic").lower()
     return policy == "v2" and "v2Checkpoint" in reader_features(snapshot.protocol)
 
 
-def write_checkpoint(
-    snapshot: Snapshot, now_ms: int, new_id: Callable[[], str] = lambda: str(uuid.uuid4())
-) -> str:
-    """Writes a checkpoint of a snapshot, of the kind that the table asks for, and the log's pointer to it.
+def write_checkpoint(snapshot: Snapshot, now_ms: int) -> str:
+    """Write a checkpoint, of the kind that the table asks for, and the log's pointer to it; return its path.
 
-    Args:
-        snapshot: The version to write; its tombstones are read from the log.
-        now_ms: Milliseconds since the epoch: tombstones that are older than the table's
-            ``delta.deletedFileRetentionDuration`` before it are left out.
-        new_id: Gives a UUID that was never given before, for the names of a V2 checkpoint's files.
-
-    Returns:
-        The checkpoint's path. A pointer to a newer checkpoint stays as it is.
+    Tombstones older than the table's ``delta.deletedFileRetentionDuration`` are left out; a pointer to a newer
+    checkpoint stays as it is.
     """
     retention = interval_ms(snapshot.metadata, "delta.deletedFileRetentionDuration", "interval 1 week")
     removes = kept_tombstones(snapshot.tombstones(), now_ms - retention)
     files = snapshot.files.num_files
     if has_v2_policy(snapshot):
-        path, pointer = _write_v2(snapshot, removes, now_ms, new_id)
+        path, pointer = _write_v2(snapshot, removes, now_ms)
     else:
         path, pointer = _write_classic(snapshot, removes)
     store = snapshot.store
@@ -80,18 +71,16 @@ def _write_classic(snapshot: Snapshot, removes: pa.Table) -> tuple[str, dict[str
     return path, {"size": size, "sizeInBytes": len(content)}
 
 
-def _write_v2(
-    snapshot: Snapshot, removes: pa.Table, now_ms: int, new_id: Callable[[], str]
-) -> tuple[str, dict[str, Any]]:
-    # The top-level file comes last: a checkpoint is there only when all of it is.
+def _write_v2(snapshot: Snapshot, removes: pa.Table, now_ms: int) -> tuple[str, dict[str, Any]]:
+    # The top-level file comes last: a checkpoint exists only when all of it does.
     sidecars = [
-        _write_sidecar(snapshot, action, table.slice(begin, _ROWS_IN_SIDECAR), now_ms, new_id)
+        _write_sidecar(snapshot, action, table.slice(begin, _ROWS_IN_SIDECAR), now_ms)
         for action, table in (("add", snapshot.files.arrow), ("remove", removes))
         for begin in range(0, table.num_rows, _ROWS_IN_SIDECAR)
     ]
     rows = v2_rows(snapshot, sidecars)
     content = _parquet(V2_SCHEMA, *as_table(rows, V2_SCHEMA).to_batches())
-    name = f"{snapshot.version:020d}.checkpoint.{new_id()}.parquet"
+    name = f"{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet"
     path = f"{LOG_FOLDER}/{name}"
     snapshot.store.put(path, content)
     return path, {
@@ -101,11 +90,9 @@ def _write_v2(
     }
 
 
-def _write_sidecar(
-    snapshot: Snapshot, action: str, table: pa.Table, now_ms: int, new_id: Callable[[], str]
-) -> Sidecar:
+def _write_sidecar(snapshot: Snapshot, action: str, table: pa.Table, now_ms: int) -> Sidecar:
     content = _parquet(SIDECAR_SCHEMA, *file_batches(action, table, SIDECAR_SCHEMA))
-    name = f"{new_id()}.parquet"
+    name = f"{uuid.uuid4()}.parquet"
     snapshot.store.put(f"{SIDECAR_FOLDER}/{name}", content)
     return Sidecar(name, len(content), now_ms)
 
