@@ -11,7 +11,7 @@ from deltamerge.sql.relations import find_table_references, replace_qualifier, r
 def found(text, *names):
     references = find_table_references(text, names)
     assert [r.span.start for r in references] == sorted(r.span.start for r in references)
-    return [(r.span.of(text), r.path_or_name, r.version, r.timestamp_text) for r in references]
+    return [(r.span.of(text), r.path_or_name, r.version, r.timestamp) for r in references]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.checks import check_clause_order
 from deltamerge.merge.command import MergeIntoCommand, run_merge
-from deltamerge.merge.statement import (
+from deltamerge.merge.statement import MergeStatement
+from deltamerge.spark.session import alias_of
+from deltamerge.sql.merge_ast import (
     Action,
     Assignment,
     ClauseKind,
@@ -20,11 +22,9 @@ from deltamerge.merge.statement import (
     Expression,
     Insert,
     MergeClause,
-    MergeStatement,
     Star,
     Update,
 )
-from deltamerge.spark.session import alias_of
 from deltamerge.sql.names import parse_name
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class DeltaMergeBuilder:
         return MergeReport(run_merge(MergeIntoCommand(self.table, self.statement), progress))
 
     def _with(self, kind: ClauseKind, condition: Condition, action: Action) -> DeltaMergeBuilder:
-        clause = MergeClause(kind, None if condition is None else Expression.of(condition), action)
+        clause = MergeClause(kind, None if condition is None else _expression(condition), action)
         return replace(self, statement=replace(self.statement, clauses=(*self.statement.clauses, clause)))
 
 
@@ -245,9 +245,9 @@ def merge_builder(
     statement = MergeStatement(
         source=source,
         source_alias=alias,
-        source_text="<DataFrame>",
+        source_sql="<DataFrame>",
         target_alias=target_alias,
-        condition=Expression.of(condition),
+        condition=_expression(condition),
         clauses=(),
         schema_evolution=False,
         dedupe_by=columns_to_dedupe_by(dedupe_by),
@@ -285,5 +285,13 @@ def _assignments(values: Values | None, argument: str) -> tuple[Assignment, ...]
         if not isinstance(name, str):
             raise TypeError(f"the keys of `{argument}` must be column names, got {type(name).__name__}")
         is_default = isinstance(value, str) and value.strip().upper() == "DEFAULT"
-        assignments.append(Assignment(parse_name(name), Default() if is_default else Expression.of(value)))
+        assignments.append(Assignment(parse_name(name), Default() if is_default else _expression(value)))
     return tuple(assignments)
+
+
+def _expression(value: str | Column) -> Expression:
+    if isinstance(value, str):
+        return Expression(value)
+    if type(value).__name__ != "Column":
+        raise TypeError(f"expected SQL or a Column, got {type(value).__name__}")
+    return Expression(str(value).removeprefix("Column<'").removesuffix("'>"), value)

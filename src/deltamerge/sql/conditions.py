@@ -1,6 +1,6 @@
 """Looks at a condition without evaluating it: conjuncts, the sides they are about, keys, and what skips files.
 
-Whatever is said here is never narrower than the truth: a condition that cannot be read restricts nothing.
+A result is never narrower than the truth: a condition that cannot be read restricts nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import TypeAlias
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.skipping.predicates import And, ColumnRef, Predicate, Unknown
 from deltamerge.sql.caret import Span
-from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Name, Node, Opaque, Operation, conjuncts_of, leaves
-from deltamerge.sql.operand_names import NO_COLUMNS, VARIABLE, opaque_names, starts_subquery
+from deltamerge.sql.operands import NO_COLUMNS, starts_subquery
 from deltamerge.sql.predicate_of import predicate_of
 from deltamerge.sql.resolution import Scope
-from deltamerge.sql.tokens import tokenize
+from deltamerge.sql.tokens import Token, tokenize
 
 Side: TypeAlias = OneOf["target_only", "source_only", "both", "neither", "unreadable"]
 
@@ -28,8 +27,8 @@ class Conjunct:
     """One of the parts that AND joins at the top.
 
     Args:
-        text: It, verbatim (of a Column as printed).
-        span: Its place in the condition's text; None where there is no text.
+        text: Its SQL, verbatim (of a Column as printed).
+        span: Its place in the condition; None in a Column.
         side: Whose columns it uses; ``unreadable`` where that is not certain.
         target_columns: The top-level columns of the target in it, in their own spelling.
         source_columns: The same of the source.
@@ -52,9 +51,9 @@ class EquiKey:
         target: The target's column or nested field.
         source_text: The source's expression, verbatim.
         source_columns: The top-level source columns in it.
-        source_path: The source's column and fields where the expression is nothing else.
+        source_path: The source's column and fields if the expression is nothing else.
         null_safe: Whether the operator is ``<=>``.
-        span: The place of the conjunct in the condition's text.
+        span: The place of the conjunct in the condition.
     """
 
     target: ColumnRef
@@ -67,7 +66,7 @@ class EquiKey:
 
 @dataclass(frozen=True)
 class ConditionShape:
-    """What a condition looks like.
+    """The parts of a condition.
 
     Args:
         conjuncts: Its parts in their order; the condition is TRUE where all of them are.
@@ -80,27 +79,8 @@ class ConditionShape:
     equi_keys: tuple[EquiKey, ...]
 
 
-def shape_of(text: str, scope: Scope, double_quoted_identifiers: bool = False) -> ConditionShape:
-    """Looks at the text of a condition.
-
-    Args:
-        text: ON's condition or a clause's.
-        scope: What names can mean in it.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``.
-
-    Returns:
-        Its shape; never an error, since Spark is who judges the text.
-    """
-    return shape_of_tree(read_condition(text, double_quoted_identifiers), scope)
-
-
 def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
-    """Looks at a condition that is read already; see `shape_of`.
-
-    Args:
-        node: From `read_condition`, or from `deltamerge.spark.classic_columns`.
-        scope: What names can mean in it.
-    """
+    """Return a condition's conjuncts, keys and what it demands of a target row."""
     parts = conjuncts_of(node)
     conjuncts = tuple(_conjunct(part, scope) for part in parts)
     predicates = tuple(
@@ -110,55 +90,35 @@ def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
     return ConditionShape(conjuncts, And(predicates), keys)
 
 
-def source_columns_in(
-    text: str, scope: Scope, double_quoted_identifiers: bool = False
-) -> frozenset[str] | None:
-    """Finds the source columns that an expression uses.
-
-    Args:
-        text: A condition or a value.
-        scope: What names can mean in it.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``.
-
-    Returns:
-        Top-level columns of the source in their own spelling, rather too many than too few; None where that cannot
-        be said (``s.*``, a subquery, a name that is not resolved here).
-    """
-    if VARIABLE in text:
-        return None
-    try:
-        tokens = tokenize(text)
-    except DeltaParseException:
-        return None
-    found = opaque_names(text, tokens, double_quoted_identifiers)
-    usage = _Usage(scope)
-    usage.add(Opaque(found.names, found.words, found.complete, found.subquery, text, None))
-    return frozenset(usage.source) if usage.certain else None
+def contains_star(sql: str) -> bool:
+    """Return whether a star in an expression stands for columns, as in ``struct(s.*)``, and is no product."""
+    around = ["", *(token.text for token in _tokens(sql)), ""]
+    return any(
+        token == "*" and before in (".", "(", ",", "") and after in (")", ",", "")
+        for before, token, after in zip(around, around[1:], around[2:], strict=False)
+    )
 
 
-def contains_subquery(text: str) -> bool:
-    """Says whether an expression holds a subquery, which ON and clause conditions must not (0AKDC).
-
-    Args:
-        text: A condition.
-
-    Returns:
-        Whether it does; False for text that cannot be split into tokens.
-    """
-    try:
-        tokens = tokenize(text)
-    except DeltaParseException:
-        return False
+def contains_subquery(sql: str) -> bool:
+    """Return whether an expression holds a subquery, which ON and clause conditions must not (0AKDC)."""
+    tokens = _tokens(sql)
     return any(starts_subquery(tokens, index) for index in range(len(tokens)))
 
 
+def _tokens(sql: str) -> tuple[Token, ...]:
+    try:
+        return tokenize(sql)
+    except DeltaParseException:
+        return ()  # Spark refuses it too, in its own words.
+
+
 def tree_contains_subquery(node: Node) -> bool:
-    """Says whether a condition that is read already holds a subquery."""
+    """Return whether the tree of a condition holds a subquery."""
     return any(isinstance(leaf, Opaque) and leaf.subquery for leaf in leaves(node))
 
 
 class _Usage:
-    """Collects the columns of a tree, and whether these are certainly all."""
+    """The columns of a tree, and whether these are certainly all."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
