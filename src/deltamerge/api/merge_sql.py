@@ -156,7 +156,7 @@ def _frame(spark: SparkSession, reference: TableReference, named: Mapping[str, D
     of_path = reference.kind == "path"
     table = DeltaTable.forPath(spark, reference.path_or_name) if of_path else named[reference.path_or_name]
     if reference.timestamp is not None:
-        return table.at_moment(expression_ms(spark, reference.timestamp))
+        return table.at_milliseconds(expression_ms(spark, reference.timestamp))
     return table.toDF() if reference.version is None else table.at(version=reference.version)
 
 

@@ -10,16 +10,7 @@ from deltamerge.merge.outcome import MergeOutcome
 
 
 def to_dict(outcome: MergeOutcome) -> dict[str, Any]:
-    """Gives a report as plain values, fit for JSON.
-
-    Args:
-        outcome: The merge.
-
-    Returns:
-        table, statement, read_version, version (None where nothing changed), executor, executor_reason, metrics,
-        clauses (each kind, action, condition, rows, text), steps (each name, description, milliseconds), notes,
-        operation_parameters.
-    """
+    """Return a report as plain values, fit for JSON."""
     return {
         "table": outcome.table,
         "statement": outcome.statement,
@@ -36,9 +27,5 @@ def to_dict(outcome: MergeOutcome) -> dict[str, Any]:
 
 
 def to_json(outcome: MergeOutcome) -> str:
-    """Gives a report as JSON text, indented by two spaces.
-
-    Args:
-        outcome: The merge.
-    """
+    """Return a report as JSON, indented by two spaces."""
     return json.dumps(to_dict(outcome), ensure_ascii=False, indent=2)
