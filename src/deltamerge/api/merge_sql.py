@@ -122,9 +122,11 @@ def _source_alias(source: ParsedSource) -> str | None:
 
 def _source(spark: SparkSession, parsed: ParsedMerge, named: Mapping[str, DeltaTable], now: int) -> DataFrame:
     source = parsed.source
-    files = _parquet(spark, source) if parsed.ctes is None else None
-    if files is not None:
-        return files
+    plain = parsed.ctes is None and source.version is None and source.timestamp is None
+    if plain and source.format == "parquet" and source.path is not None:
+        files = read_parquet(spark, source.path)
+        if files is not None:
+            return files
     ctes = f"{parsed.ctes} " if parsed.ctes is not None else ""
     sql = fix_current_time(f"{ctes}SELECT * FROM {source.sql}", now)
     references = find_table_references(sql, named)
@@ -137,13 +139,6 @@ def _source(spark: SparkSession, parsed: ParsedMerge, named: Mapping[str, DeltaT
     marks = {r.span: f"\x00{name}\x01{_alias(r)}" for r, name in zip(references, frames, strict=True)}
     marked = replace_references(sql, marks).replace("{", "{{").replace("}", "}}")
     return spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), **frames)
-
-
-def _parquet(spark: SparkSession, source: ParsedSource) -> DataFrame | None:
-    if source.format != "parquet" or source.path is None:
-        return None
-    travels = source.version is not None or source.timestamp is not None
-    return None if travels else read_parquet(spark, source.path)
 
 
 def _alias(reference: TableReference) -> str:
@@ -172,7 +167,7 @@ def _with_aliases(parsed: ParsedMerge, expression: Expression) -> Expression:
     target, source, sql = parsed.target, parsed.source, expression.text
     if target.alias is None and len(target.name) > 1:
         alias = TARGET_ALIAS if target.path is not None else target.name[-1]
-        sql = replace_qualifier(sql, target.name, quote(alias), case_sensitive=False)
+        sql = replace_qualifier(sql, target.name, quote(alias))
     if source.alias is None and source.kind == "name" and len(source.name) > 1:
-        sql = replace_qualifier(sql, source.name, quote(source.name[-1]), case_sensitive=False)
+        sql = replace_qualifier(sql, source.name, quote(source.name[-1]))
     return expression if sql == expression.text else replace(expression, text=sql, span=None)

@@ -11,19 +11,8 @@ from deltamerge.merge.outcome import MergeOutcome
 
 def to_dict(outcome: MergeOutcome) -> dict[str, Any]:
     """Return a report as plain values, fit for JSON."""
-    return {
-        "table": outcome.table,
-        "statement": outcome.statement,
-        "read_version": outcome.read_version,
-        "version": outcome.version,
-        "executor": outcome.executor,
-        "executor_reason": outcome.executor_reason,
-        "metrics": dict(outcome.metrics),
-        "clauses": [asdict(clause) for clause in outcome.clauses],
-        "steps": [asdict(step) for step in outcome.steps],
-        "notes": list(outcome.notes),
-        "operation_parameters": dict(outcome.operation_parameters),
-    }
+    values = asdict(outcome).items()
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
 
 
 def to_json(outcome: MergeOutcome) -> str:

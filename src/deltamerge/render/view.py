@@ -17,13 +17,9 @@ _DONE = {"update": "updated", "delete": "deleted", "insert": "inserted"}
 
 @dataclass(frozen=True)
 class ClauseLine:
-    """One clause of a report.
+    """One clause: such as ``1,234``, ``rows updated``, ``update`` and ``WHEN MATCHED AND s.deleted``.
 
-    Args:
-        rows: How many rows it changed, such as ``1,234``; empty for DO NOTHING.
-        done: What it did with them, such as ``rows updated``.
-        action: ``update``, ``delete``, ``insert`` or ``do_nothing``.
-        when: Such as ``WHEN MATCHED AND s.deleted``.
+    For DO NOTHING `rows` is empty.
     """
 
     rows: str
@@ -34,13 +30,7 @@ class ClauseLine:
 
 @dataclass(frozen=True)
 class TimeLine:
-    """One step of a report.
-
-    Args:
-        what: Such as ``scanning files for matches``.
-        took: Such as ``1.3 s``.
-        share: Its part of the whole time, 0 to 1.
-    """
+    """One step: such as ``scanning files for matches``, ``1.3 s`` and its share of the whole time, 0 to 1."""
 
     what: str
     took: str
@@ -51,12 +41,7 @@ class TimeLine:
 class ReportView:
     """The content of a report.
 
-    Args:
-        result: The sentence on what the merge did.
-        changed: Whether there is a new version.
-        facts: Labels and facts: source, files read, removed and written, executor.
-        notes: Further sentences.
-        total: The whole time.
+    `result` is a sentence on what the merge did, `changed` is whether there is a new version.
     """
 
     table: str

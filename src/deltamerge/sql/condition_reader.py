@@ -15,7 +15,7 @@ from deltamerge.sql.caret import Span
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, unreadable
 from deltamerge.sql.literals import Typed, number_value, plain_string, typed_value
 from deltamerge.sql.operands import NO_COLUMNS, VARIABLE, opaque_of, starts_subquery
-from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, slice_of, tokenize
+from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, name_end, slice_of, tokenize
 
 COMPARISONS = {
     **{op: op for op in ("=", "<=>", "<>", "<", "<=", ">", ">=")},
@@ -32,14 +32,9 @@ _CONSTANTS: dict[str, Typed] = {
 _PREDICATES = frozenset({"IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN"})
 # Functions that are operators of the tree, with their number of arguments (None: any from one).
 FUNCTIONS: dict[str, tuple[str, int | None]] = {
-    "isnull": ("isnull", 1),
-    "isnotnull": ("isnotnull", 1),
-    "startswith": ("startswith", 2),
-    "like": ("like", 2),
-    "and": ("and", 2),
-    "or": ("or", 2),
+    **{name: (name, 2) for name in ("startswith", "like", "and", "or", "%")},
+    **{name: (name, 1) for name in ("isnull", "isnotnull")},
     "in": ("in", None),
-    "%": ("%", 2),
 }
 
 Tokens = tuple[Token, ...]
@@ -208,17 +203,12 @@ class _Reader:
         return self.double_quoted_identifiers and token.text.startswith('"')
 
     def name(self, tokens: Tokens) -> Name | None:
-        if len(tokens) % 2 == 0 or not tokens[0].is_identifier:
+        if not tokens[0].is_identifier or name_end(tokens, 0) != len(tokens):
             return None
-        for index, token in enumerate(tokens):
-            if index % 2 == 1 and token.text != ".":
-                return None
-            if index % 2 == 0 and not (token.is_identifier or (index and token.kind is Kind.NUMBER)):
-                return None
-        span = slice_of(tokens)
         if len(tokens) == 1 and tokens[0].upper in NO_COLUMNS:
             # A column's name, or, under spark.sql.ansi.enforceReservedKeywords, the function's.
             return None
+        span = slice_of(tokens)
         return Name(tuple(token.name for token in tokens[::2]), span.of(self.sql), span)
 
     def operation(

@@ -5,7 +5,6 @@ A result is never narrower than the truth: a condition that cannot be read restr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import TypeAlias
@@ -48,28 +47,22 @@ class EquiKey:
     """A conjunct ``target column = expression over source columns``, either way round.
 
     Args:
-        target: The target's column or nested field.
         source_text: The source's expression, verbatim.
-        source_columns: The top-level source columns in it.
         source_path: The source's column and fields if the expression is nothing else.
         null_safe: Whether the operator is ``<=>``.
-        span: The place of the conjunct in the condition.
     """
 
     target: ColumnRef
     source_text: str
-    source_columns: frozenset[str]
     source_path: tuple[str, ...] | None
     null_safe: bool
-    span: Span | None
 
 
 @dataclass(frozen=True)
 class ConditionShape:
-    """The parts of a condition.
+    """The parts of a condition; it is TRUE where all conjuncts are.
 
     Args:
-        conjuncts: Its parts in their order; the condition is TRUE where all of them are.
         target_predicate: What a target row must fulfil for the condition to be TRUE with any source row.
         equi_keys: The equalities between the sides.
     """
@@ -165,7 +158,7 @@ def _conjunct(node: Node, scope: Scope) -> Conjunct:
 def _equi_key(node: Node, scope: Scope) -> EquiKey | None:
     if not isinstance(node, Operation) or node.op not in ("=", "<=>"):
         return None
-    for target, source in _both_ways(node):
+    for target, source in (node.operands, node.operands[::-1]):
         found = scope.resolve(target.parts) if isinstance(target, Name) else None
         if found is None or found.side != "target" or not found.known:
             continue
@@ -178,12 +171,5 @@ def _equi_key(node: Node, scope: Scope) -> EquiKey | None:
             continue
         match = scope.resolve(source.parts) if isinstance(source, Name) else None
         path = match.path if match is not None and match.known else None
-        columns = frozenset(usage.source)
-        return EquiKey(ColumnRef(found.path), source.text, columns, path, node.op == "<=>", node.span)
+        return EquiKey(ColumnRef(found.path), source.text, path, node.op == "<=>")
     return None
-
-
-def _both_ways(node: Operation) -> Iterator[tuple[Node, Node]]:
-    left, right = node.operands
-    yield left, right
-    yield right, left

@@ -30,16 +30,10 @@ def names_time(sql: str) -> bool:
 
 
 def fix_current_time(sql: str, microseconds: int, columns: Collection[str] | None = None) -> str:
-    """Replace the functions of the current time by a timestamp.
+    """Replace the functions of the current time by a timestamp, in microseconds since 1970.
 
-    Args:
-        sql: An expression or a query.
-        microseconds: The time since 1970.
-        columns: The columns that the expression can see, by name; None where they are not known, so that a function
-            without parentheses may be one.
-
-    Returns:
-        The SQL, verbatim but for these functions; unchanged if it cannot be split into tokens.
+    `columns` are those that the expression can see, by name; None where they are not known, so that a function without
+    parentheses may be one. SQL that cannot be split into tokens stays as it is.
     """
     try:
         tokens = tokenize(sql)

@@ -82,13 +82,9 @@ class Cursor:
     def fail(
         self, where: str, expected: list[str] | tuple[str, ...], hint: str = "", at: int | None = None
     ) -> NoReturn:
-        """Raise the error that something else was expected.
+        """Raise the error that something else was expected in a clause.
 
-        Args:
-            where: The clause.
-            expected: What could come next; words in upper case are keywords.
-            hint: What to do.
-            at: The index of the token at fault, by default the next.
+        `expected` holds keywords in upper case and descriptions; `at` is the token at fault, by default the next.
         """
         index = self.index if at is None else at
         found = f"'{self.tokens[index].text}'" if index < len(self.tokens) else "the end of the statement"
@@ -133,13 +129,7 @@ class Cursor:
         return self.peek(closing(self.tokens, self.index) + 1 - self.index)
 
     def expression(self, where: str, what: str, *stops: str) -> Expression:
-        """Read an expression up to a stop outside brackets and CASE, a WHEN clause or the end.
-
-        Args:
-            where: The clause.
-            what: What the expression is, such as ``a condition``.
-            stops: Words and symbols that end it, and are left for the next step.
-        """
+        """Read an expression up to a stop outside brackets and CASE, a WHEN clause or the end; the stop is left."""
         start = self.index
         base = self.tokens[start].depth if start < len(self.tokens) else 0
         while (token := self.token) is not None and token.depth >= base:

@@ -64,11 +64,8 @@ def number_value(token: str, negative: bool = False) -> Typed | None:
     suffix = (suffix or "").upper()
     sign = "-" if negative else ""
     if suffix in _INTEGRAL_SUFFIXES:
-        return (
-            _integer(sign + digits, *_INTEGRAL_SUFFIXES[suffix])
-            if digits.isdigit() and not exponent
-            else None
-        )
+        whole = digits.isdigit() and not exponent
+        return _integer(sign + digits, *_INTEGRAL_SUFFIXES[suffix]) if whole else None
     if suffix == "F":
         number = float(sign + digits + (exponent or ""))
         return (struct.unpack("f", struct.pack("f", number))[0], "float") if abs(number) < 3.4e38 else None
@@ -85,14 +82,10 @@ def number_value(token: str, negative: bool = False) -> Typed | None:
 
 
 def typed_value(type_word: str, content: str) -> Typed | None:
-    """Return the value of a typed literal such as ``DATE'2020-01-01'``.
+    """Return the value of a typed literal such as ``DATE'2020-01-01'``, whose word is in upper case.
 
     None for other types than dates and timestamps, and for spellings that Spark may read otherwise. A timestamp with an
     offset is an instant, one without is local time: of the session's zone for type ``timestamp``.
-
-    Args:
-        type_word: The word before the string, in upper case.
-        content: What is between the quotes.
     """
     content = content.strip(" ")
     try:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.caret import Span, point_at
+
+# It matches everywhere, if only the empty string.
+_PART = re.compile(r"`(?:[^`]|``)*`(?!`)|[^.`]*")
 
 
 def quote(part: str) -> str:
@@ -49,26 +53,22 @@ def parse_name(name: str) -> tuple[str, ...]:
     """
     parts: list[str] = []
     position = 0
-    while True:
-        if name[position : position + 1] == "`":
-            end = _closing_backtick(name, position)
-            parts.append(unquote(name[position:end]))
-        else:
-            end = name.find(".", position)
-            end = len(name) if end < 0 else end
-            stray = name.find("`", position, end)
-            if stray >= 0:
-                raise _bad_name(name, Span(stray, stray + 1), "a backtick is inside a part of the name")
-            parts.append(name[position:end])
-        if not parts[-1]:
+    while match := _PART.match(name, position):
+        part, end = match.group(), match.end()
+        following = name[end : end + 1]
+        if not part and following == "`":
+            raise _bad_name(name, Span(end, end + 1), "this backtick is never closed")
+        if not unquote(part):
             raise _bad_name(name, Span(position, end), "a part of the name is empty")
-        if end == len(name):
-            return tuple(parts)
-        if name[end] != ".":
-            raise _bad_name(
-                name, Span(end, end + 1), "a dot or the end is expected after the closing backtick"
-            )
+        parts.append(unquote(part))
+        if not following:
+            break
+        if following != ".":
+            closed = "a dot or the end is expected after the closing backtick"
+            problem = closed if part[0] == "`" else "a backtick is inside a part of the name"
+            raise _bad_name(name, Span(end, end + 1), problem)
         position = end + 1
+    return tuple(parts)
 
 
 def near_misses(name: str, candidates: Iterable[str], n: int = 3) -> tuple[str, ...]:
@@ -89,18 +89,6 @@ def near_misses(name: str, candidates: Iterable[str], n: int = 3) -> tuple[str, 
         if score >= 0.6:
             scored.append((-score, order, candidate))
     return tuple(candidate for _, _, candidate in sorted(scored)[:n])
-
-
-def _closing_backtick(name: str, start: int) -> int:
-    """Return the offset after the backtick that closes the one at `start`."""
-    position = start + 1
-    while True:
-        position = name.find("`", position)
-        if position < 0:
-            raise _bad_name(name, Span(start, start + 1), "this backtick is never closed")
-        if name[position + 1 : position + 2] != "`":
-            return position + 1
-        position += 2
 
 
 def _bad_name(name: str, span: Span, problem: str) -> DeltaParseException:

@@ -53,7 +53,7 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
         DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
     """
     tokens = tokenize(sql)
-    wanted = {tuple(part.lower() for part in _parts_of(name)): name for name in names}
+    wanted = {_folded(token.name for token in tokenize(name)[::2]): name for name in names}
     hidden = _cte_scopes(tokens)
     found: list[TableReference] = []
     for start in _relation_places(tokens):
@@ -64,7 +64,7 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
         if len(parts) == 2 and parts[0].lower() == "delta" and tokens[end - 1].kind is Kind.QUOTED:
             found.append(_reference(sql, tokens, start, end, "path", parts[1]))
             continue
-        folded = tuple(part.lower() for part in parts)
+        folded = _folded(parts)
         if folded in wanted and not any(
             folded == (name,) and first <= start < last for name, first, last in hidden
         ):
@@ -82,20 +82,13 @@ def replace_references(sql: str, replacements: Mapping[Span, str]) -> str:
     return "".join(pieces) + sql[position:]
 
 
-def replace_qualifier(sql: str, qualifier: tuple[str, ...], alias: str, case_sensitive: bool) -> str:
-    """Replace a table's name before columns by an alias: ``db.tbl.id`` becomes ``t.id``.
+def replace_qualifier(sql: str, qualifier: tuple[str, ...], alias: str) -> str:
+    """Replace a table's name before columns by an alias, which is SQL: ``db.tbl.id`` becomes ``t.id``.
 
-    Args:
-        sql: An expression.
-        qualifier: The parts of the table's name, such as ``("db", "tbl")`` or ``("delta", "/path")``; of several
-            parts the last ones are a qualifier as well (``tbl.id``).
-        alias: The alias as SQL (with backticks where it needs them).
-        case_sensitive: ``spark.sql.caseSensitive``.
-
-    Raises:
-        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
+    Of a name of several parts, such as ``("db", "tbl")``, the last ones are a qualifier as well: ``tbl.id``.
     """
     tokens = tokenize(sql)
+    folded = _folded(qualifier)
     replacements: dict[Span, str] = {}
     index = 0
     while index < len(tokens):
@@ -103,27 +96,20 @@ def replace_qualifier(sql: str, qualifier: tuple[str, ...], alias: str, case_sen
             index += 1
             continue
         end = name_end(tokens, index)
-        parts = tuple(token.name for token in tokens[index:end:2])
+        parts = _folded(token.name for token in tokens[index:end:2])
         star = end + 1 < len(tokens) and tokens[end].text == "." and tokens[end + 1].text == "*"
         call = end < len(tokens) and tokens[end].text == "("
         longest = len(parts) if star else len(parts) - 1
         for length in range(min(longest, len(qualifier)), 0, -1):
-            if not call and _same(parts[:length], qualifier[-length:], case_sensitive):
+            if not call and parts[:length] == folded[-length:]:
                 replacements[slice_of(tokens[index : index + 2 * length - 1])] = alias
                 break
         index = end
     return replace_references(sql, replacements)
 
 
-def _same(left: tuple[str, ...], right: tuple[str, ...], case_sensitive: bool) -> bool:
-    return left == right or (
-        not case_sensitive and tuple(part.lower() for part in left) == tuple(part.lower() for part in right)
-    )
-
-
-def _parts_of(name: str) -> tuple[str, ...]:
-    tokens = tokenize(name)
-    return tuple(token.name for token in tokens[::2])
+def _folded(parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in parts)
 
 
 def _reference(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import accumulate
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.caret import Span, point_at
@@ -222,12 +223,8 @@ def _with_depths(sql: str, tokens: list[Token]) -> list[Token]:
     for opening, end in pairs:
         change[opening + 1] += 1
         change[end] -= 1
-    depth = 0
-    result: list[Token] = []
-    for token, delta in zip(tokens, change, strict=False):
-        depth += delta
-        result.append(Token(token.kind, token.text, token.span, depth))
-    return result
+    depths = zip(tokens, accumulate(change), strict=False)
+    return [Token(token.kind, token.text, token.span, depth) for token, depth in depths]
 
 
 def _pairs(sql: str, tokens: list[Token]) -> list[tuple[int, int]]:
