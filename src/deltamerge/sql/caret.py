@@ -35,9 +35,7 @@ def line_and_column(string: str, offset: int) -> tuple[int, int]:
 
 
 def point_at(string: str, span: Span) -> str:
-    r"""Return a place, and the line on which it begins with carets below.
-
-    A range of several lines is marked on its first line only; an empty one gets one caret.
+    r"""Return a place, and the line on which it begins with carets below: one if the range is empty.
 
     >>> print(point_at("MERGE INTO t\nUSNG s", Span(13, 17)))
     line 2, column 1:

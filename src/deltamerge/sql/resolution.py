@@ -46,11 +46,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Scope:
-    """What names can mean in a condition; a side that the condition does not see has no columns.
-
-    Args:
-        case_sensitive: ``spark.sql.caseSensitive``.
-    """
+    """What names can mean in a condition; a side that the condition does not see has no columns."""
 
     target: Relation
     source: Relation
