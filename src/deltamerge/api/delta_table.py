@@ -160,7 +160,7 @@ class DeltaTable:
             colName: The column's name.
 
         Returns:
-            A builder; give it a type, then call ``build()``.
+            A builder; set its type, then call ``build()``.
         """
         return DeltaColumnBuilder(sparkSession, str(colName))
 

@@ -40,7 +40,7 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """The command line is wrong; the message says why and what to do."""
+    """The command line is wrong; the message has the reason and what to do."""
 
 
 _CODES: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (

@@ -105,7 +105,7 @@ def render_history(commits: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def what_it_did(commit: Mapping[str, Any]) -> str:
-    """Return what a commit did, from its metrics; empty if it has none that say so.
+    """Return what a commit did, from its metrics; empty without them.
 
     Such as ``5 rows inserted, 2 rows updated; 3 files added, 1 file removed; 1.3 s``.
     """

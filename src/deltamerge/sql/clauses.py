@@ -38,7 +38,7 @@ def read_clauses(cursor: Cursor) -> tuple[MergeClause, ...]:
     while cursor.accept(";"):
         pass
     if cursor.token is not None:
-        cursor.fail("MERGE statement", ["the end of the statement"], "Give one statement at a time.")
+        cursor.fail("MERGE statement", ["the end of the statement"], "Pass one statement at a time.")
     _check_clauses(cursor, clauses)
     return tuple(clauses)
 
@@ -64,7 +64,7 @@ def _check_clauses(cursor: Cursor, clauses: list[MergeClause]) -> None:
                     f"{position} of the statement is not the last",
                     error_class=f"NON_LAST_{name}_CLAUSE_OMIT_CONDITION",
                     sqlstate="42613",
-                    hint="Give it a condition with AND, or move it behind the others.",
+                    hint="Give it a condition with AND, or move it after the others.",
                 )
 
 
@@ -86,8 +86,8 @@ def _read_clause(cursor: Cursor, position: int) -> MergeClause:
             _missing_then(cursor, where, condition_start)
         cursor.index += 1
     elif not cursor.accept("THEN"):
-        may_say_by = kind == "not_matched" and cursor.peek(-1) != "TARGET"
-        cursor.fail(where, ["BY", "AND", "THEN"] if may_say_by else ["AND", "THEN"])
+        by_may_follow = kind == "not_matched" and cursor.peek(-1) != "TARGET"
+        cursor.fail(where, ["BY", "AND", "THEN"] if by_may_follow else ["AND", "THEN"])
     action = _read_insert(cursor, where) if kind == "not_matched" else _read_change(cursor, where, kind)
     return MergeClause(kind, condition, action, cursor.since(start))
 
@@ -168,7 +168,7 @@ def _read_insert(cursor: Cursor, where: str) -> Action:
             f"{where}: {len(columns)} columns are named, and {len(values)} values given",
             error_class="MERGE_INSERT_VALUE_COUNT_MISMATCH",
             sqlstate="21S01",
-            hint="Give as many values as columns; DEFAULT is a value.",
+            hint="Write as many values as columns; DEFAULT is a value.",
         )
     return Insert(tuple(map(Assignment, columns, values)))
 

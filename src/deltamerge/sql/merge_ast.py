@@ -25,7 +25,7 @@ NameParts: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Expression:
-    """A condition or value; Spark alone evaluates it.
+    """A condition or value; only Spark evaluates it.
 
     Args:
         text: The SQL as written; of a Column, the form in which it prints.

@@ -1,4 +1,4 @@
-"""Parses a MERGE statement: its skeleton; what lies between the keywords stays the user's SQL."""
+"""Parses the skeleton of a MERGE statement; the SQL between its keywords stays verbatim."""
 
 from __future__ import annotations
 
