@@ -7,36 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from deltamerge.sql.merge_ast import (
-    KIND_AS_SQL,
-    Action,
-    Assignment,
-    ClauseKind,
-    Default,
-    Expression,
-    Insert,
-    MergeClause,
-    Star,
-    Update,
-)
+from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-__all__ = [
-    "KIND_AS_SQL",
-    "Action",
-    "Assignment",
-    "ClauseKind",
-    "Default",
-    "Expression",
-    "Insert",
-    "MergeClause",
-    "MergeStatement",
-    "Star",
-    "Update",
-    "to_column",
-]
 
 
 def to_column(expression: Expression) -> Column:

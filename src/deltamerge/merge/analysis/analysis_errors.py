@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.statement import Expression
 from deltamerge.sql.caret import Span, point_at
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import near_misses, quote_name
 
 _UNRESOLVED = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "UNRESOLVED_STAR", "MISSING_ATTRIBUTES")

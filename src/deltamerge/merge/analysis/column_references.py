@@ -20,7 +20,6 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeSource,
     TakeValue,
 )
-from deltamerge.merge.statement import Expression
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.spark.classic_columns import read_classic_column
 from deltamerge.spark.connect_columns import read_proto
@@ -28,6 +27,7 @@ from deltamerge.spark.session import attribute_names
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree
 from deltamerge.sql.expression import Literal, Name, Node, leaves, names_in, unreadable
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.workers.conditions import ClauseChoice, Condition
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
-from deltamerge.merge.statement import ClauseKind, MergeClause, MergeStatement, to_column
+from deltamerge.merge.statement import MergeStatement, to_column
+from deltamerge.sql.merge_ast import ClauseKind, MergeClause
 from deltamerge.sql.names import free_prefix
 from deltamerge.write.store_assignment import StoreAssignment
 
