@@ -45,7 +45,6 @@ OPTIONAL = {"typer", "deltamerge.cli.app"}
 """May be imported inside functions: where they are missing, that is said in words."""
 
 ONLY_IN = {
-    "sqlglot": ("sql",),
     "rich": ("render", "cli"),
     "jinja2": ("render",),
     "typer": ("cli",),
@@ -111,7 +110,7 @@ def imports_of(path: Path) -> Iterator[Import]:
             elif isinstance(child, ast.ImportFrom):
                 assert child.level == 0, f"{path}: line {child.lineno}: relative import"
                 assert child.module is not None
-                # `from deltamerge.sql import parsed` names a module, `from deltamerge.sql.names import x` does not.
+                # `from deltamerge.sql import names` names a module, `from deltamerge.sql.names import x` does not.
                 for alias in child.names:
                     inner = f"{child.module}.{alias.name}"
                     is_module = inner.removeprefix("deltamerge.") in modules

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deltamerge.cli.app import app
-from deltamerge.cli.inspect import type_text, what_it_did
+from deltamerge.cli.inspect import sql_type, what_it_did
 from deltamerge.log.schema import parse_schema
 
 from .tables import make_table
@@ -77,7 +77,7 @@ def test_types() -> None:
         '"metadata":{},"type":{"type":"map","keyType":"string","valueType":{"type":"array","elementType":"byte",'
         '"containsNull":true},"valueContainsNull":true}}]}}]}'
     )
-    assert type_text(schema.fields[0].data_type) == "STRUCT<a: DECIMAL(10,2), m: MAP<STRING, ARRAY<TINYINT>>>"
+    assert sql_type(schema.fields[0].data_type) == "STRUCT<a: DECIMAL(10,2), m: MAP<STRING, ARRAY<TINYINT>>>"
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from deltamerge.exceptions import DeltaParseException
-from deltamerge.sql import parsed as p
+from deltamerge.sql import merge_ast as m
 from deltamerge.sql.merge_parser import parse_merge
 
 from .deltamerge_engine import COUNTS, Deltamerge
@@ -37,16 +36,14 @@ TELL_THEIR_OWN_TIME = frozenset(
 """The cases whose source, a DataFrame, asks for the time: what it gets is not the statement's (docs/differences.md)."""
 
 _METHODS = {
-    ("MATCHED", p.Update): "whenMatchedUpdate",
-    ("MATCHED", p.UpdateStar): "whenMatchedUpdateAll",
-    ("MATCHED", p.Delete): "whenMatchedDelete",
-    ("MATCHED", p.DoNothing): "whenMatchedDoNothing",
-    ("NOT MATCHED", p.Insert): "whenNotMatchedInsert",
-    ("NOT MATCHED", p.InsertStar): "whenNotMatchedInsertAll",
-    ("NOT MATCHED", p.DoNothing): "whenNotMatchedDoNothing",
-    ("NOT MATCHED BY SOURCE", p.Update): "whenNotMatchedBySourceUpdate",
-    ("NOT MATCHED BY SOURCE", p.Delete): "whenNotMatchedBySourceDelete",
-    ("NOT MATCHED BY SOURCE", p.DoNothing): "whenNotMatchedBySourceDoNothing",
+    ("matched", m.Update): "whenMatchedUpdate",
+    ("matched", m.Delete): "whenMatchedDelete",
+    ("matched", m.DoNothing): "whenMatchedDoNothing",
+    ("not_matched", m.Insert): "whenNotMatchedInsert",
+    ("not_matched", m.DoNothing): "whenNotMatchedDoNothing",
+    ("not_matched_by_source", m.Update): "whenNotMatchedBySourceUpdate",
+    ("not_matched_by_source", m.Delete): "whenNotMatchedBySourceDelete",
+    ("not_matched_by_source", m.DoNothing): "whenNotMatchedBySourceDoNothing",
 }
 _DELTA_PATH = re.compile(r"\bdelta\.`((?:[^`]|``)+)`", re.IGNORECASE)
 
@@ -100,42 +97,43 @@ def builder_calls(statement: str) -> Calls:
         raise NotInBuilder("a target by name")
     if parsed.ctes is not None:
         raise NotInBuilder("common table expressions")
-    clauses = sorted(
-        (*parsed.matched, *parsed.not_matched, *parsed.not_matched_by_source), key=lambda c: c.position
-    )
     source = parsed.source
     return Calls(
         path=parsed.target.path,
         target_alias=parsed.target.alias,
-        source=f"SELECT * FROM {source.text}",
+        source=f"SELECT * FROM {source.sql}",
         source_alias=source.alias or (source.name[-1] if source.kind == "name" else None),
         condition=parsed.condition.text,
-        clauses=tuple(_call(clause) for clause in clauses),
-        evolves=parsed.with_schema_evolution,
+        clauses=tuple(_call(clause) for clause in parsed.clauses),
+        evolves=parsed.schema_evolution,
     )
 
 
-def _call(clause: p.ParsedClause) -> tuple[str, dict[str, Any]]:
+def _call(clause: m.MergeClause) -> tuple[str, dict[str, Any]]:
     action = clause.action
+    method = _METHODS[clause.kind, type(action)]
     arguments: dict[str, Any] = {}
-    if isinstance(action, (p.UpdateStar, p.InsertStar)) and action.except_columns:
-        arguments["except_cols"] = [_name(name) for name in action.except_columns]
     if clause.condition is not None:
         arguments["condition"] = clause.condition.text
-    if isinstance(action, p.Update):
-        arguments["set"] = _dictionary([(a.column, a.value) for a in action.assignments])
-    if isinstance(action, p.Insert):
-        arguments["values"] = _dictionary(list(zip(action.columns, action.values, strict=True)))
-    return _METHODS[clause.kind, type(action)], arguments
+    if isinstance(action, m.Update | m.Insert):
+        if isinstance(action.assignments, m.Star):
+            method += "All"
+            if action.assignments.except_columns:
+                arguments["except_cols"] = [_name(name) for name in action.assignments.except_columns]
+        else:
+            arguments["set" if isinstance(action, m.Update) else "values"] = _dictionary(action.assignments)
+    return method, arguments
 
 
-def _name(name: p.WrittenName) -> str:
-    return ".".join(quote(part) for part in name.parts)
+def _name(parts: m.NameParts) -> str:
+    return ".".join(quote(part) for part in parts)
 
 
-def _dictionary(pairs: Sequence[tuple[p.WrittenName, p.Value]]) -> dict[str, str]:
-    named = {_name(name): value.text for name, value in pairs}
-    if len(named) < len(pairs):
+def _dictionary(assignments: tuple[m.Assignment, ...]) -> dict[str, str]:
+    named = {
+        _name(a.target): "DEFAULT" if isinstance(a.value, m.Default) else a.value.text for a in assignments
+    }
+    if len(named) < len(assignments):
         raise NotInBuilder("a column named twice")
     return named
 

@@ -82,11 +82,14 @@ def test_a_column_that_does_not_exist(spark: SparkSession, tmp_path: Path) -> No
 
 
 @pytest.mark.quick
-def test_an_unknown_name_in_a_text_is_pointed_at(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before", "line"), [("", 3), ("\n\n  ", 5)])
+def test_an_unknown_name_in_a_statement_is_pointed_at(
+    spark: SparkSession, tmp_path: Path, before: str, line: int
+) -> None:
     path = people(spark, tmp_path / "t")
     frame(spark, "id INT, name STRING", [(1, "x")]).createOrReplaceTempView("changes_to_people")
     text = (
-        f"MERGE INTO delta.`{path}` t\nUSING changes_to_people s ON t.id = s.id\n"
+        f"{before}MERGE INTO delta.`{path}` t\nUSING changes_to_people s ON t.id = s.id\n"
         "WHEN MATCHED THEN UPDATE SET name = s.nam"
     )
     with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
@@ -95,7 +98,7 @@ def test_an_unknown_name_in_a_text_is_pointed_at(spark: SparkSession, tmp_path: 
     at = next(i for i, line in enumerate(lines) if line.strip().startswith("WHEN MATCHED"))
     pointed = lines[at + 1].index("^")
     assert lines[at][pointed:].startswith("nam")
-    assert "line 3" in caught.value.message
+    assert f"line {line}," in caught.value.message
 
 
 @pytest.mark.quick

@@ -23,7 +23,8 @@ from corpus.sql import string_literal
 from deltamerge import merge_sql, write_delta
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.skipping.pruning import files_that_may_match
-from deltamerge.sql.conditions import shape_of
+from deltamerge.sql.condition_reader import read_condition
+from deltamerge.sql.conditions import shape_of_tree
 from deltamerge.sql.resolution import Relation, Scope
 from deltamerge.storage.store import open_store
 
@@ -317,7 +318,7 @@ def test_statistics_of_both(oracle: LineProcess, spark: SparkSession, tmp_path: 
         matching = {answer["file"] for answer in answers if answer[f"c{at}"]}
         assert found_by.get(at, matching) == matching, text
         for engine, table in tables.items():
-            predicate = shape_of(text, scope).target_predicate
+            predicate = shape_of_tree(read_condition(text), scope).target_predicate
             mask = files_that_may_match(predicate, table.files, table.schema, ["file"], "UTC")
             files = [int(add.partition_values["file"] or -1) for add in table.files.add_files()]
             kept = {file for file, is_kept in zip(files, mask, strict=True) if is_kept}

@@ -79,7 +79,7 @@ def test_markup_in_names_is_text() -> None:
 
 
 def test_a_clause_that_does_nothing() -> None:
-    assert "rows left alone  WHEN MATCHED AND t.`<script>` = '[bold]'" in to_text(ODD, 200)
+    assert "rows left as they are  WHEN MATCHED AND t.`<script>` = '[bold]'" in to_text(ODD, 200)
 
 
 def test_a_long_line_of_the_statement_is_cut() -> None:

@@ -19,7 +19,8 @@ from deltamerge.skipping.predicates import (
     StartsWith,
     Unknown,
 )
-from deltamerge.sql.conditions import contains_subquery, shape_of, source_columns_in
+from deltamerge.sql.condition_reader import read_condition
+from deltamerge.sql.conditions import contains_subquery, shape_of_tree
 from deltamerge.sql.resolution import Relation, Scope
 
 TARGET = Relation(
@@ -39,6 +40,10 @@ SOURCE = Relation(
 )
 SCOPE = Scope(TARGET, SOURCE, case_sensitive=False)
 ID = ColumnRef(("id",))
+
+
+def shape_of(text, scope, double_quoted_identifiers=False):
+    return shape_of_tree(read_condition(text, double_quoted_identifiers), scope)
 
 
 def conjuncts(text, scope=SCOPE):
@@ -273,7 +278,11 @@ def test_double_quotes_are_strings_unless_the_session_says_otherwise():
     ],
 )
 def test_source_columns(text, expected):
-    assert source_columns_in(text, SCOPE) == expected
+    (conjunct,) = shape_of(f"f({text}\n)", SCOPE).conjuncts
+    if expected is None:
+        assert conjunct.side == "unreadable"
+    else:
+        assert conjunct.source_columns == expected
 
 
 @pytest.mark.parametrize(

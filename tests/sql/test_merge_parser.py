@@ -1,37 +1,38 @@
 import pytest
 
 from deltamerge.exceptions import DeltaParseException
+from deltamerge.sql.merge_ast import Default, Delete, DoNothing, Insert, Star, Update
 from deltamerge.sql.merge_parser import parse_merge
-from deltamerge.sql.parsed import Delete, DoNothing, Insert, InsertStar, Update, UpdateStar
 
 HEAD = "MERGE INTO tgt t USING src s ON t.id = s.id "
 
 
 def parse(sql):
-    """Parses, and checks that every fragment is the text at its place."""
+    """Parses, and checks that every expression is the SQL at its place."""
     merge = parse_merge(sql)
-    fragments = [merge.condition, merge.ctes, merge.source.query, merge.source.timestamp]
-    for clause in (*merge.matched, *merge.not_matched, *merge.not_matched_by_source):
-        fragments.append(clause.condition)
-        if isinstance(clause.action, Update):
-            fragments.extend(assignment.value for assignment in clause.action.assignments)
-        if isinstance(clause.action, Insert):
-            fragments.extend(clause.action.values)
-    for fragment in fragments:
-        if fragment is not None:
-            assert fragment.span.of(sql) == fragment.text
-            assert fragment.text == fragment.text.strip()
+    assert merge.sql == sql
+    expressions = [merge.condition]
+    for clause in merge.clauses:
+        expressions.extend(clause.values)
+        if clause.condition is not None:
+            expressions.append(clause.condition)
+    for expression in expressions:
+        assert expression.span.of(sql) == expression.text
+        assert expression.text == expression.text.strip()
     return merge
 
 
+def of_kind(merge, kind):
+    return [clause for clause in merge.clauses if clause.kind == kind]
+
+
 def only_clause(sql):
-    merge = parse(sql)
-    (clause,) = (*merge.matched, *merge.not_matched, *merge.not_matched_by_source)
+    (clause,) = parse(sql).clauses
     return clause
 
 
 def written(assignments):
-    return [(a.column.parts, a.value.text) for a in assignments]
+    return [(a.target, "DEFAULT" if a.value == Default() else a.value.text) for a in assignments]
 
 
 def test_a_whole_statement():
@@ -47,32 +48,31 @@ def test_a_whole_statement():
         WHEN NOT MATCHED THEN INSERT * EXCEPT (x)
         WHEN NOT MATCHED BY SOURCE THEN DO NOTHING;"""
     )
-    assert merge.ctes.text == "WITH a AS (SELECT 1), b(x) AS (SELECT * FROM a)"
-    assert merge.cte_names == ("a", "b")
-    assert merge.with_schema_evolution
+    assert merge.ctes == "WITH a AS (SELECT 1), b(x) AS (SELECT * FROM a)"
+    assert merge.schema_evolution
     assert (merge.target.name, merge.target.path, merge.target.alias) == (("cat", "db", "my tbl"), None, "t")
-    assert (merge.source.kind, merge.source.query.text, merge.source.alias) == (
-        "query",
-        "SELECT * FROM b",
-        "s",
-    )
+    assert (merge.source.kind, merge.source.sql, merge.source.alias) == ("query", "(SELECT * FROM b)", "s")
     assert merge.condition.text == "t.id = s.id AND t.p IN (1, 2)"
-    assert [c.position for c in merge.matched] == [2, 4]
-    assert [c.position for c in merge.not_matched] == [3, 5]
-    assert [c.position for c in merge.not_matched_by_source] == [1, 6]
-    update = merge.not_matched_by_source[0]
+    assert [clause.kind for clause in merge.clauses] == [
+        "not_matched_by_source",
+        "matched",
+        "not_matched",
+        "matched",
+        "not_matched",
+        "not_matched_by_source",
+    ]
+    update, delete, insert, update_star, insert_star, do_nothing = merge.clauses
     assert update.condition.text == "t.v > 1"
-    assert written(update.action.assignments) == [(("t", "v"), "0"), (("x", "y"), "DEFAULT")]
-    assert [a.value.is_default for a in update.action.assignments] == [False, True]
-    assert isinstance(merge.matched[0].action, Delete)
-    assert isinstance(merge.matched[1].action, UpdateStar)
-    assert [name.parts for name in merge.matched[1].action.except_columns] == [("x",), ("t", "y z")]
-    insert = merge.not_matched[0].action
-    assert isinstance(insert, Insert)
-    assert [name.parts for name in insert.columns] == [("id",), ("v w",)]
-    assert [(v.text, v.is_default) for v in insert.values] == [("s.id", False), ("DEFAULT", True)]
-    assert isinstance(merge.not_matched[1].action, InsertStar)
-    assert isinstance(merge.not_matched_by_source[1].action, DoNothing)
+    assert isinstance(update.action, Update)
+    assert written(update.assignments) == [(("t", "v"), "0"), (("x", "y"), "DEFAULT")]
+    assert [a.value == Default() for a in update.assignments] == [False, True]
+    assert isinstance(delete.action, Delete)
+    assert update_star.action == Update(Star((("x",), ("t", "y z"))))
+    assert isinstance(insert.action, Insert)
+    assert written(insert.assignments) == [(("id",), "s.id"), (("v w",), "DEFAULT")]
+    assert [a.value == Default() for a in insert.assignments] == [False, True]
+    assert insert_star.action == Insert(Star((("x",),)))
+    assert isinstance(do_nothing.action, DoNothing)
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,13 @@ def test_a_whole_statement():
 def test_targets(target, name, path, alias):
     merge = parse(f"MERGE INTO {target} USING src s ON t.id = s.id WHEN MATCHED THEN DELETE")
     assert (merge.target.name, merge.target.path, merge.target.alias) == (name, path, alias)
-    assert merge.target.span.of(merge.text) in target
 
 
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("src", {"kind": "name", "text": "src", "name": ("src",), "alias": None}),
-        ("a.b.`c d` AS s", {"kind": "name", "text": "a.b.`c d`", "name": ("a", "b", "c d"), "alias": "s"}),
+        ("src", {"kind": "name", "sql": "src", "name": ("src",), "alias": None}),
+        ("a.b.`c d` AS s", {"kind": "name", "sql": "a.b.`c d`", "name": ("a", "b", "c d"), "alias": "s"}),
         ("parquet.`/p q` s", {"kind": "path", "format": "parquet", "path": "/p q", "alias": "s"}),
         ("Delta.`/p@v3`", {"kind": "path", "format": "delta", "path": "/p@v3", "alias": None}),
         ("db.`tbl` s", {"kind": "name", "name": ("db", "tbl"), "path": None}),
@@ -114,20 +113,20 @@ def test_targets(target, name, path, alias):
                 "path": "/p",
                 "version": "3",
                 "alias": "s",
-                "text": "delta.`/p` VERSION AS OF 3",
+                "sql": "delta.`/p` VERSION AS OF 3",
             },
         ),
         ("tbl FOR VERSION AS OF '7' AS s", {"kind": "name", "version": "7", "alias": "s"}),
         ("tbl FOR SYSTEM_VERSION AS OF 12", {"version": "12", "alias": None}),
-        ("(SELECT 1 AS id) s", {"kind": "query", "text": "(SELECT 1 AS id)", "alias": "s"}),
+        ("(SELECT 1 AS id) s", {"kind": "query", "sql": "(SELECT 1 AS id)", "alias": "s"}),
         ("( ( SELECT 1 ) UNION SELECT 2 )", {"kind": "query", "alias": None}),
         (
             "VALUES (1, 'a'), (2, 'b') AS s(id, v)",
-            {"kind": "relation", "text": "VALUES (1, 'a'), (2, 'b') AS s(id, v)", "alias": "s"},
+            {"kind": "relation", "sql": "VALUES (1, 'a'), (2, 'b') AS s(id, v)", "alias": "s"},
         ),
-        ("VALUES 1, 2 + 3", {"kind": "relation", "text": "VALUES 1, 2 + 3", "alias": None}),
-        ("range(10) s", {"kind": "relation", "text": "range(10)", "alias": "s"}),
-        ("range(0, 10) AS s (id)", {"kind": "relation", "text": "range(0, 10) AS s (id)", "alias": "s"}),
+        ("VALUES 1, 2 + 3", {"kind": "relation", "sql": "VALUES 1, 2 + 3", "alias": None}),
+        ("range(10) s", {"kind": "relation", "sql": "range(10)", "alias": "s"}),
+        ("range(0, 10) AS s (id)", {"kind": "relation", "sql": "range(0, 10) AS s (id)", "alias": "s"}),
         ("values v", {"kind": "relation"}),
         ("timestamp s", {"kind": "name", "alias": "s"}),
         ("src timestamp", {"kind": "name", "alias": "timestamp"}),
@@ -158,7 +157,7 @@ def test_sources(source, expected):
 def test_timestamps_of_sources(timestamp, alias):
     source = f"delta.`/p` TIMESTAMP AS OF {timestamp} {alias or ''}"
     merge = parse(f"MERGE INTO t USING {source} ON a WHEN MATCHED THEN DELETE")
-    assert merge.source.timestamp.text == timestamp
+    assert merge.source.timestamp == timestamp
     assert merge.source.alias == alias
 
 
@@ -196,8 +195,8 @@ def test_keywords_inside_conditions_do_not_confuse(condition):
         f"WHEN NOT MATCHED AND {condition} THEN INSERT *"
     )
     assert merge.condition.text == condition
-    assert merge.matched[0].condition.text == condition
-    assert merge.not_matched[0].condition.text == condition
+    assert of_kind(merge, "matched")[0].condition.text == condition
+    assert of_kind(merge, "not_matched")[0].condition.text == condition
 
 
 @pytest.mark.parametrize(
@@ -224,17 +223,17 @@ def test_keywords_inside_conditions_do_not_confuse(condition):
 def test_values_are_kept_verbatim(value):
     text = value.split("\n")[-1].strip()
     clause = only_clause(HEAD + f"WHEN MATCHED THEN UPDATE SET a = {value}, b.c == {value}")
-    assert written(clause.action.assignments) == [(("a",), text), (("b", "c"), text)]
-    assert not clause.action.assignments[0].value.is_default
+    assert written(clause.assignments) == [(("a",), text), (("b", "c"), text)]
+    assert Default() not in [a.value for a in clause.assignments]
     clause = only_clause(HEAD + f"WHEN NOT MATCHED THEN INSERT (a, b) VALUES ({value}, {value})")
-    assert [v.text for v in clause.action.values] == [text, text]
+    assert [v.text for v in clause.values] == [text, text]
 
 
 def test_clause_keywords_as_columns():
     clause = only_clause(
         HEAD + "WHEN MATCHED THEN UPDATE SET when = s.when, t.update = 1, set = set, `then`=then"
     )
-    assert [parts for parts, _ in written(clause.action.assignments)] == [
+    assert [parts for parts, _ in written(clause.assignments)] == [
         ("when",),
         ("t", "update"),
         ("set",),
@@ -243,17 +242,19 @@ def test_clause_keywords_as_columns():
 
 
 @pytest.mark.parametrize(
-    ("ctes", "names"),
+    "ctes",
     [
-        ("WITH a (SELECT 1)", ("a",)),
-        ("WITH a(x) (SELECT 1), `b c`(x, y) AS (SELECT 2)", ("a", "b c")),
-        ("WITH RECURSIVE a(x) MAX RECURSION LEVEL 5 AS (SELECT 1), merge AS (SELECT 2)", ("a", "merge")),
-        ("with a as (select ')' /* ( */), b as ((select 1) union (select 2))", ("a", "b")),
+        "WITH a (SELECT 1)",
+        "WITH a(x) (SELECT 1), `b c`(x, y) AS (SELECT 2)",
+        "WITH RECURSIVE a(x) MAX RECURSION LEVEL 5 AS (SELECT 1), merge AS (SELECT 2)",
+        "with a as (select ')' /* ( */), b as ((select 1) union (select 2))",
     ],
 )
-def test_ctes(ctes, names):
+def test_ctes(ctes):
     merge = parse(f"{ctes}\nMERGE INTO t USING a ON true WHEN MATCHED THEN DELETE")
-    assert (merge.ctes.text, merge.cte_names) == (ctes, names)
+    assert merge.ctes == ctes
+    explained = parse(f"EXPLAIN {ctes} MERGE INTO t USING a ON true WHEN MATCHED THEN DELETE")
+    assert (explained.ctes, explained.explain) == (ctes, "plan")
 
 
 @pytest.mark.slow
@@ -265,13 +266,12 @@ def test_wide_statements_are_read_quickly():
         f"{HEAD} WHEN MATCHED THEN UPDATE SET {assignments} "
         f"WHEN NOT MATCHED THEN INSERT ({', '.join(columns)}) VALUES ({values})"
     )
-    assert len(merge.matched[0].action.assignments) == len(merge.not_matched[0].action.values) == 3000
+    assert [len(clause.values) for clause in merge.clauses] == [3000, 3000]
 
 
 def test_star_except_does_not_swallow_the_next_clause():
     merge = parse(HEAD + "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
-    assert merge.matched[0].action == UpdateStar()
-    assert merge.not_matched[0].action == InsertStar()
+    assert [clause.action for clause in merge.clauses] == [Update(Star()), Insert(Star())]
 
 
 def test_letter_case_blanks_and_comments_do_not_matter():
@@ -280,10 +280,32 @@ def test_letter_case_blanks_and_comments_do_not_matter():
         "by/**/target then insert(id)values(s.id)when matched then update set*;;"
     )
     assert merge.condition.text == "(t.id=s.id)"
-    assert len(merge.matched) == len(merge.not_matched) == 1
+    assert [clause.kind for clause in merge.clauses] == ["not_matched", "matched"]
+
+
+@pytest.mark.parametrize(
+    ("before", "explain"),
+    [
+        ("", None),
+        ("EXPLAIN", "plan"),
+        ("explain analyze", "analyze"),
+        ("-- what would it do?\nEXPLAIN /* and */ ANALYZE", "analyze"),
+    ],
+)
+def test_explain(before, explain):
+    merge = parse(f"{before} {HEAD} WHEN MATCHED THEN DELETE")
+    assert (merge.explain, merge.condition.text) == (explain, "t.id = s.id")
 
 
 HINTS = [
+    ("EXPLAN " + HEAD + "WHEN MATCHED THEN DELETE", "Did you mean EXPLAIN?"),
+    ("EXPLAIN ANALYSE " + HEAD + "WHEN MATCHED THEN DELETE", "Did you mean ANALYZE?"),
+    ("EXPLAIN MERG INTO t USING s ON a WHEN MATCHED THEN DELETE", "Did you mean MERGE?"),
+    ("EXPLAIN EXTENDED " + HEAD + "WHEN MATCHED THEN DELETE", "expected MERGE or ANALYZE, found 'EXTENDED'"),
+    ("EXPLAIN FORMATTED " + HEAD + "WHEN MATCHED THEN DELETE", "EXPLAIN and EXPLAIN ANALYZE"),
+    ("EXPLAIN SELECT 1", "expected MERGE or ANALYZE, found 'SELECT'"),
+    ("EXPLAIN ANALYZE", "expected MERGE, found the end"),
+    ("EXPLAIN ANALYZE EXTENDED " + HEAD + "WHEN MATCHED THEN DELETE", "expected MERGE, found 'EXTENDED'"),
     ("", "MERGE"),
     ("MERG INTO t USING s ON a WHEN MATCHED THEN DELETE", "Did you mean MERGE?"),
     ("MERGE t USING s ON a WHEN MATCHED THEN DELETE", "INTO"),

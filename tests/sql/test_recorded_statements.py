@@ -50,7 +50,7 @@ def test_recorded_statements(sql, expect):
     if error not in PARSER_ERRORS:
         merge = parse_merge(sql)
         assert merge.target.path == "/some/path"
-        assert merge.matched or merge.not_matched or merge.not_matched_by_source
+        assert merge.clauses
         return
     with pytest.raises(DeltaParseException) as caught:
         parse_merge(sql)

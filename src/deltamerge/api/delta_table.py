@@ -22,7 +22,6 @@ from deltamerge.scan.row_tracking import rows_with_metadata
 from deltamerge.scan.timestamps import moment_ms
 from deltamerge.spark.catalog import table_location
 from deltamerge.spark.table import Table, open_table
-from deltamerge.storage.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,7 +34,7 @@ class DeltaTable:
     """A Delta table: merge into it, read it, look at its history.
 
     Args:
-        table: Its place.
+        table: The table's location and the session.
         alias: The name that qualifies its columns in a merge, or None.
     """
 
@@ -50,7 +49,7 @@ class DeltaTable:
         path: str,
         hadoopConf: Mapping[str, str] | None = None,  # noqa: N803
     ) -> DeltaTable:
-        """Opens the table at a path.
+        """Open the table at a path.
 
         Args:
             sparkSession: The session.
@@ -71,7 +70,7 @@ class DeltaTable:
 
     @classmethod
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:  # noqa: N802, N803
-        """Opens a table of the session's catalog.
+        """Open a table of the session's catalog.
 
         Args:
             sparkSession: The session.
@@ -88,7 +87,7 @@ class DeltaTable:
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: N802, N803
-        """Tells whether there is a Delta table at a path.
+        """Return whether there is a Delta table at a path.
 
         Args:
             sparkSession: The session.
@@ -97,11 +96,11 @@ class DeltaTable:
         Returns:
             Whether there is one.
         """
-        return table_exists(open_store(identifier))
+        return table_exists(open_table(sparkSession, identifier).store)
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
-        """Begins a new table; an existing one is an error.
+        """Begin a new table; an existing one is an error.
 
         Args:
             sparkSession: The session; the active one by default.
@@ -113,7 +112,7 @@ class DeltaTable:
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
-        """Begins a new table; an existing one stays as it is.
+        """Begin a new table; an existing one stays as it is.
 
         Args:
             sparkSession: The session; the active one by default.
@@ -125,7 +124,7 @@ class DeltaTable:
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
-        """Begins a table that replaces an existing one; none is an error.
+        """Begin a table that replaces an existing one; none is an error.
 
         Args:
             sparkSession: The session; the active one by default.
@@ -137,7 +136,7 @@ class DeltaTable:
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
-        """Begins a table that replaces an existing one where there is one.
+        """Begin a table that replaces an existing one where there is one.
 
         Args:
             sparkSession: The session; the active one by default.
@@ -153,19 +152,19 @@ class DeltaTable:
         sparkSession: SparkSession,  # noqa: N803
         colName: str | None = None,  # noqa: N803
     ) -> DeltaColumnBuilder:
-        """Begins a column of a new table.
+        """Begin a column of a new table.
 
         Args:
             sparkSession: The session.
             colName: The column's name.
 
         Returns:
-            A builder; give it a type, then call ``build()``.
+            A builder; set its type, then call ``build()``.
         """
         return DeltaColumnBuilder(sparkSession, str(colName))
 
     def alias(self, aliasName: str) -> DeltaTable:  # noqa: N803
-        """Gives the table a name for a merge's conditions and values.
+        """Name the table for a merge's conditions and values.
 
         Args:
             aliasName: The name.
@@ -176,7 +175,7 @@ class DeltaTable:
         return DeltaTable(self.table, aliasName)
 
     def toDF(self) -> DataFrame:  # noqa: N802
-        """Reads the table at its latest version.
+        """Read the table at its latest version.
 
         Returns:
             A frame that stays at that version.
@@ -187,11 +186,11 @@ class DeltaTable:
     def at(
         self, version: int | None = None, timestamp: str | dt.datetime | dt.date | None = None
     ) -> DataFrame:
-        """Reads the table at an earlier version.
+        """Read the table at an earlier version.
 
         Args:
             version: The version, or None.
-            timestamp: The last version not after this moment is read: a datetime, or text such as
+            timestamp: The last version not after this time is read: a datetime, or a string such as
                 ``2024-05-01 12:30:00`` in the session's time zone.
 
         Returns:
@@ -208,11 +207,11 @@ class DeltaTable:
                 sqlstate="42601",
             )
         if timestamp is not None:
-            return self.at_moment(moment_ms(self.table.spark, timestamp))
+            return self.at_milliseconds(moment_ms(self.table.spark, timestamp))
         return table_frame(self.table, self.table.snapshot(version))
 
     def with_row_ids(self) -> DataFrame:
-        """Reads a table that has row tracking with the id of each row.
+        """Read a table that has row tracking with the id of each row.
 
         Returns:
             The table's columns and a struct ``_metadata`` of ``row_id`` (BIGINT), which a row keeps for as long as it
@@ -223,17 +222,17 @@ class DeltaTable:
         """
         return rows_with_metadata(self.table, self.table.snapshot())
 
-    def at_moment(self, milliseconds: int) -> DataFrame:
-        """Reads the version that the table had at a moment; see `at`.
+    def at_milliseconds(self, milliseconds: int) -> DataFrame:
+        """Read the version that the table had at a time; see `at`.
 
         Args:
-            milliseconds: The moment, since the epoch.
+            milliseconds: The time since 1970.
 
         Returns:
             A frame that stays at that version.
 
         Raises:
-            DeltaAnalysisException: No version can be read for the moment.
+            DeltaAnalysisException: No version can be read for the time.
         """
         times = CommitTimes.of(self.table.snapshot())
         return table_frame(self.table, self.table.snapshot(version_at(times, milliseconds)))
@@ -245,13 +244,13 @@ class DeltaTable:
         startingTimestamp: str | dt.datetime | dt.date | None = None,  # noqa: N803
         endingTimestamp: str | dt.datetime | dt.date | None = None,  # noqa: N803
     ) -> DataFrame:
-        """Reads the table's change data feed, as delta-spark's option ``readChangeFeed`` does.
+        """Read the table's change data feed, as delta-spark's option ``readChangeFeed`` does.
 
         Args:
             startingVersion: The first version whose changes are read.
             endingVersion: The last one; the latest by default.
-            startingTimestamp: In place of the first: changes made at this moment or later.
-            endingTimestamp: In place of the last: changes made up to this moment.
+            startingTimestamp: Instead of the first: changes made at this time or later.
+            endingTimestamp: Instead of the last: changes made up to this time.
 
         Returns:
             The table's columns, ``_change_type`` (insert, update_preimage, update_postimage, delete),
@@ -263,22 +262,24 @@ class DeltaTable:
             DeltaTableException: A version is no longer in the log.
         """
         snapshot = self.table.snapshot()
-        start = ChangeBoundary(startingVersion, self._moment(startingTimestamp))
-        versions = change_range(snapshot, start, ChangeBoundary(endingVersion, self._moment(endingTimestamp)))
+        start = ChangeBoundary(startingVersion, self._milliseconds(startingTimestamp))
+        versions = change_range(
+            snapshot, start, ChangeBoundary(endingVersion, self._milliseconds(endingTimestamp))
+        )
         files = () if versions is None else read_change_feed(snapshot, *versions)
         return changes_frame(self.table, snapshot, files)
 
-    def _moment(self, timestamp: str | dt.datetime | dt.date | None) -> int | None:
+    def _milliseconds(self, timestamp: str | dt.datetime | dt.date | None) -> int | None:
         return None if timestamp is None else moment_ms(self.table.spark, timestamp)
 
     def merge(
         self, source: DataFrame, condition: str | Column, *, dedupe_by: str | Sequence[str] | None = None
     ) -> DeltaMergeBuilder:
-        """Begins a merge into the table.
+        """Begin a merge into the table.
 
         Args:
             source: The source's rows; its alias qualifies its columns.
-            condition: ON: SQL text or a Column over both sides.
+            condition: ON: SQL or a Column over both sides.
             dedupe_by: A source column or several, such as the time of a change. Of the source rows that ON's
                 equalities give one key, the one with the greatest value there is merged and the others are left out;
                 where two have it, the merge fails and names the key.
@@ -289,7 +290,7 @@ class DeltaTable:
         return merge_builder(self.table, self._alias, source, condition, dedupe_by)
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """Lists the table's commits, newest first.
+        """List the table's commits, newest first.
 
         Args:
             limit: How many at most.
@@ -304,7 +305,7 @@ class DeltaTable:
         return self.table.spark.createDataFrame(rows, ", ".join(f"{n} {t}" for n, t in _HISTORY.items()))
 
     def detail(self) -> DataFrame:
-        """Describes the table.
+        """Describe the table.
 
         Returns:
             One row: format, id, name, description, location, createdAt, lastModified, partitionColumns, numFiles,
@@ -370,7 +371,7 @@ def _plain(value: object) -> object:
 
 
 def _opened(table: Table) -> Table:
-    """Looks at the table once: it must be there, and a merge compares its schema with what it is now."""
+    """Check that the table is there, and keep its schema, which a merge compares with the one it finds."""
     return replace(table, opened_schema=table.snapshot().metadata.schema_string)
 
 

@@ -10,7 +10,9 @@ from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.checks import check_clause_order
 from deltamerge.merge.command import MergeIntoCommand, run_merge
-from deltamerge.merge.statement import (
+from deltamerge.merge.statement import MergeStatement
+from deltamerge.spark.session import alias_of
+from deltamerge.sql.merge_ast import (
     Action,
     Assignment,
     ClauseKind,
@@ -20,11 +22,9 @@ from deltamerge.merge.statement import (
     Expression,
     Insert,
     MergeClause,
-    MergeStatement,
     Star,
     Update,
 )
-from deltamerge.spark.session import alias_of
 from deltamerge.sql.names import parse_name
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ Values: TypeAlias = "Mapping[str, str | Column]"
 
 @dataclass(frozen=True)
 class DeltaMergeBuilder:
-    """A MERGE in the making; every method gives a new builder and changes none.
+    """A MERGE in the making; every method returns a new builder and changes none.
 
     Args:
         table: The target.
-        statement: What has been said so far.
+        statement: The MERGE so far.
     """
 
     table: Table
@@ -52,11 +52,11 @@ class DeltaMergeBuilder:
     def whenMatchedUpdate(  # noqa: N802
         self, condition: Condition = None, set: Values | None = None
     ) -> DeltaMergeBuilder:
-        """Updates a matched target row.
+        """Update a matched target row.
 
         Args:
-            condition: When it does, over both sides; None means always.
-            set: Values by target column, or by a field such as ``a.b``; SQL text or Columns over both sides.
+            condition: When to do so, over both sides; None means always.
+            set: Values by target column, or by a field such as ``a.b``; SQL or Columns over both sides.
 
         Returns:
             The builder with the clause added.
@@ -66,10 +66,10 @@ class DeltaMergeBuilder:
     def whenMatchedUpdateAll(  # noqa: N802
         self, condition: Condition = None, *, except_cols: Sequence[str] = ()
     ) -> DeltaMergeBuilder:
-        """Updates every column of a matched target row with the source's column of that name.
+        """Update every column of a matched target row with the source's column of that name.
 
         Args:
-            condition: When it does, over both sides; None means always.
+            condition: When to do so, over both sides; None means always.
             except_cols: Columns of the target that keep their values: SQL's ``UPDATE SET * EXCEPT``.
 
         Returns:
@@ -78,10 +78,10 @@ class DeltaMergeBuilder:
         return self._with("matched", condition, Update(_star(except_cols)))
 
     def whenMatchedDelete(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
-        """Deletes a matched target row.
+        """Delete a matched target row.
 
         Args:
-            condition: When it does, over both sides; None means always.
+            condition: When to do so, over both sides; None means always.
 
         Returns:
             The builder with the clause added.
@@ -89,10 +89,10 @@ class DeltaMergeBuilder:
         return self._with("matched", condition, Delete())
 
     def whenMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
-        """Leaves a matched target row as it is: no later clause sees it.
+        """Leave a matched target row as it is: no later clause sees it.
 
         Args:
-            condition: When it does, over both sides; None means always.
+            condition: When to do so, over both sides; None means always.
 
         Returns:
             The builder with the clause added.
@@ -102,11 +102,11 @@ class DeltaMergeBuilder:
     def whenNotMatchedInsert(  # noqa: N802
         self, condition: Condition = None, values: Values | None = None
     ) -> DeltaMergeBuilder:
-        """Inserts a source row that matched nothing.
+        """Insert a source row that matched nothing.
 
         Args:
-            condition: When it does, over the source; None means always.
-            values: Values by target column; SQL text or Columns over the source.
+            condition: When to do so, over the source; None means always.
+            values: Values by target column; SQL or Columns over the source.
 
         Returns:
             The builder with the clause added.
@@ -116,10 +116,10 @@ class DeltaMergeBuilder:
     def whenNotMatchedInsertAll(  # noqa: N802
         self, condition: Condition = None, *, except_cols: Sequence[str] = ()
     ) -> DeltaMergeBuilder:
-        """Inserts a source row that matched nothing, column by column of the same name.
+        """Insert a source row that matched nothing, column by column of the same name.
 
         Args:
-            condition: When it does, over the source; None means always.
+            condition: When to do so, over the source; None means always.
             except_cols: Columns of the target that get their default or NULL: SQL's ``INSERT * EXCEPT``.
 
         Returns:
@@ -128,10 +128,10 @@ class DeltaMergeBuilder:
         return self._with("not_matched", condition, Insert(_star(except_cols)))
 
     def whenNotMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
-        """Leaves a source row out that matched nothing: no later clause sees it.
+        """Leave a source row out that matched nothing: no later clause sees it.
 
         Args:
-            condition: When it does, over the source; None means always.
+            condition: When to do so, over the source; None means always.
 
         Returns:
             The builder with the clause added.
@@ -141,11 +141,11 @@ class DeltaMergeBuilder:
     def whenNotMatchedBySourceUpdate(  # noqa: N802
         self, condition: Condition = None, set: Values | None = None
     ) -> DeltaMergeBuilder:
-        """Updates a target row that no source row matched.
+        """Update a target row that no source row matched.
 
         Args:
-            condition: When it does, over the target; None means always.
-            set: Values by target column or field; SQL text or Columns over the target.
+            condition: When to do so, over the target; None means always.
+            set: Values by target column or field; SQL or Columns over the target.
 
         Returns:
             The builder with the clause added.
@@ -153,10 +153,10 @@ class DeltaMergeBuilder:
         return self._with("not_matched_by_source", condition, Update(_assignments(set, "set")))
 
     def whenNotMatchedBySourceDelete(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
-        """Deletes a target row that no source row matched.
+        """Delete a target row that no source row matched.
 
         Args:
-            condition: When it does, over the target; None means always.
+            condition: When to do so, over the target; None means always.
 
         Returns:
             The builder with the clause added.
@@ -164,10 +164,10 @@ class DeltaMergeBuilder:
         return self._with("not_matched_by_source", condition, Delete())
 
     def whenNotMatchedBySourceDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
-        """Leaves a target row as it is that no source row matched: no later clause sees it.
+        """Leave a target row as it is that no source row matched: no later clause sees it.
 
         Args:
-            condition: When it does, over the target; None means always.
+            condition: When to do so, over the target; None means always.
 
         Returns:
             The builder with the clause added.
@@ -175,7 +175,7 @@ class DeltaMergeBuilder:
         return self._with("not_matched_by_source", condition, DoNothing())
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:  # noqa: N802
-        """Lets the target gain the source's columns and fields that its clauses use.
+        """Let the target gain the source's columns and fields that its clauses use.
 
         Returns:
             The builder with schema evolution on.
@@ -183,7 +183,7 @@ class DeltaMergeBuilder:
         return replace(self, statement=replace(self.statement, schema_evolution=True))
 
     def execute(self) -> DataFrame:
-        """Runs the merge.
+        """Run the merge.
 
         Returns:
             One row: num_affected_rows, num_updated_rows, num_deleted_rows, num_inserted_rows (BIGINT).
@@ -196,10 +196,10 @@ class DeltaMergeBuilder:
         return self.run().counts(self.table.spark)
 
     def run(self, progress: Progress | None = None) -> MergeReport:
-        """Runs the merge and says what it did.
+        """Run the merge and report what it did.
 
         Args:
-            progress: Is told of each step as it begins.
+            progress: Is called with each step as it begins.
 
         Returns:
             The report.
@@ -213,7 +213,7 @@ class DeltaMergeBuilder:
         return MergeReport(run_merge(MergeIntoCommand(self.table, self.statement), progress))
 
     def _with(self, kind: ClauseKind, condition: Condition, action: Action) -> DeltaMergeBuilder:
-        clause = MergeClause(kind, None if condition is None else Expression.of(condition), action)
+        clause = MergeClause(kind, None if condition is None else _expression(condition), action)
         return replace(self, statement=replace(self.statement, clauses=(*self.statement.clauses, clause)))
 
 
@@ -224,20 +224,10 @@ def merge_builder(
     condition: str | Column,
     dedupe_by: str | Sequence[str] | None = None,
 ) -> DeltaMergeBuilder:
-    """Begins a MERGE.
-
-    Args:
-        table: The target.
-        target_alias: The name that qualifies its columns, or None.
-        source: The source's rows.
-        condition: ON: SQL text or a Column over both sides.
-        dedupe_by: The source column or columns whose greatest values make the one row of a key that is merged.
-
-    Returns:
-        A builder without clauses.
+    """Begin a MERGE; see `DeltaTable.merge`.
 
     Raises:
-        TypeError: The source is no DataFrame, or the condition is neither text nor a Column.
+        TypeError: The source is no DataFrame, or the condition is neither a string nor a Column.
     """
     if not (hasattr(source, "schema") and hasattr(source, "join")):
         raise TypeError(f"merge() needs a DataFrame as its source, got {type(source).__name__}")
@@ -245,9 +235,9 @@ def merge_builder(
     statement = MergeStatement(
         source=source,
         source_alias=alias,
-        source_text="<DataFrame>",
+        source_sql="<DataFrame>",
         target_alias=target_alias,
-        condition=Expression.of(condition),
+        condition=_expression(condition),
         clauses=(),
         schema_evolution=False,
         dedupe_by=columns_to_dedupe_by(dedupe_by),
@@ -257,7 +247,7 @@ def merge_builder(
 
 def _star(except_cols: Sequence[str]) -> Star:
     if isinstance(except_cols, str):
-        raise TypeError(f"`except_cols` must be a list of column names, got the text {except_cols!r}")
+        raise TypeError(f"`except_cols` must be a list of column names, got the string {except_cols!r}")
     for name in except_cols:
         if not isinstance(name, str):
             raise TypeError(f"`except_cols` must hold column names, got {type(name).__name__}")
@@ -265,7 +255,7 @@ def _star(except_cols: Sequence[str]) -> Star:
 
 
 def columns_to_dedupe_by(dedupe_by: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Gives the names that ``dedupe_by`` holds: one, several or none."""
+    """Return the columns of a ``dedupe_by``: one, several or none."""
     if dedupe_by is None:
         return ()
     return (dedupe_by,) if isinstance(dedupe_by, str) else tuple(dedupe_by)
@@ -285,5 +275,13 @@ def _assignments(values: Values | None, argument: str) -> tuple[Assignment, ...]
         if not isinstance(name, str):
             raise TypeError(f"the keys of `{argument}` must be column names, got {type(name).__name__}")
         is_default = isinstance(value, str) and value.strip().upper() == "DEFAULT"
-        assignments.append(Assignment(parse_name(name), Default() if is_default else Expression.of(value)))
+        assignments.append(Assignment(parse_name(name), Default() if is_default else _expression(value)))
     return tuple(assignments)
+
+
+def _expression(value: str | Column) -> Expression:
+    if isinstance(value, str):
+        return Expression(value)
+    if type(value).__name__ != "Column":
+        raise TypeError(f"expected SQL or a Column, got {type(value).__name__}")
+    return Expression(str(value).removeprefix("Column<'").removesuffix("'>"), value)

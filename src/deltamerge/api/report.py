@@ -1,4 +1,4 @@
-"""The report of a merge: what it did, for programs and for people."""
+"""The report of a merge, for programs and for people."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MergeReport:
-    """What a merge did; printing it gives a page for the terminal, a notebook shows it as HTML.
+    """What a merge did; printing it shows a page for the terminal, a notebook shows it as HTML.
 
     Args:
-        outcome: Everything that is known of the merge.
+        outcome: The merge's outcome.
     """
 
     outcome: MergeOutcome
@@ -51,7 +51,7 @@ class MergeReport:
         return self.outcome.steps
 
     def counts(self, spark: SparkSession) -> DataFrame:
-        """Gives the row that MERGE returns.
+        """Return the row that MERGE returns.
 
         Args:
             spark: The session that makes the frame.
@@ -68,15 +68,15 @@ class MergeReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives the report as plain values.
+        """Return the report as plain values.
 
         Returns:
-            What `to_json` holds: dictionaries, lists, texts and numbers.
+            What `to_json` holds: dictionaries, lists, strings and numbers.
         """
         return to_dict(self.outcome)
 
     def to_json(self) -> str:
-        """Gives the report as JSON.
+        """Return the report as JSON.
 
         Returns:
             One JSON object.
@@ -84,7 +84,7 @@ class MergeReport:
         return to_json(self.outcome)
 
     def to_html(self) -> str:
-        """Gives the report as an HTML fragment, as notebooks show it.
+        """Return the report as an HTML fragment, as notebooks show it.
 
         Returns:
             HTML without a page around it.

@@ -35,7 +35,7 @@ class DeltaColumnBuilder:
         self._metadata: dict[str, Any] = {}
 
     def dataType(self, dataType: str | DataType) -> DeltaColumnBuilder:  # noqa: N802, N803
-        """Sets the column's type.
+        """Set the column's type.
 
         Args:
             dataType: A `DataType` or its DDL.
@@ -47,7 +47,7 @@ class DeltaColumnBuilder:
         return self
 
     def nullable(self, nullable: bool) -> DeltaColumnBuilder:
-        """Sets whether the column may hold NULL.
+        """Set whether the column may hold NULL.
 
         Args:
             nullable: Whether it may.
@@ -59,7 +59,7 @@ class DeltaColumnBuilder:
         return self
 
     def comment(self, comment: str) -> DeltaColumnBuilder:
-        """Sets the column's comment.
+        """Set the column's comment.
 
         Args:
             comment: The comment.
@@ -71,7 +71,7 @@ class DeltaColumnBuilder:
         return self
 
     def generatedAlwaysAs(self, expr: str) -> DeltaColumnBuilder:  # noqa: N802
-        """Makes the column a generated one.
+        """Make the column a generated one.
 
         Args:
             expr: SQL over the table's other columns.
@@ -83,7 +83,7 @@ class DeltaColumnBuilder:
         return self
 
     def generatedAlwaysAsIdentity(self, start: int = 1, step: int = 1) -> DeltaColumnBuilder:  # noqa: N802
-        """Makes the column an identity one, whose values the table alone gives.
+        """Make the column an identity one, whose values only the table generates.
 
         Args:
             start: The first value.
@@ -99,7 +99,7 @@ class DeltaColumnBuilder:
         return self
 
     def generatedByDefaultAsIdentity(self, start: int = 1, step: int = 1) -> DeltaColumnBuilder:  # noqa: N802
-        """Makes the column an identity one, whose values an INSERT may give too.
+        """Make the column an identity one, whose values an INSERT may set too.
 
         Args:
             start: The first value.
@@ -115,7 +115,7 @@ class DeltaColumnBuilder:
         return self
 
     def build(self) -> StructField:
-        """Gives the column.
+        """Return the column.
 
         Returns:
             The field.
@@ -129,20 +129,13 @@ class DeltaColumnBuilder:
 
 
 def parse_type(data_type: str | DataType) -> DataType:
-    """Reads a type.
-
-    Args:
-        data_type: A type, or its DDL.
-
-    Returns:
-        The type.
-    """
+    """Return a type, or the type of its DDL."""
     return data_type if isinstance(data_type, DataType) else DataType.fromDDL(data_type)
 
 
 @dataclass(frozen=True)
 class IdentityGenerator:
-    """What the values of an identity column are.
+    """The values of an identity column.
 
     Args:
         start: The first value.
@@ -155,7 +148,7 @@ class IdentityGenerator:
 
 @dataclass
 class DeltaTableBuilder:
-    """A table in the making; every method changes the builder and gives it back, as in delta-spark.
+    """A table in the making; every method changes the builder and returns it, as in delta-spark.
 
     Args:
         spark: The session.
@@ -171,10 +164,10 @@ class DeltaTableBuilder:
     definition: TableDefinition = field(default_factory=lambda: TableDefinition(StructType([])))
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:  # noqa: N802
-        """Sets the table's name; it says where the table lies and registers nothing in the catalog.
+        """Set the table's name, which is a place in the session's warehouse and no entry of the catalog.
 
         Without a JAR Spark has no catalog for Delta tables. `DeltaTable.forName` and `merge_sql` find the table in the
-        session's warehouse by this name; where `location` is set too, the table lies there and the name leads nowhere.
+        session's warehouse by this name; if `location` is set too, the table is there, and its name finds nothing.
 
         Args:
             identifier: The name, perhaps with its database; ``delta.`path` `` names a path.
@@ -186,7 +179,7 @@ class DeltaTableBuilder:
         return self
 
     def location(self, location: str) -> DeltaTableBuilder:
-        """Sets where the table lies.
+        """Set where the table is stored.
 
         Args:
             location: A local path or a URL.
@@ -198,7 +191,7 @@ class DeltaTableBuilder:
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder:
-        """Sets the table's comment.
+        """Set the table's comment.
 
         Args:
             comment: The comment.
@@ -218,15 +211,15 @@ class DeltaTableBuilder:
         generatedByDefaultAs: IdentityGenerator | None = None,  # noqa: N803
         comment: str | None = None,
     ) -> DeltaTableBuilder:
-        """Adds a column.
+        """Add a column.
 
         Args:
             colName: Its name, or the whole field.
             dataType: Its type, or the type's DDL.
             nullable: Whether it may hold NULL.
             generatedAlwaysAs: SQL over the table's other columns for a generated column; an `IdentityGenerator` for
-                an identity column whose values the table alone gives.
-            generatedByDefaultAs: An `IdentityGenerator` for an identity column whose values an INSERT may give too.
+                an identity column whose values only the table generates.
+            generatedByDefaultAs: An `IdentityGenerator` for an identity column whose values an INSERT may set too.
             comment: Its comment.
 
         Returns:
@@ -234,7 +227,7 @@ class DeltaTableBuilder:
 
         Raises:
             ValueError: It has no type, is generated in two ways, or its identity's step is 0.
-            TypeError: What it is generated by is neither.
+            TypeError: A generator is of another type.
         """
         if isinstance(colName, StructField):
             return self._adding([colName])
@@ -252,15 +245,15 @@ class DeltaTableBuilder:
         elif isinstance(generatedAlwaysAs, IdentityGenerator):
             column.generatedAlwaysAsIdentity(generatedAlwaysAs.start, generatedAlwaysAs.step)
         elif generatedAlwaysAs is not None:
-            raise TypeError(f"column {colName}: generatedAlwaysAs is to be SQL text or an IdentityGenerator")
+            raise TypeError(f"column {colName}: generatedAlwaysAs must be SQL or an IdentityGenerator")
         elif isinstance(generatedByDefaultAs, IdentityGenerator):
             column.generatedByDefaultAsIdentity(generatedByDefaultAs.start, generatedByDefaultAs.step)
         elif generatedByDefaultAs is not None:
-            raise TypeError(f"column {colName}: generatedByDefaultAs is to be an IdentityGenerator")
+            raise TypeError(f"column {colName}: generatedByDefaultAs must be an IdentityGenerator")
         return self._adding([column.build()])
 
     def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder:  # noqa: N802
-        """Adds columns.
+        """Add columns.
 
         Args:
             cols: The columns, or a struct of them.
@@ -271,7 +264,7 @@ class DeltaTableBuilder:
         return self._adding(list(cols.fields if isinstance(cols, StructType) else cols))
 
     def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:  # noqa: N802
-        """Sets the partition columns.
+        """Set the partition columns.
 
         Args:
             cols: Their names, one by one or in one list.
@@ -279,12 +272,11 @@ class DeltaTableBuilder:
         Returns:
             The builder.
         """
-        names = [name for col in cols for name in ([col] if isinstance(col, str) else col)]
-        self.definition = replace(self.definition, partition_columns=tuple(names))
+        self.definition = replace(self.definition, partition_columns=_names(cols))
         return self
 
     def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:  # noqa: N802
-        """Sets the columns by which OPTIMIZE of other engines clusters the table.
+        """Set the columns by which OPTIMIZE of other engines clusters the table.
 
         Args:
             cols: Their names, one by one or in one list.
@@ -292,12 +284,11 @@ class DeltaTableBuilder:
         Returns:
             The builder.
         """
-        names = [name for col in cols for name in ([col] if isinstance(col, str) else col)]
-        self.definition = replace(self.definition, clustered_by=tuple(names))
+        self.definition = replace(self.definition, clustered_by=_names(cols))
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:
-        """Sets a table property.
+        """Set a table property.
 
         Args:
             key: Its name, such as ``delta.enableChangeDataFeed``.
@@ -311,14 +302,14 @@ class DeltaTableBuilder:
         return self
 
     def execute(self) -> Any:  # noqa: ANN401
-        """Creates the table.
+        """Create the table.
 
         Returns:
             The `DeltaTable`.
 
         Raises:
-            DeltaAnalysisException: There is a table where none may be, none where one must be, or its definition
-                needs a feature that is not implemented.
+            DeltaAnalysisException: There is a table already, there is none to replace, or the definition needs a
+                feature that is not implemented.
         """
         location = self._location()
         create_table(open_table(self.spark, location), self.definition, self.mode)
@@ -337,3 +328,7 @@ class DeltaTableBuilder:
         schema = StructType([*self.definition.schema.fields, *fields])
         self.definition = replace(self.definition, schema=schema)
         return self
+
+
+def _names(cols: tuple[str | Sequence[str], ...]) -> tuple[str, ...]:
+    return tuple(name for col in cols for name in ([col] if isinstance(col, str) else col))

@@ -27,24 +27,24 @@ def write_delta(
     txn_app_id: str | None = None,
     txn_version: int | None = None,
 ) -> int | None:
-    """Writes a DataFrame's rows as a Delta table, or to one.
+    """Write a DataFrame's rows to a Delta table, new or not.
 
     Args:
         df: The rows.
         path: A local path or a URL.
-        mode: ``append`` adds to a table (and makes it where there is none), ``overwrite`` replaces its rows,
-            ``error`` makes a new one only.
+        mode: ``append`` adds to a table (and creates it where there is none), ``overwrite`` replaces its rows,
+            ``error`` only creates a new one.
         partition_by: The partition columns of a new table, or of one whose schema is replaced.
         properties: The properties of a new or overwritten table, such as ``delta.enableChangeDataFeed``.
         overwrite_schema: Whether an overwrite replaces the columns and the partitioning too. Otherwise the table
-            keeps both, with all that it says of its columns: generation expressions, identities, defaults, comments.
+            keeps both, with all that belongs to its columns: generation expressions, identities, defaults, comments.
         txn_app_id: The application that writes; with `txn_version` the rows are written once, however often the
             application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
         txn_version: The application's number for this write, greater than those of its writes before. By default the
             session's ``spark.databricks.delta.write.txnVersion``.
 
     Returns:
-        The version that was made; None where the table has this transaction, or a later one of the application,
+        The version that was written; None if the table has this transaction, or a later one of the application,
         already, so that nothing was done.
 
     Raises:

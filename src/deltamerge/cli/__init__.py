@@ -1,21 +1,16 @@
-"""deltamerge on the command line."""
+"""The command line: deltamerge merge, history, detail."""
 
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 
 def main() -> None:
-    """Runs the command that the process was given.
-
-    Raises:
-        SystemExit: Always; its code is 0 where the command did what it was asked for.
-    """
-    try:
-        import typer  # noqa: F401
-    except ImportError:
+    """Run the command line; it ends the process with 0 if the command succeeded."""
+    if find_spec("typer") is None:
         print("deltamerge: the command line needs typer: pip install 'deltamerge[cli]'", file=sys.stderr)
-        raise SystemExit(2) from None
-    from deltamerge.cli.app import run
+        raise SystemExit(2)
+    from deltamerge.cli.app import app
 
-    run()
+    app()

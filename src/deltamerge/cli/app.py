@@ -1,4 +1,4 @@
-"""The commands: merge, history, detail."""
+"""The commands of the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console, RenderableType
@@ -34,11 +34,6 @@ Table = Annotated[str, typer.Argument(metavar="PATH", help="The table's path or 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def run() -> None:
-    """Runs the command that the process was given."""
-    app()
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"deltamerge {__version__}")
@@ -57,7 +52,7 @@ def _main(
 @app.command()
 def merge(
     sql: Annotated[
-        str | None, typer.Option(help="The MERGE statement.", metavar="TEXT", show_default=False)
+        str | None, typer.Option(help="The MERGE statement.", metavar="SQL", show_default=False)
     ] = None,
     file: Annotated[
         Path | None,
@@ -68,7 +63,7 @@ def merge(
     target: Annotated[
         str | None,
         typer.Option(
-            help="The Delta table that the statement calls 'target'; NAME=PATH gives it another name.",
+            help="The Delta table named 'target' in the statement; NAME=PATH sets another name.",
             metavar="PATH",
             show_default=False,
         ),
@@ -76,8 +71,8 @@ def merge(
     source: Annotated[
         list[str] | None,
         typer.Option(
-            help="A .parquet, .csv, .json or .orc file or folder, or delta:PATH, that the statement calls "
-            "'source'; NAME=PATH gives it another name. May be given several times.",
+            help="A .parquet, .csv, .json or .orc file or folder, or delta:PATH, named 'source' in the statement; "
+            "NAME=PATH sets another name. Repeatable.",
             metavar="PATH",
             show_default=False,
         ),
@@ -85,7 +80,7 @@ def merge(
     remote: Annotated[
         str | None,
         typer.Option(
-            help="A Spark Connect server; otherwise Spark runs here.",
+            help="A Spark Connect server; without it Spark runs in local mode.",
             metavar="sc://HOST:PORT",
             envvar="SPARK_REMOTE",
             show_default=False,
@@ -93,14 +88,12 @@ def merge(
     ] = None,
     conf: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A Spark setting; may be given several times.", metavar="KEY=VALUE", show_default=False
-        ),
+        typer.Option(help="A Spark setting. Repeatable.", metavar="KEY=VALUE", show_default=False),
     ] = None,
     dedupe_by: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of source rows with one key, merge the one with the greatest value here; may be given several times.",
+            help="Of source rows with one key, merge the one with the greatest value in this column. Repeatable.",
             metavar="COLUMN",
             show_default=False,
         ),
@@ -114,7 +107,7 @@ def merge(
     with explained(_errors()):
         statement = _statement(sql, file)
         settings = read_settings(conf or ())
-        places = [read_source(text) for text in source or ()]
+        places = [read_source(option) for option in source or ()]
         tables = {place.name: place.path for place in places if place.kind == "delta"}
         if target is not None:
             place = read_target(target)
@@ -125,27 +118,21 @@ def merge(
                     source_frame(spark, place).createOrReplaceTempView(place.name)
             with TerminalProgress(spark, _errors()) as progress:
                 report = merge_sql(spark, statement, tables=tables, progress=progress, dedupe_by=dedupe_by)
-        if as_json:
-            typer.echo(report.to_json())
-        else:
-            _show(render_terminal(report.outcome))
+        _show(report.to_json() if as_json else render_terminal(report.outcome))
 
 
 @app.command()
 def history(
     table: Table,
     limit: Annotated[
-        int | None, typer.Option(help="The newest so many commits only.", min=1, show_default=False)
+        int | None, typer.Option(help="Only so many commits, the newest.", min=1, show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
     """List a table's commits, newest first."""
     with explained(_errors()):
         commits = read_history(open_store(table), limit)
-        if as_json:
-            typer.echo(json.dumps(commits, default=_plain, ensure_ascii=False, indent=2))
-        else:
-            _show(render_history(commits))
+        _show(_json(commits) if as_json else render_history(commits))
 
 
 @app.command()
@@ -153,10 +140,7 @@ def detail(table: Table, as_json: Json = False) -> None:
     """Describe a table: its columns, partitions, files, properties and features."""
     with explained(_errors()):
         values = detail_values(open_store(table))
-        if as_json:
-            typer.echo(json.dumps(values, default=_plain, ensure_ascii=False, indent=2))
-        else:
-            _show(render_detail(values))
+        _show(_json(values) if as_json else render_detail(values))
 
 
 def _statement(sql: str | None, file: Path | None) -> str:
@@ -171,13 +155,16 @@ def _statement(sql: str | None, file: Path | None) -> str:
 
 
 def _show(page: RenderableType) -> None:
+    if isinstance(page, str):
+        typer.echo(page)
+        return
     console = Console()
     if console.is_terminal:
         console.print(page)
         return
     with console.capture() as capture:
         console.print(page)
-    # rich fills lines up with spaces; a file needs none.
+    # rich pads lines with spaces; a file needs none.
     for line in capture.get().splitlines():
         typer.echo(line.rstrip())
 
@@ -186,5 +173,9 @@ def _errors() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _json(values: object) -> str:
+    return json.dumps(values, default=_plain, ensure_ascii=False, indent=2)
+
+
+def _plain(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)

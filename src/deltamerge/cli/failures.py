@@ -1,4 +1,4 @@
-"""What went wrong, as a person reads it, and the exit code that says it to a script."""
+"""Errors for people, and the exit codes for scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deltamerge.exceptions import (
     DeltaTableException,
 )
 
-_BEHIND_THE_SENTENCE = re.compile(r"\s*SQLSTATE: |;?\n+(?:\tat |JVM stacktrace:|== |\+- |'|Caused by:)")
+_AFTER_THE_SENTENCE = re.compile(r"\s*SQLSTATE: |;?\n+(?:\tat |JVM stacktrace:|== |\+- |'|Caused by:)")
 
 
 class ExitCode(IntEnum):
@@ -36,61 +36,52 @@ class ExitCode(IntEnum):
     CONFLICT = 5
     """Another writer was first: run the merge again."""
     UNKNOWN = 6
-    """Nobody knows whether the commit landed: look before a retry."""
+    """The store did not confirm the commit: look before a retry."""
 
 
 class CommandError(Exception):
-    """A command line that cannot be carried out; the message says why and what to do."""
+    """The command line is wrong; the message has the reason and what to do."""
 
+
+_CODES: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
+    ((DeltaTableException,), ExitCode.WRONG_TABLE),
+    ((DeltaRuntimeException,), ExitCode.WRONG_DATA),
+    ((DeltaConcurrentModificationException,), ExitCode.CONFLICT),
+    ((CommitStateUnknownException,), ExitCode.UNKNOWN),
+    (
+        (CommandError, AnalysisException, ParseException, ValueError, FileNotFoundError),
+        ExitCode.WRONG_COMMAND,
+    ),
+)
+"""The first that fits: a table's error may be an AnalysisException too."""
 
 _JAVA = (
     "Spark did not start. It needs Java 17 or newer: is JAVA_HOME set, or `java` on the PATH? "
-    "What Spark printed stands above."
+    "What Spark printed is above."
 )
 
 
 @contextmanager
 def explained(console: Console) -> Iterator[None]:
-    """Prints an error in words and ends the process with its exit code.
-
-    Args:
-        console: Where to.
-
-    Raises:
-        SystemExit: There was an error.
-    """
+    """Print an error as a sentence and end the process with its exit code."""
     try:
         yield
     except KeyboardInterrupt:
         console.print(Text("Interrupted."))
         raise SystemExit(130) from None
     except Exception as error:
-        # The mark under a statement's line stays in its place only where no line is broken.
+        # A caret below a statement's line keeps its place only if no line is broken.
         whole_lines = isinstance(error, ParseException) or not console.is_terminal
         console.print(Text.assemble(("Error: ", "bold red"), _message(error)), soft_wrap=whole_lines)
         where = _class_and_state(error)
         if where:
             console.print(Text(where, "dim"))
-        raise SystemExit(int(exit_code(error))) from None
+        raise SystemExit(int(exit_code(error))) from error
 
 
 def exit_code(error: Exception) -> ExitCode:
-    """Gives the exit code for an error.
-
-    Args:
-        error: What was raised.
-    """
-    if isinstance(error, DeltaTableException):
-        return ExitCode.WRONG_TABLE
-    if isinstance(error, DeltaRuntimeException):
-        return ExitCode.WRONG_DATA
-    if isinstance(error, DeltaConcurrentModificationException):
-        return ExitCode.CONFLICT
-    if isinstance(error, CommitStateUnknownException):
-        return ExitCode.UNKNOWN
-    if isinstance(error, (CommandError, AnalysisException, ParseException, ValueError, FileNotFoundError)):
-        return ExitCode.WRONG_COMMAND
-    return ExitCode.UNEXPECTED
+    """Return the exit code for an error."""
+    return next((code for kinds, code in _CODES if isinstance(error, kinds)), ExitCode.UNEXPECTED)
 
 
 def _message(error: Exception) -> str:
@@ -111,9 +102,9 @@ def _class_and_state(error: Exception) -> str:
 
 
 def _sentence(error: PySparkException) -> str:
-    """Leaves out of Spark's text its class and state, the query plan and the JVM's stack trace."""
+    """Return Spark's message without its class and state, the query plan and the JVM's stack trace."""
     condition = error.getCondition()
     if condition == "JAVA_GATEWAY_EXITED":
         return _JAVA
-    text = _BEHIND_THE_SENTENCE.split(str(error), maxsplit=1)[0].strip()
-    return text.removeprefix(f"[{condition}] ") or type(error).__name__
+    sentence = _AFTER_THE_SENTENCE.split(str(error), maxsplit=1)[0].strip()
+    return sentence.removeprefix(f"[{condition}] ") or type(error).__name__

@@ -1,4 +1,4 @@
-"""A table's history and detail, from its log alone: no Spark is started for them."""
+"""A table's history and detail, read from its log without Spark."""
 
 from __future__ import annotations
 
@@ -25,19 +25,7 @@ _ROWS = (
 
 
 def detail_values(store: Store) -> dict[str, Any]:
-    """Describes a table.
-
-    Args:
-        store: The table.
-
-    Returns:
-        location, version, id, name, description, created_at, last_modified, num_files, size_in_bytes, columns
-        (name, type, nullable), partition_columns, properties, min_reader_version, min_writer_version,
-        reader_features, writer_features.
-
-    Raises:
-        DeltaTableException: There is no table, or it cannot be read.
-    """
+    """Return a table's description: location, columns, partitions, files, properties, features."""
     snapshot = load_snapshot(store)
     metadata, protocol = snapshot.metadata, snapshot.protocol
     return {
@@ -51,7 +39,7 @@ def detail_values(store: Store) -> dict[str, Any]:
         "num_files": snapshot.files.num_files,
         "size_in_bytes": snapshot.files.size_in_bytes,
         "columns": [
-            {"name": field.name, "type": type_text(field.data_type), "nullable": field.nullable}
+            {"name": field.name, "type": sql_type(field.data_type), "nullable": field.nullable}
             for field in snapshot.schema.fields
         ],
         "partition_columns": list(metadata.partition_columns),
@@ -63,28 +51,20 @@ def detail_values(store: Store) -> dict[str, Any]:
     }
 
 
-def type_text(data_type: DataType) -> str:
-    """Writes a column's type as SQL has it.
-
-    Args:
-        data_type: The type.
-    """
+def sql_type(data_type: DataType) -> str:
+    """Return a type as SQL."""
     if isinstance(data_type, PrimitiveType):
         return _SQL_NAMES.get(data_type.name, data_type.name.upper())
     if isinstance(data_type, ArrayType):
-        return f"ARRAY<{type_text(data_type.element_type)}>"
+        return f"ARRAY<{sql_type(data_type.element_type)}>"
     if isinstance(data_type, MapType):
-        return f"MAP<{type_text(data_type.key_type)}, {type_text(data_type.value_type)}>"
+        return f"MAP<{sql_type(data_type.key_type)}, {sql_type(data_type.value_type)}>"
     assert isinstance(data_type, StructType)
-    return f"STRUCT<{', '.join(f'{f.name}: {type_text(f.data_type)}' for f in data_type.fields)}>"
+    return f"STRUCT<{', '.join(f'{f.name}: {sql_type(f.data_type)}' for f in data_type.fields)}>"
 
 
 def render_detail(values: Mapping[str, Any]) -> RenderableType:
-    """Lays a table's description out for rich.
-
-    Args:
-        values: What `detail_values` gives.
-    """
+    """Return a table's description, as `detail_values` has it, laid out for rich."""
     grid = _grid(2)
     partitioned = ", ".join(values["partition_columns"])
     facts = (
@@ -110,11 +90,7 @@ def render_detail(values: Mapping[str, Any]) -> RenderableType:
 
 
 def render_history(commits: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Lays a table's commits out for rich.
-
-    Args:
-        commits: What `read_history` gives.
-    """
+    """Return commits, as `read_history` has them, laid out for rich."""
     grid = _grid(4)
     grid.columns[0].justify = "right"
     grid.add_row(*(Text(title, "dim") for title in ("version", "time (UTC)", "operation", "what it did")))
@@ -129,24 +105,19 @@ def render_history(commits: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def what_it_did(commit: Mapping[str, Any]) -> str:
-    """Says in words what a commit did, from its metrics.
+    """Return what a commit did, from its metrics; empty without them.
 
-    Args:
-        commit: One row of `read_history`.
-
-    Returns:
-        Such as ``5 rows inserted, 2 rows updated; 3 files added, 1 file removed; 1.3 s``; empty where the commit
-        does not say.
+    Such as ``5 rows inserted, 2 rows updated; 3 files added, 1 file removed; 1.3 s``.
     """
-    metrics = {name: _number(value) for name, value in (commit["operationMetrics"] or {}).items()}
-    rows = [
-        f"{count(metrics[name] or 0, 'row')} {done}" for name, done in _ROWS if metrics.get(name) is not None
-    ]
-    said = [text for text in rows if not text.startswith("0 ")] or rows[:0]
-    if rows and not said:
-        said = ["no row changed"]
-    if not rows and metrics.get("numOutputRows") is not None:
-        said = [f"{count(metrics['numOutputRows'] or 0, 'row')} written"]
+    metrics = {
+        name: int(value) for name, value in (commit["operationMetrics"] or {}).items() if str(value).isdigit()
+    }
+    rows = [(metrics[name], done) for name, done in _ROWS if name in metrics]
+    changes = [f"{count(number, 'row')} {done}" for number, done in rows if number]
+    if rows and not changes:
+        changes = ["no row changed"]
+    elif not rows and "numOutputRows" in metrics:
+        changes = [f"{count(metrics['numOutputRows'], 'row')} written"]
     added = metrics.get("numTargetFilesAdded", metrics.get("numFiles", metrics.get("numAddedFiles")))
     removed = metrics.get("numTargetFilesRemoved", metrics.get("numRemovedFiles"))
     files = [
@@ -155,7 +126,7 @@ def what_it_did(commit: Mapping[str, Any]) -> str:
         if number
     ]
     took = metrics.get("executionTimeMs")
-    parts = [", ".join(said), ", ".join(files), duration(took) if took else ""]
+    parts = [", ".join(changes), ", ".join(files), duration(took) if took else ""]
     return "; ".join(part for part in parts if part)
 
 
@@ -176,10 +147,3 @@ def _time(milliseconds: int | None) -> datetime | None:
 
 def _when(time: datetime | None) -> str:
     return "?" if time is None else time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _number(value: str | None) -> int | None:
-    try:
-        return None if value is None else int(value)
-    except ValueError:
-        return None

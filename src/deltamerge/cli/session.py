@@ -19,43 +19,26 @@ from deltamerge.render.progress import TerminalProgress
 _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # A failed merge is said in a sentence; Spark's own log would say it a hundred lines long.
+    # A failed merge is reported in a sentence; Spark's own log would add a hundred lines.
     "spark.log.level": "OFF",
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
 }
 
 
-def read_settings(texts: Iterable[str]) -> dict[str, str]:
-    """Reads ``--conf KEY=VALUE``.
-
-    Args:
-        texts: What was given.
-
-    Returns:
-        Values by key.
-
-    Raises:
-        CommandError: One has no ``=``.
-    """
+def read_settings(options: Iterable[str]) -> dict[str, str]:
+    """Return the settings of ``--conf KEY=VALUE``."""
     settings = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
+    for option in options:
+        key, equals, value = option.partition("=")
         if not equals or not key.strip():
-            raise CommandError(f"--conf {text}: write it as KEY=VALUE.")
+            raise CommandError(f"--conf {option}: write it as KEY=VALUE.")
         settings[key.strip()] = value
     return settings
 
 
 @contextmanager
 def spark_session(remote: str | None, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Starts a local session, or connects to a server, for as long as the command runs.
-
-    A session that the process has already is used and goes on.
-
-    Args:
-        remote: A Spark Connect server such as ``sc://host:15002``, or None for a local session.
-        settings: Spark settings by key, over the command's own.
-    """
+    """Use the process's session, or start a local one or connect to a server for as long as the command runs."""
     running = SparkSession.getActiveSession()
     if running is not None:
         for key, value in settings.items():
@@ -70,7 +53,7 @@ def spark_session(remote: str | None, settings: Mapping[str, str]) -> Iterator[S
 
 
 def _started(remote: str | None, settings: Mapping[str, str]) -> SparkSession:
-    # PySpark logs every error that it raises, stack trace and all; the command says it in a sentence.
+    # PySpark logs every error that it raises, stack trace and all; the command reports it in a sentence.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName("deltamerge")
     if remote is not None:
@@ -93,7 +76,7 @@ def _started(remote: str | None, settings: Mapping[str, str]) -> SparkSession:
 
 @contextmanager
 def _standard_error_kept() -> Iterator[tuple[Console, IO[bytes]]]:
-    """Keeps what Spark's start prints on standard error, which it does however well it goes.
+    """Keep what Spark prints on standard error when it starts, which it does however well it goes.
 
     Spark's process inherits the file, so that what it prints later goes there too.
 

@@ -1,4 +1,4 @@
-"""What ``--target`` and ``--source`` name, and the frames and tables behind them."""
+"""The tables and files behind ``--target`` and ``--source``."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class NamedPlace:
-    """A table or file and what the statement calls it.
+    """A table or file and its name in the statement.
 
     Args:
-        name: Its name in the statement.
         kind: ``delta``, ``parquet``, ``csv``, ``tsv``, ``json`` or ``orc``.
         path: Its path or URL.
     """
@@ -39,32 +38,18 @@ class NamedPlace:
     path: str
 
 
-def read_target(text: str) -> NamedPlace:
-    """Reads ``--target``: ``PATH`` or ``NAME=PATH``.
-
-    Args:
-        text: What was given.
-
-    Returns:
-        The place; its name is ``target`` where none was given.
-    """
-    name, path = _name_and_path(text, "target")
+def read_target(option: str) -> NamedPlace:
+    """Return the place of ``--target PATH`` or ``--target NAME=PATH``; its name is ``target`` by default."""
+    name, path = _name_and_path(option, "target")
     return NamedPlace(name, "delta", path.removeprefix("delta:"))
 
 
-def read_source(text: str) -> NamedPlace:
-    """Reads ``--source``: a file or folder, or ``delta:PATH``, perhaps after ``NAME=``.
+def read_source(option: str) -> NamedPlace:
+    """Return the place of ``--source``: a file or folder, or ``delta:PATH``, perhaps after ``NAME=``.
 
-    Args:
-        text: What was given.
-
-    Returns:
-        The place; its name is ``source`` where none was given.
-
-    Raises:
-        CommandError: It cannot be told what kind of file it is.
+    Its name is ``source`` by default.
     """
-    name, path = _name_and_path(text, "source")
+    name, path = _name_and_path(option, "source")
     kind, colon, rest = path.partition(":")
     if colon and kind in {"delta", *_SUFFIXES.values()}:
         return NamedPlace(name, kind, rest)
@@ -75,33 +60,25 @@ def read_source(text: str) -> NamedPlace:
     if _is_delta(path):
         return NamedPlace(name, "delta", path)
     raise CommandError(
-        f"--source {text}: what kind of file is it? Its name ends in none of {', '.join(_SUFFIXES)}; "
+        f"--source {option}: what kind of file is it? Its name ends in none of {', '.join(_SUFFIXES)}; "
         f"write the kind before it, such as parquet:{path} or delta:{path}."
     )
 
 
 def source_frame(spark: SparkSession, place: NamedPlace) -> DataFrame:
-    """Reads a source that is no Delta table.
-
-    Args:
-        spark: The session.
-        place: The file or folder.
-
-    Returns:
-        Its rows; a CSV file's first line names the columns, and their types are found by looking.
-    """
+    """Read a source that is no Delta table; a CSV file's first line names the columns, and their types are inferred."""
     if place.kind in ("csv", "tsv"):
         reader = spark.read.option("header", "true").option("inferSchema", "true")
         return reader.csv(place.path, sep="\t" if place.kind == "tsv" else ",")
     return spark.read.format(place.kind).load(place.path)
 
 
-def _name_and_path(text: str, name: str) -> tuple[str, str]:
-    before, equals, after = text.partition("=")
+def _name_and_path(option: str, name: str) -> tuple[str, str]:
+    before, equals, after = option.partition("=")
     # A folder such as month=10 is a path, not a name.
-    if equals and after and before.isidentifier() and not Path(text).exists():
+    if equals and after and before.isidentifier() and not Path(option).exists():
         return before, after
-    return name, text
+    return name, option
 
 
 def _is_delta(path: str) -> bool:

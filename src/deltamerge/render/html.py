@@ -11,14 +11,7 @@ from deltamerge.render.view import view_of
 
 
 def to_html(outcome: MergeOutcome) -> str:
-    """Writes a report as a fragment of HTML that needs nothing else and takes the page's own text colour.
-
-    Args:
-        outcome: The merge.
-
-    Returns:
-        One ``div``.
-    """
+    """Return a report as one ``div`` that needs nothing else and takes the page's own text colour."""
     return _template().render(view=view_of(outcome))
 
 

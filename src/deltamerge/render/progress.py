@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -22,26 +23,23 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.25
 
+logger = logging.getLogger("deltamerge.render.TerminalProgress")
+
 
 @dataclass(frozen=True)
 class SparkTasks:
-    """What Spark is at.
-
-    Args:
-        stages: How many stages are running.
-        done: Their tasks that have ended.
-        tasks: All their tasks.
-    """
+    """The tasks of Spark's running stages."""
 
     stages: int
     done: int
     tasks: int
 
 
+@final
 class TerminalProgress:
     """Shows the running step of a merge: live on a terminal, as one line a step elsewhere.
 
-    Use it as a context manager and hand it to ``run(progress=...)`` or ``merge_sql(progress=...)``.
+    Use it as a context manager and pass it to ``run(progress=...)`` or ``merge_sql(progress=...)``.
 
     Args:
         spark: The merge's session; of a classic one, the tasks of Spark's running stages are shown too.
@@ -79,12 +77,13 @@ class TerminalProgress:
             self._live = None
 
     def step(self, name: str, description: str) -> None:
-        """Shows that a step begins.
+        """Show that a step begins.
 
         Args:
             name: The step's name, such as ``find_touched_files``.
             description: What it is about to do, such as ``rewriting 3 files``.
         """
+        del name  # The description is for people.
         if self._live is not None:
             self._line = _RunningStep(description, self._began, time.monotonic())
             self._live.update(self._line, refresh=True)
@@ -93,7 +92,7 @@ class TerminalProgress:
             self._console.print(Text(f"{elapsed:>8}  {description}"))
 
     def _watch(self, tracker: StatusTracker) -> None:
-        """Asks Spark now and then; a failure ends the asking and nothing else."""
+        """Ask Spark now and then, until it does not answer."""
         while not self._ended.wait(_POLL_SECONDS):
             tasks = running_tasks(tracker)
             line = self._line
@@ -104,7 +103,7 @@ class TerminalProgress:
 
 
 class _RunningStep:
-    """The line of the step that is running; each time it is drawn, its times are the time's."""
+    """The line of the running step; its times are those of the drawing."""
 
     def __init__(self, description: str, merge_began: float, began: float) -> None:
         self._description = description
@@ -120,41 +119,34 @@ class _RunningStep:
         # The first step's time is the whole time.
         total = Text(so_far if self._began - self._merge_began > 0.05 else "", "dim")
         grid = Table.grid(padding=(0, 1))
-        grid.add_row(
-            self._spinner, Text(self._description), took, total, Text(_spark_text(self.tasks), "blue")
-        )
+        grid.add_row(self._spinner, Text(self._description), took, total, Text(_tasks(self.tasks), "blue"))
         yield grid
 
 
-def _spark_text(tasks: SparkTasks) -> str:
+def _tasks(tasks: SparkTasks) -> str:
     if not tasks.tasks:
         return ""
     return f"{tasks.done:,} of {count(tasks.tasks, 'task')} in {count(tasks.stages, 'stage')}"
 
 
 def _status_tracker(spark: SparkSession | None) -> StatusTracker | None:
-    """Gives the session's status tracker, or None: over Connect there is none."""
     if spark is None or type(spark).__module__.startswith("pyspark.sql.connect"):
         return None
     try:
         return spark.sparkContext.statusTracker()
+    # A platform may refuse it with an error of its own; the progress must not fail the merge.
     except Exception:
+        logger.debug("there is no status tracker", exc_info=True)
         return None
 
 
 def running_tasks(tracker: StatusTracker) -> SparkTasks | None:
-    """Asks Spark what it is at.
-
-    Args:
-        tracker: A ``pyspark.StatusTracker``.
-
-    Returns:
-        Its running stages' tasks, or None where Spark does not answer.
-    """
+    """Return the tasks of Spark's running stages, or None if Spark does not answer."""
     try:
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     # A session that was stopped answers with errors of several kinds, and none of them is the merge's.
     except Exception:
+        logger.debug("the status tracker failed", exc_info=True)
         return None
     known = [info for info in infos if info is not None]
     return SparkTasks(

@@ -26,14 +26,7 @@ _COLOURS = {"update": "yellow", "delete": "red", "insert": "green", "do_nothing"
 
 
 def render_terminal(outcome: MergeOutcome) -> RenderableType:
-    """Lays a report out for rich.
-
-    Args:
-        outcome: The merge.
-
-    Returns:
-        What a rich console prints; it wraps at the console's width and needs no colour.
-    """
+    """Return a report as what a rich console prints; it wraps at the console's width and needs no colour."""
     view = view_of(outcome)
     parts: list[RenderableType] = [
         Text.assemble("Merge into ", (view.table, "bold"), overflow="fold"),
@@ -51,15 +44,7 @@ def render_terminal(outcome: MergeOutcome) -> RenderableType:
 
 
 def to_text(outcome: MergeOutcome, width: int = 100) -> str:
-    """Writes a report as plain text.
-
-    Args:
-        outcome: The merge.
-        width: The longest line, in characters.
-
-    Returns:
-        Lines without colour, without spaces at their ends and without a line break after the last.
-    """
+    """Return a report as plain text: lines of at most `width` characters, without colour or spaces at their ends."""
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
     with console.capture() as capture:
         console.print(render_terminal(outcome))
@@ -107,7 +92,7 @@ def _times(view: ReportView) -> Table:
 
 def _labelled() -> Table:
     grid = Table.grid(padding=(0, 2))
-    # As wide as the longest label, so that the report's parts stand under one another.
+    # As wide as the longest label, so that the report's parts line up.
     grid.add_column(no_wrap=True, min_width=len("Change data"))
     grid.add_column(overflow="fold")
     return grid

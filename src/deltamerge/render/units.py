@@ -1,4 +1,4 @@
-"""Numbers, bytes and times in the words of a report."""
+"""Numbers, bytes and times for people."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ _BYTE_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 def count(number: int, noun: str) -> str:
-    """Writes a number of things: ``1 row``, ``1,234 rows``.
-
-    Args:
-        number: How many.
-        noun: One of them.
-    """
+    """Return a number of things: ``1 row``, ``1,234 rows``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def size(number_of_bytes: int) -> str:
-    """Writes a size: ``812 bytes``, ``1.2 kB``, ``31 MB``.
-
-    Args:
-        number_of_bytes: The size; units are powers of 1000.
-    """
+    """Return a size in powers of 1000: ``812 bytes``, ``1.2 kB``, ``31 MB``."""
     value, unit = float(number_of_bytes), 0
     # 999.5 would be written as 1000.
     while value >= 999.5 and unit < len(_BYTE_UNITS) - 1:
@@ -31,11 +22,7 @@ def size(number_of_bytes: int) -> str:
 
 
 def duration(milliseconds: int) -> str:
-    """Writes a time: ``0.04 s``, ``1.3 s``, ``2 min 05 s``, ``1 h 02 min``.
-
-    Args:
-        milliseconds: The time.
-    """
+    """Return a time: ``0.04 s``, ``1.3 s``, ``2 min 05 s``, ``1 h 02 min``."""
     if milliseconds < 100:
         return f"{milliseconds / 1000:.2f} s"
     if milliseconds < 59_950:

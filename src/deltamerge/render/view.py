@@ -1,4 +1,4 @@
-"""What a report says, in words and shares, before it is laid out for a terminal or a page."""
+"""The content of a report as strings and shares, before it is laid out for a terminal or a page."""
 
 from __future__ import annotations
 
@@ -12,23 +12,14 @@ from deltamerge.render.units import count, duration, size
 LONGEST_LINE = 600
 """A statement's line longer than this many characters is cut: the rest is in the JSON."""
 
-_KINDS = {
-    "matched": "WHEN MATCHED",
-    "not_matched": "WHEN NOT MATCHED",
-    "not_matched_by_source": "WHEN NOT MATCHED BY SOURCE",
-}
 _DONE = {"update": "updated", "delete": "deleted", "insert": "inserted"}
 
 
 @dataclass(frozen=True)
 class ClauseLine:
-    """One clause of a report.
+    """One clause: such as ``1,234``, ``rows updated``, ``update`` and ``WHEN MATCHED AND s.deleted``.
 
-    Args:
-        rows: How many rows it changed, such as ``1,234``; empty where the clause is to change none.
-        done: What it did with them, such as ``rows updated``.
-        action: ``update``, ``delete``, ``insert`` or ``do_nothing``.
-        when: When it does that, such as ``WHEN MATCHED AND s.deleted``.
+    For DO NOTHING `rows` is empty.
     """
 
     rows: str
@@ -39,13 +30,7 @@ class ClauseLine:
 
 @dataclass(frozen=True)
 class TimeLine:
-    """One step of a report.
-
-    Args:
-        what: What was done, such as ``scanning files for matches``.
-        took: How long, such as ``1.3 s``.
-        share: Its part of the whole time, 0 to 1.
-    """
+    """One step: such as ``scanning files for matches``, ``1.3 s`` and its share of the whole time, 0 to 1."""
 
     what: str
     took: str
@@ -54,18 +39,9 @@ class TimeLine:
 
 @dataclass(frozen=True)
 class ReportView:
-    """A report's words.
+    """The content of a report.
 
-    Args:
-        table: The target's path or URL.
-        result: The sentence that says what came of the merge.
-        changed: Whether there is a new version.
-        statement: The MERGE.
-        clauses: What each clause did, in the statement's order.
-        facts: Labels and what there is to say under them: source, files read, removed and written, executor.
-        notes: Further sentences.
-        total: The whole time.
-        times: Where it went.
+    `result` is a sentence on what the merge did, `changed` is whether there is a new version.
     """
 
     table: str
@@ -80,14 +56,7 @@ class ReportView:
 
 
 def view_of(outcome: MergeOutcome) -> ReportView:
-    """Puts a merge into words.
-
-    Args:
-        outcome: The merge.
-
-    Returns:
-        What its report says.
-    """
+    """Return the content of a merge's report."""
     total = outcome.metrics.get("executionTimeMs", sum(step.milliseconds for step in outcome.steps))
     return ReportView(
         table=outcome.table,
@@ -109,8 +78,8 @@ def _result(outcome: MergeOutcome) -> str:
     return f"Version {outcome.read_version} → {outcome.version}: {count(changed, 'row')} changed."
 
 
-def _statement(text: str) -> str:
-    lines = textwrap.dedent(text).strip().splitlines()
+def _statement(sql: str) -> str:
+    lines = textwrap.dedent(sql).strip().splitlines()
     return "\n".join(_cut(line.rstrip()) for line in lines)
 
 
@@ -120,11 +89,11 @@ def _cut(line: str) -> str:
 
 
 def _clause(clause: ClauseOutcome) -> ClauseLine:
-    kind = _KINDS.get(clause.kind, clause.kind)
+    kind = f"WHEN {clause.kind.replace('_', ' ').upper()}"
     when = kind if clause.condition is None else f"{kind} AND {clause.condition}"
     when = _cut(" ".join(when.split()))
     if clause.action == "do_nothing":
-        return ClauseLine("", "rows left alone", clause.action, when)
+        return ClauseLine("", "rows left as they are", clause.action, when)
     noun = "row" if clause.rows == 1 else "rows"
     done = f"{noun} {_DONE.get(clause.action, clause.action)}"
     return ClauseLine(f"{clause.rows:,}", done, clause.action, when)
@@ -135,12 +104,12 @@ def _facts(outcome: MergeOutcome) -> tuple[tuple[str, str], ...]:
     facts = [
         ("Source", count(metrics["numSourceRows"], "row") if "numSourceRows" in metrics else ""),
         ("Read", _read(metrics)),
-        ("Removed", _removed(metrics)),
+        ("Removed", _files(metrics, "numTargetFilesRemoved", "numTargetBytesRemoved")),
         ("Written", _written(metrics)),
-        ("Change data", _change_data(metrics)),
-        ("Executor", _executor(outcome)),
+        ("Change data", _files(metrics, "numTargetChangeFilesAdded", "numTargetChangeFileBytes")),
+        ("Executor", ", because ".join(filter(None, (outcome.executor, outcome.executor_reason)))),
     ]
-    return tuple((label, text) for label, text in facts if text)
+    return tuple((label, fact) for label, fact in facts if fact)
 
 
 def _read(metrics: Mapping[str, int]) -> str:
@@ -156,52 +125,35 @@ def _read(metrics: Mapping[str, int]) -> str:
     partitions = metrics.get("numTargetPartitionsAfterSkipping", 0)
     where = f", in {count(partitions, 'partition')}" if partitions else ""
     if after == before:
-        return (
-            f"the table's only file ({size(all_bytes)})"
-            if before == 1
-            else (f"all of the table's {count(before, 'file')} ({size(all_bytes)})")
-        )
+        which = "the table's only file" if before == 1 else f"all of the table's {count(before, 'file')}"
+        return f"{which} ({size(all_bytes)})"
     return (
         f"{after:,} of the table's {count(before, 'file')} ({size(read_bytes)} of {size(all_bytes)}){where}"
     )
 
 
-def _removed(metrics: Mapping[str, int]) -> str:
-    files = metrics.get("numTargetFilesRemoved", 0)
-    return f"{count(files, 'file')} ({size(metrics.get('numTargetBytesRemoved', 0))})" if files else ""
+def _files(metrics: Mapping[str, int], files: str, size_in_bytes: str) -> str:
+    number = metrics.get(files, 0)
+    return f"{count(number, 'file')} ({size(metrics.get(size_in_bytes, 0))})" if number else ""
 
 
 def _written(metrics: Mapping[str, int]) -> str:
-    files, copied = metrics.get("numTargetFilesAdded", 0), metrics.get("numTargetRowsCopied", 0)
+    copied = metrics.get("numTargetRowsCopied", 0)
     vectors = sum(
         metrics.get(name, 0) for name in ("numTargetDeletionVectorsAdded", "numTargetDeletionVectorsUpdated")
     )
-    parts = []
-    if files:
-        parts.append(f"{count(files, 'file')} ({size(metrics.get('numTargetBytesAdded', 0))})")
-    if vectors:
-        parts.append(count(vectors, "deletion vector"))
-    text = " and ".join(parts)
-    if text and copied:
-        text += f"; {count(copied, 'unchanged row')} had to be copied"
-    return text
-
-
-def _change_data(metrics: Mapping[str, int]) -> str:
-    files = metrics.get("numTargetChangeFilesAdded", 0)
-    return f"{count(files, 'file')} ({size(metrics.get('numTargetChangeFileBytes', 0))})" if files else ""
-
-
-def _executor(outcome: MergeOutcome) -> str:
-    return (
-        f"{outcome.executor}, because {outcome.executor_reason}"
-        if outcome.executor_reason
-        else outcome.executor
-    )
+    parts = [
+        _files(metrics, "numTargetFilesAdded", "numTargetBytesAdded"),
+        count(vectors, "deletion vector") if vectors else "",
+    ]
+    written = " and ".join(filter(None, parts))
+    if written and copied:
+        written += f"; {count(copied, 'unchanged row')} had to be copied"
+    return written
 
 
 def _times(steps: tuple[StepTiming, ...], total: int) -> tuple[TimeLine, ...]:
-    """Gives the steps that matter; what is shorter than a fiftieth of the whole goes under one name."""
+    """Return the steps that matter; what is shorter than a fiftieth of the whole is summed up in one line."""
     if total <= 0:
         return ()
     shown = [step for step in steps if step.milliseconds * 50 >= total]

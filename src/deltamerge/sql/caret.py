@@ -1,4 +1,4 @@
-"""Places in a text, and how to point at them in a message."""
+"""Places in a string, and how a message points at them."""
 
 from __future__ import annotations
 
@@ -14,61 +14,40 @@ _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open piece of a text.
-
-    Args:
-        start: Offset of its first character.
-        end: Offset after its last character.
-    """
+    """A half-open range of characters."""
 
     start: int
     end: int
 
-    def of(self, text: str) -> str:
-        """Gives the piece of `text`, verbatim."""
-        return text[self.start : self.end]
+    def of(self, string: str) -> str:
+        """Return the range of a string, verbatim."""
+        return string[self.start : self.end]
 
 
-def line_and_column(text: str, offset: int) -> tuple[int, int]:
-    """Counts lines and columns as editors do, from 1.
-
-    Args:
-        text: The whole text.
-        offset: An offset into it; its length stands for its end.
-
-    Returns:
-        The line and the column, in characters.
-    """
+def line_and_column(string: str, offset: int) -> tuple[int, int]:
+    """Return line and column of an offset, from 1, as editors count them."""
     line, start = 1, 0
-    for match in _LINE_BREAK.finditer(text, 0, offset):
+    for match in _LINE_BREAK.finditer(string, 0, offset):
         # A carriage return just before the offset may be half of a pair.
         if match.end() <= offset:
             line, start = line + 1, match.end()
     return line, offset - start + 1
 
 
-def point_at(text: str, span: Span) -> str:
-    r"""Draws the line on which a piece of text begins, with carets below the piece.
-
-    Args:
-        text: The whole text.
-        span: The piece; one that is empty gets one caret.
-
-    Returns:
-        ``line L, column C:`` and then two lines, all separated by newlines. A piece of several lines is
-        marked on its first line only.
+def point_at(string: str, span: Span) -> str:
+    r"""Return a place, and the line on which it begins with carets below: one if the range is empty.
 
     >>> print(point_at("MERGE INTO t\nUSNG s", Span(13, 17)))
     line 2, column 1:
       USNG s
       ^^^^
     """
-    number, column = line_and_column(text, span.start)
+    number, column = line_and_column(string, span.start)
     start = span.start - column + 1
-    break_after = _LINE_BREAK.search(text, span.start)
-    end = break_after.start() if break_after else len(text)
+    break_after = _LINE_BREAK.search(string, span.start)
+    end = break_after.start() if break_after else len(string)
     first, last = span.start - start, max(min(span.end, end), span.start) - start
-    line = text[start:end]
+    line = string[start:end]
     line, first, last = _cut(line, first, last)
     padding = "".join("\t" if char == "\t" else " " * _cells(char) for char in line[:first])
     carets = "^" * max(1, sum(_cells(char) for char in line[first:last]))
@@ -87,7 +66,7 @@ def _cut(line: str, first: int, last: int) -> tuple[str, int, int]:
 
 
 def _cells(char: str) -> int:
-    """Gives the number of terminal cells that a character takes."""
+    """Return the number of terminal cells that a character takes."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -1,78 +1,65 @@
-"""Reads the text of a condition into a tree, with Spark's precedence (SqlBaseParser.g4: booleanExpression).
+"""Parses a condition into a tree, with Spark's precedence (SqlBaseParser.g4: booleanExpression).
 
 OR binds weakest, then AND, NOT, one predicate (IN, LIKE, IS NULL, …), comparison. Operands are looked into only as
 far as they are names, literals or brackets. The same reader takes the printed form of a PySpark Column, in which
-operators stand before their operands: ``and(=(t.id, s.id), t.x > 1)``.
+operators precede their operands: ``and(=(t.id, s.id), t.x > 1)``.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import pairwise
+
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.caret import Span
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, unreadable
-from deltamerge.sql.literals import number_value, plain_string, typed_value
-from deltamerge.sql.operand_names import NO_COLUMNS, VARIABLE, opaque_names, starts_subquery
-from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, tokenize
+from deltamerge.sql.literals import Typed, number_value, plain_string, typed_value
+from deltamerge.sql.operands import NO_COLUMNS, VARIABLE, opaque_of, starts_subquery
+from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, name_end, slice_of, tokenize
 
 COMPARISONS = {
-    "=": "=",
+    **{op: op for op in ("=", "<=>", "<>", "<", "<=", ">", ">=")},
     "==": "=",
-    "<=>": "<=>",
-    "<>": "<>",
     "!=": "<>",
-    "<": "<",
-    "<=": "<=",
     "!>": "<=",
-    ">": ">",
-    ">=": ">=",
     "!<": ">=",
+}
+_CONSTANTS: dict[str, Typed] = {
+    "TRUE": (True, "boolean"),
+    "FALSE": (False, "boolean"),
+    "NULL": (None, "void"),
 }
 _PREDICATES = frozenset({"IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN"})
 # Functions that are operators of the tree, with their number of arguments (None: any from one).
 FUNCTIONS: dict[str, tuple[str, int | None]] = {
-    "isnull": ("isnull", 1),
-    "isnotnull": ("isnotnull", 1),
-    "startswith": ("startswith", 2),
-    "like": ("like", 2),
-    "and": ("and", 2),
-    "or": ("or", 2),
+    **{name: (name, 2) for name in ("startswith", "like", "and", "or", "%")},
+    **{name: (name, 1) for name in ("isnull", "isnotnull")},
     "in": ("in", None),
-    "%": ("%", 2),
 }
 
 Tokens = tuple[Token, ...]
 
 
-def read_condition(text: str, double_quoted_identifiers: bool = False) -> Node:
-    """Reads a condition; what cannot be read becomes `Opaque`, never an error.
+def read_condition(sql: str, double_quoted_identifiers: bool = False) -> Node:
+    """Return the tree of a condition; what cannot be read becomes `Opaque`, never an error.
 
     Args:
-        text: A condition in Spark's SQL, or a Column's printed form (between ``Column<'`` and ``'>``).
+        sql: A condition in Spark's SQL, or a Column's printed form (between ``Column<'`` and ``'>``).
         double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``: whether ``"a"`` is a name.
-
-    Returns:
-        The tree, with the place of every node in `text`.
     """
-    if VARIABLE in text:
-        return unreadable(text, Span(0, len(text)))
-    try:
-        tokens = tokenize(text)
-    except DeltaParseException:
-        return unreadable(text, Span(0, len(text)))
-    if not tokens:
-        return unreadable(text, Span(0, len(text)))
-    try:
-        return _Reader(text, double_quoted_identifiers).boolean(tokens)
-    except RecursionError:
-        # Hundreds of nested brackets, as of Columns joined in a loop.
-        return unreadable(text, Span(0, len(text)))
+    with suppress(DeltaParseException, RecursionError):
+        # Recursion: hundreds of nested brackets, as of Columns joined in a loop.
+        tokens = tokenize(sql)
+        if tokens and VARIABLE not in sql:
+            return _Reader(sql, double_quoted_identifiers).boolean(tokens)
+    return unreadable(sql, Span(0, len(sql)))
 
 
 class _Reader:
-    """The reader of one text; each method takes a run of tokens, and reads all of it."""
+    """Reads one condition; each method takes a run of tokens, and reads all of it."""
 
-    def __init__(self, text: str, double_quoted_identifiers: bool) -> None:
-        self.text = text
+    def __init__(self, sql: str, double_quoted_identifiers: bool) -> None:
+        self.sql = sql
         self.double_quoted_identifiers = double_quoted_identifiers
 
     def boolean(self, tokens: Tokens) -> Node:
@@ -106,7 +93,7 @@ class _Reader:
         return self.operation("not", (node,), tokens) if negated else node
 
     def predicate(self, word: str, left: Tokens, right: Tokens, whole: Tokens) -> Node | None:
-        """Reads ``left word right``; None where it is not one of the tree's operators."""
+        """Read ``left word right``; return None if it is not one of the tree's operators."""
         operand = self.operand(left)
         if _comparison_places(left):
             return None
@@ -157,7 +144,7 @@ class _Reader:
         return self.operation(op, (self.operand(tokens[:index]), self.operand(tokens[index + 1 :])), tokens)
 
     def operand(self, tokens: Tokens) -> Node:
-        """Reads a value: a name, a literal, something in brackets, a call that is an operator, or anything."""
+        """Read a value: a name, a literal, something in brackets, a call that is an operator, or anything."""
         if tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1 and len(tokens) > 2:
             inner = tokens[1:-1]
             if not starts_subquery(tokens, 0) and len(_split_commas(inner)) == 1:
@@ -172,7 +159,7 @@ class _Reader:
         )
 
     def remainder(self, tokens: Tokens) -> Node | None:
-        """Reads ``a % b`` of names and literals; None where there is more, which may bind tighter."""
+        """Read ``a % b`` of names and literals; return None if there is more, which may bind tighter."""
         places = [i for i, token in enumerate(tokens) if token.text == "%" and token.kind is Kind.SYMBOL]
         if len(places) != 1 or not 0 < places[0] < len(tokens) - 1:
             return None
@@ -181,7 +168,7 @@ class _Reader:
         return self.operation("%", operands, tokens) if len(operands) == 2 else None
 
     def prefix_call(self, tokens: Tokens) -> Node | None:
-        """Reads ``op(a, b)``: a function that is an operator, or an operator as Columns print it."""
+        """Read ``op(a, b)``: a function that is an operator, or an operator as Columns print it."""
         if len(tokens) < 3 or tokens[1].text != "(" or closing(tokens, 1) != len(tokens) - 1:
             return None
         word = tokens[0].text.lower() if tokens[0].kind is Kind.WORD else tokens[0].text
@@ -195,55 +182,43 @@ class _Reader:
 
     def literal(self, tokens: Tokens) -> Literal | None:
         negative = tokens[0].text == "-" and len(tokens) == 2
-        value: tuple[object, str] | None = None
+        value: Typed | None = None
         token = tokens[-1]
         if token.kind is Kind.NUMBER and (len(tokens) == 1 or negative):
             value = number_value(token.text, negative)
         elif len(tokens) == 1 and token.kind is Kind.STRING and not self.is_quoted_name(token):
             value = plain_string(token.text)
-        elif len(tokens) == 1 and token.upper in ("TRUE", "FALSE", "NULL") and token.kind is Kind.WORD:
-            value = {"TRUE": (True, "boolean"), "FALSE": (False, "boolean"), "NULL": (None, "void")}[
-                token.upper
-            ]
+        elif len(tokens) == 1 and token.upper in _CONSTANTS:
+            value = _CONSTANTS[token.upper]
         elif len(tokens) == 2 and tokens[0].kind is Kind.WORD and token.kind is Kind.STRING:
             plain = plain_string(token.text)
             if plain is not None and isinstance(plain[0], str) and not self.is_quoted_name(token):
                 value = typed_value(tokens[0].upper, plain[0])
         if value is None:
             return None
-        span = self.span(tokens)
-        return Literal(value[0], value[1], span.of(self.text), span)
+        span = slice_of(tokens)
+        return Literal(value[0], value[1], span.of(self.sql), span)
 
     def is_quoted_name(self, token: Token) -> bool:
         return self.double_quoted_identifiers and token.text.startswith('"')
 
     def name(self, tokens: Tokens) -> Name | None:
-        if len(tokens) % 2 == 0 or not tokens[0].is_identifier:
+        if not tokens[0].is_identifier or name_end(tokens, 0) != len(tokens):
             return None
-        for index, token in enumerate(tokens):
-            if index % 2 == 1 and token.text != ".":
-                return None
-            if index % 2 == 0 and not (token.is_identifier or (index and token.kind is Kind.NUMBER)):
-                return None
-        span = self.span(tokens)
         if len(tokens) == 1 and tokens[0].upper in NO_COLUMNS:
             # A column's name, or, under spark.sql.ansi.enforceReservedKeywords, the function's.
             return None
-        return Name(tuple(token.name for token in tokens[::2]), span.of(self.text), span)
+        span = slice_of(tokens)
+        return Name(tuple(token.name for token in tokens[::2]), span.of(self.sql), span)
 
     def operation(
         self, op: str, operands: tuple[Node, ...], tokens: Tokens, prefix: bool = False
     ) -> Operation:
-        span = self.span(tokens)
-        return Operation(op, operands, span.of(self.text), span, prefix)
+        span = slice_of(tokens)
+        return Operation(op, operands, span.of(self.sql), span, prefix)
 
     def opaque(self, tokens: Tokens) -> Opaque:
-        span = self.span(tokens)
-        found = opaque_names(self.text, tokens, self.double_quoted_identifiers)
-        return Opaque(found.names, found.words, found.complete, found.subquery, span.of(self.text), span)
-
-    def span(self, tokens: Tokens) -> Span:
-        return Span(tokens[0].span.start, tokens[-1].span.end)
+        return opaque_of(self.sql, tokens, self.double_quoted_identifiers)
 
 
 def _is_predicate(tokens: Tokens, index: int) -> bool:
@@ -252,7 +227,7 @@ def _is_predicate(tokens: Tokens, index: int) -> bool:
 
 
 def _split(tokens: Tokens, word: str) -> list[Tokens]:
-    """Takes tokens apart at a word outside brackets; the AND of BETWEEN is none."""
+    """Split tokens at a word outside brackets; the AND of BETWEEN is none."""
     depth = tokens[0].depth
     parts: list[Tokens] = []
     start = betweens = 0
@@ -275,14 +250,8 @@ def _split(tokens: Tokens, word: str) -> list[Tokens]:
 
 def _split_commas(tokens: Tokens) -> list[Tokens]:
     depth = tokens[0].depth
-    parts: list[Tokens] = []
-    start = 0
-    for index, token in enumerate(tokens):
-        if token.depth == depth and token.text == ",":
-            parts.append(tokens[start:index])
-            start = index + 1
-    parts.append(tokens[start:])
-    return parts
+    commas = [i for i, token in enumerate(tokens) if token.depth == depth and token.text == ","]
+    return [tokens[i + 1 : j] for i, j in pairwise([-1, *commas, len(tokens)])]
 
 
 def _comparison_places(tokens: Tokens) -> list[int]:

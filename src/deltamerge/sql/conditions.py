@@ -1,11 +1,10 @@
 """Looks at a condition without evaluating it: conjuncts, the sides they are about, keys, and what skips files.
 
-Whatever is said here is never narrower than the truth: a condition that cannot be read restricts nothing.
+A result is never narrower than the truth: a condition that cannot be read restricts nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import TypeAlias
@@ -13,12 +12,11 @@ from typing import TypeAlias
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.skipping.predicates import And, ColumnRef, Predicate, Unknown
 from deltamerge.sql.caret import Span
-from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Name, Node, Opaque, Operation, conjuncts_of, leaves
-from deltamerge.sql.operand_names import NO_COLUMNS, VARIABLE, opaque_names, starts_subquery
+from deltamerge.sql.operands import NO_COLUMNS, starts_subquery
 from deltamerge.sql.predicate_of import predicate_of
 from deltamerge.sql.resolution import Scope
-from deltamerge.sql.tokens import tokenize
+from deltamerge.sql.tokens import Token, tokenize
 
 Side: TypeAlias = OneOf["target_only", "source_only", "both", "neither", "unreadable"]
 
@@ -28,8 +26,8 @@ class Conjunct:
     """One of the parts that AND joins at the top.
 
     Args:
-        text: It, verbatim (of a Column as printed).
-        span: Its place in the condition's text; None where there is no text.
+        text: Its SQL, verbatim (of a Column as printed).
+        span: Its place in the condition; None in a Column.
         side: Whose columns it uses; ``unreadable`` where that is not certain.
         target_columns: The top-level columns of the target in it, in their own spelling.
         source_columns: The same of the source.
@@ -49,28 +47,22 @@ class EquiKey:
     """A conjunct ``target column = expression over source columns``, either way round.
 
     Args:
-        target: The target's column or nested field.
         source_text: The source's expression, verbatim.
-        source_columns: The top-level source columns in it.
-        source_path: The source's column and fields where the expression is nothing else.
+        source_path: The source's column and fields if the expression is nothing else.
         null_safe: Whether the operator is ``<=>``.
-        span: The place of the conjunct in the condition's text.
     """
 
     target: ColumnRef
     source_text: str
-    source_columns: frozenset[str]
     source_path: tuple[str, ...] | None
     null_safe: bool
-    span: Span | None
 
 
 @dataclass(frozen=True)
 class ConditionShape:
-    """What a condition looks like.
+    """The parts of a condition; it is TRUE where all conjuncts are.
 
     Args:
-        conjuncts: Its parts in their order; the condition is TRUE where all of them are.
         target_predicate: What a target row must fulfil for the condition to be TRUE with any source row.
         equi_keys: The equalities between the sides.
     """
@@ -80,27 +72,8 @@ class ConditionShape:
     equi_keys: tuple[EquiKey, ...]
 
 
-def shape_of(text: str, scope: Scope, double_quoted_identifiers: bool = False) -> ConditionShape:
-    """Looks at the text of a condition.
-
-    Args:
-        text: ON's condition or a clause's.
-        scope: What names can mean in it.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``.
-
-    Returns:
-        Its shape; never an error, since Spark is who judges the text.
-    """
-    return shape_of_tree(read_condition(text, double_quoted_identifiers), scope)
-
-
 def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
-    """Looks at a condition that is read already; see `shape_of`.
-
-    Args:
-        node: From `read_condition`, or from `deltamerge.spark.classic_columns`.
-        scope: What names can mean in it.
-    """
+    """Return a condition's conjuncts, keys and what it demands of a target row."""
     parts = conjuncts_of(node)
     conjuncts = tuple(_conjunct(part, scope) for part in parts)
     predicates = tuple(
@@ -110,55 +83,35 @@ def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
     return ConditionShape(conjuncts, And(predicates), keys)
 
 
-def source_columns_in(
-    text: str, scope: Scope, double_quoted_identifiers: bool = False
-) -> frozenset[str] | None:
-    """Finds the source columns that an expression uses.
-
-    Args:
-        text: A condition or a value.
-        scope: What names can mean in it.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``.
-
-    Returns:
-        Top-level columns of the source in their own spelling, rather too many than too few; None where that cannot
-        be said (``s.*``, a subquery, a name that is not resolved here).
-    """
-    if VARIABLE in text:
-        return None
-    try:
-        tokens = tokenize(text)
-    except DeltaParseException:
-        return None
-    found = opaque_names(text, tokens, double_quoted_identifiers)
-    usage = _Usage(scope)
-    usage.add(Opaque(found.names, found.words, found.complete, found.subquery, text, None))
-    return frozenset(usage.source) if usage.certain else None
+def contains_star(sql: str) -> bool:
+    """Return whether a star in an expression stands for columns, as in ``struct(s.*)``, and is no product."""
+    around = ["", *(token.text for token in _tokens(sql)), ""]
+    return any(
+        token == "*" and before in (".", "(", ",", "") and after in (")", ",", "")
+        for before, token, after in zip(around, around[1:], around[2:], strict=False)
+    )
 
 
-def contains_subquery(text: str) -> bool:
-    """Says whether an expression holds a subquery, which ON and clause conditions must not (0AKDC).
-
-    Args:
-        text: A condition.
-
-    Returns:
-        Whether it does; False for text that cannot be split into tokens.
-    """
-    try:
-        tokens = tokenize(text)
-    except DeltaParseException:
-        return False
+def contains_subquery(sql: str) -> bool:
+    """Return whether an expression holds a subquery, which ON and clause conditions must not (0AKDC)."""
+    tokens = _tokens(sql)
     return any(starts_subquery(tokens, index) for index in range(len(tokens)))
 
 
+def _tokens(sql: str) -> tuple[Token, ...]:
+    try:
+        return tokenize(sql)
+    except DeltaParseException:
+        return ()  # Spark refuses it too, in its own words.
+
+
 def tree_contains_subquery(node: Node) -> bool:
-    """Says whether a condition that is read already holds a subquery."""
+    """Return whether the tree of a condition holds a subquery."""
     return any(isinstance(leaf, Opaque) and leaf.subquery for leaf in leaves(node))
 
 
 class _Usage:
-    """Collects the columns of a tree, and whether these are certainly all."""
+    """The columns of a tree, and whether these are certainly all."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -205,7 +158,7 @@ def _conjunct(node: Node, scope: Scope) -> Conjunct:
 def _equi_key(node: Node, scope: Scope) -> EquiKey | None:
     if not isinstance(node, Operation) or node.op not in ("=", "<=>"):
         return None
-    for target, source in _both_ways(node):
+    for target, source in (node.operands, node.operands[::-1]):
         found = scope.resolve(target.parts) if isinstance(target, Name) else None
         if found is None or found.side != "target" or not found.known:
             continue
@@ -218,12 +171,5 @@ def _equi_key(node: Node, scope: Scope) -> EquiKey | None:
             continue
         match = scope.resolve(source.parts) if isinstance(source, Name) else None
         path = match.path if match is not None and match.known else None
-        columns = frozenset(usage.source)
-        return EquiKey(ColumnRef(found.path), source.text, columns, path, node.op == "<=>", node.span)
+        return EquiKey(ColumnRef(found.path), source.text, path, node.op == "<=>")
     return None
-
-
-def _both_ways(node: Operation) -> Iterator[tuple[Node, Node]]:
-    left, right = node.operands
-    yield left, right
-    yield right, left

@@ -1,4 +1,4 @@
-"""One time for a whole statement: current_timestamp() and the like as what they are at its start."""
+"""One time for a whole statement: replaces current_timestamp() and the like by what they are at its start."""
 
 from __future__ import annotations
 
@@ -24,31 +24,21 @@ _WORDS = {"CURRENT_TIMESTAMP": _TIMESTAMP, "CURRENT_DATE": _DATE}
 _NAMED = re.compile(rf"\b(?:{'|'.join(_CALLS)})\b", re.IGNORECASE)
 
 
-def names_time(text: str) -> bool:
-    """Tells whether a text may hold a function that tells the time.
-
-    Args:
-        text: SQL, or a Column as it prints.
-    """
-    return _NAMED.search(text) is not None
+def names_time(sql: str) -> bool:
+    """Return whether SQL, or a Column as it prints, may hold a function of the current time."""
+    return _NAMED.search(sql) is not None
 
 
-def fix_current_time(text: str, microseconds: int, columns: Collection[str] | None = None) -> str:
-    """Puts a moment in the place of functions that tell the time.
+def fix_current_time(sql: str, microseconds: int, columns: Collection[str] | None = None) -> str:
+    """Replace the functions of the current time by a timestamp, in microseconds since 1970.
 
-    Args:
-        text: SQL: an expression or a query.
-        microseconds: The moment, microseconds since 1970.
-        columns: The columns that the text can see, by name; None where they are not known, so that a function without
-            parentheses may be one.
-
-    Returns:
-        The text, verbatim but for these functions; unchanged where it cannot be split into tokens.
+    `columns` are those that the expression can see, by name; None where they are not known, so that a function without
+    parentheses may be one. SQL that cannot be split into tokens stays as it is.
     """
     try:
-        tokens = tokenize(text)
+        tokens = tokenize(sql)
     except DeltaParseException:
-        return text
+        return sql
     words = set() if columns is None else _WORDS.keys() - {name.upper() for name in columns}
     pieces: list[str] = []
     done = 0
@@ -62,6 +52,6 @@ def fix_current_time(text: str, microseconds: int, columns: Collection[str] | No
             form, last = _WORDS[token.upper], token
         else:
             continue
-        pieces += [text[done : token.span.start], form.format(microseconds, microseconds // 1_000_000)]
+        pieces += [sql[done : token.span.start], form.format(microseconds, microseconds // 1_000_000)]
         done = last.span.end
-    return "".join([*pieces, text[done:]])
+    return "".join([*pieces, sql[done:]])

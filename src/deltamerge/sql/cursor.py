@@ -1,4 +1,4 @@
-"""A place among a statement's tokens that moves on as the statement is read, and says what it expected."""
+"""A place among a statement's tokens that moves on as the statement is parsed, and the errors at it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from typing import NoReturn
 
 from deltamerge.sql.caret import Span
-from deltamerge.sql.parsed import Fragment, WrittenName
+from deltamerge.sql.merge_ast import Expression, NameParts
 from deltamerge.sql.tokens import (
     Kind,
     Token,
@@ -20,24 +20,21 @@ from deltamerge.sql.tokens import (
 
 _KEYWORDS = words(
     "MERGE WITH SCHEMA EVOLUTION INTO USING ON WHEN NOT MATCHED BY SOURCE TARGET AND THEN UPDATE SET INSERT "
-    "VALUES DELETE DO NOTHING EXCEPT AS"
+    "VALUES DELETE DO NOTHING EXCEPT AS EXPLAIN ANALYZE"
 )
+_AFTER_COLUMN = words(". = == < > <=> IS IN")
 
 
 class Cursor:
-    """Reads tokens from left to right.
+    """Reads a statement's tokens from left to right."""
 
-    Args:
-        text: The statement.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens = tokenize(text)
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self.tokens = tokenize(sql)
         self.index = 0
 
     def peek(self, ahead: int = 0) -> str:
-        """Gives a token that comes, a word in upper case; the empty string after the last."""
+        """Return a coming token, a word in upper case; the empty string after the last."""
         index = self.index + ahead
         return self.tokens[index].upper if index < len(self.tokens) else ""
 
@@ -47,7 +44,7 @@ class Cursor:
         return self.tokens[self.index] if self.index < len(self.tokens) else None
 
     def span(self, index: int | None = None) -> Span:
-        """Gives the place of a token, by default the next; after the last an empty place."""
+        """Return the place of a token, by default the next; after the last an empty place."""
         index = self.index if index is None else index
         if index < len(self.tokens):
             return self.tokens[index].span
@@ -55,24 +52,28 @@ class Cursor:
         return Span(end, end)
 
     def since(self, start: int) -> Span:
-        """Gives the place of the tokens from `start` up to here."""
+        """Return the place of the tokens from `start` up to here."""
         return slice_of(self.tokens[start : self.index])
 
+    def sql_since(self, start: int) -> str:
+        """Return the SQL from `start` up to here, verbatim."""
+        return self.since(start).of(self.sql)
+
     def accept(self, *words: str) -> bool:
-        """Steps over some words if exactly they come next."""
+        """Step over some words if exactly they come next."""
         if all(self.peek(ahead) == word for ahead, word in enumerate(words)):
             self.index += len(words)
             return True
         return False
 
     def expect(self, where: str, *words: str) -> None:
-        """Steps over some words; where one does not come, that is the error."""
+        """Step over some words, or fail at the first that does not come."""
         for word in words:
             if not self.accept(word):
                 self.fail(where, [word])
 
     def expect_one(self, where: str, *words: str) -> str:
-        """Steps over whichever of some words comes next, and gives it."""
+        """Step over whichever of some words comes next, and return it."""
         for word in words:
             if self.accept(word):
                 return word
@@ -81,16 +82,9 @@ class Cursor:
     def fail(
         self, where: str, expected: list[str] | tuple[str, ...], hint: str = "", at: int | None = None
     ) -> NoReturn:
-        """Raises the error that something else was expected.
+        """Raise the error that something else was expected in a clause.
 
-        Args:
-            where: The clause.
-            expected: What could stand here; words in upper case are keywords.
-            hint: What to do.
-            at: The index of the token at fault, by default the next.
-
-        Raises:
-            DeltaParseException: PARSE_SYNTAX_ERROR.
+        `expected` holds keywords in upper case and descriptions; `at` is the token at fault, by default the next.
         """
         index = self.index if at is None else at
         found = f"'{self.tokens[index].text}'" if index < len(self.tokens) else "the end of the statement"
@@ -100,18 +94,10 @@ class Cursor:
         elif not hint and found == "'-'":
             hint = "A name that holds a dash goes between backticks."
         choice = ", ".join(expected[:-1]) + " or " + expected[-1] if len(expected) > 1 else expected[0]
-        raise parse_error(
-            self.text, self.span(index), f"{where}: expected {choice}, found {found}", hint=hint
-        )
+        raise parse_error(self.sql, self.span(index), f"{where}: expected {choice}, found {found}", hint=hint)
 
-    def name(self, where: str, what: str) -> WrittenName:
-        """Reads a name of one or more parts.
-
-        Args:
-            where: The clause.
-            what: What the name is for, such as ``a column``.
-        """
-        start = self.index
+    def name(self, where: str, what: str) -> NameParts:
+        """Read a name of one or more parts for `what`, such as ``a column``."""
         parts: list[str] = []
         while True:
             token = self.token
@@ -121,10 +107,10 @@ class Cursor:
             parts.append(token.name)
             self.index += 1
             if not self.accept("."):
-                return WrittenName(tuple(parts), self.since(start))
+                return tuple(parts)
 
-    def names_in_brackets(self, where: str) -> tuple[WrittenName, ...]:
-        """Reads ``(a, b.c, …)``."""
+    def names_in_brackets(self, where: str) -> tuple[NameParts, ...]:
+        """Read ``(a, b.c, …)``."""
         self.expect(where, "(")
         names = [self.name(where, "a column")]
         while self.accept(","):
@@ -135,21 +121,15 @@ class Cursor:
         return tuple(names)
 
     def skip_brackets(self) -> None:
-        """Steps over a bracket and all that is in it."""
+        """Step over a bracket and all that is in it."""
         self.index = closing(self.tokens, self.index) + 1
 
     def behind_brackets(self) -> str:
-        """Gives the token behind the bracket that comes next, as `peek` does."""
+        """Return the token after the bracket that comes next, as `peek` does."""
         return self.peek(closing(self.tokens, self.index) + 1 - self.index)
 
-    def expression(self, where: str, what: str, *stops: str) -> Fragment:
-        """Reads an expression up to a stop outside brackets and CASE, a WHEN clause or the end.
-
-        Args:
-            where: The clause.
-            what: What the expression is, such as ``a condition``.
-            stops: Words and symbols that end it, and are left for the next step.
-        """
+    def expression(self, where: str, what: str, *stops: str) -> Expression:
+        """Read an expression up to a stop outside brackets and CASE, a WHEN clause or the end; the stop is left."""
         start = self.index
         base = self.tokens[start].depth if start < len(self.tokens) else 0
         while (token := self.token) is not None and token.depth >= base:
@@ -162,7 +142,7 @@ class Cursor:
         if self.index == start:
             self.fail(where, [what])
         span = self.since(start)
-        return Fragment(span.of(self.text), span)
+        return Expression(span.of(self.sql), span=span)
 
     def _ends_expression(self, start: int, stops: tuple[str, ...]) -> bool:
         token = self.tokens[self.index]
@@ -172,16 +152,7 @@ class Cursor:
             return False
         if self.index == start:
             # At its beginning only what cannot be a name ends it: ``AND THEN``, ``ON WHEN MATCHED``.
-            return token.upper in (*stops, "WHEN") and self.peek(1) not in (
-                ".",
-                "=",
-                "==",
-                "<",
-                ">",
-                "<=>",
-                "IS",
-                "IN",
-            )
+            return token.upper in (*stops, "WHEN") and self.peek(1) not in _AFTER_COLUMN
         if not is_keyword_place(self.tokens, self.index, start):
             return False
         if token.upper in stops or token.upper == "WHEN":
@@ -195,7 +166,7 @@ class Cursor:
 
 
 def like(word: str, keywords: list[str] | tuple[str, ...]) -> str | None:
-    """Finds the keyword that a misspelled word may have meant."""
+    """Return the keyword that a misspelled word may have meant."""
     if not word or word in _KEYWORDS:
         return None
     likely = [keyword for keyword in keywords if keyword.isupper() and (len(keyword) > 2 or len(word) <= 3)]

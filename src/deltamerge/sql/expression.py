@@ -1,6 +1,7 @@
-"""What a condition looks like: a small tree of names, literals and the operators that matter for skipping.
+"""A condition as a tree of names, literals and the operators that matter for skipping.
 
-Everything else is `Opaque`: nothing is known of it but the names in it.
+Everything else is `Opaque`: only the names in it are known. Each node has its SQL, verbatim, and its place in the
+condition, None where it came from a Column.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ class Name:
 
     Args:
         parts: The parts without backticks, as written; the first may be an alias.
-        text: It, verbatim.
-        span: Its place in the user's text, None where there is no text.
     """
 
     parts: tuple[str, ...]
@@ -34,8 +33,6 @@ class Literal:
     Args:
         value: Its Python value; see `deltamerge.skipping.predicates.Comparison`.
         type_name: Spark's name of its type; ``void`` for NULL.
-        text: It, verbatim.
-        span: Its place in the user's text.
     """
 
     value: object
@@ -51,9 +48,6 @@ class Operation:
     Args:
         op: One of ``and or not = <=> <> < <= > >= in between isnull isnotnull like startswith %``; ``in`` has the
             tested value first and then the list, ``between`` the tested value, the lower and the upper bound.
-        operands: The operands.
-        text: It, verbatim.
-        span: Its place in the user's text.
         prefix: Whether it was printed before its operands, as Columns print: ``=(a, b)``.
     """
 
@@ -66,7 +60,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Opaque:
-    """Something that is not looked into.
+    """SQL that is not looked into.
 
     Args:
         names: The columns in it.
@@ -74,8 +68,6 @@ class Opaque:
             parameters of lambdas.
         complete: Whether these are all; a star or a subquery makes it False.
         subquery: Whether it holds a subquery.
-        text: It, verbatim.
-        span: Its place in the user's text.
     """
 
     names: tuple[Name, ...]
@@ -90,12 +82,12 @@ Node: TypeAlias = Name | Literal | Operation | Opaque
 
 
 def unreadable(text: str, span: Span | None = None) -> Opaque:
-    """Makes the node for what cannot be read at all."""
+    """Return the node for a condition of which nothing can be read."""
     return Opaque((), (), complete=False, subquery=False, text=text, span=span)
 
 
 def leaves(node: Node) -> Iterator[Name | Literal | Opaque]:
-    """Gives what a tree is made of, from left to right."""
+    """Yield what a tree is made of, from left to right."""
     if isinstance(node, Operation):
         for operand in node.operands:
             yield from leaves(operand)
@@ -104,7 +96,7 @@ def leaves(node: Node) -> Iterator[Name | Literal | Opaque]:
 
 
 def names_in(node: Node) -> frozenset[tuple[str, ...]]:
-    """Gives the parts of each name in a tree, and of each word that may be one."""
+    """Return the parts of each name in a tree, and of each word that may be one."""
     found: set[tuple[str, ...]] = set()
     for leaf in leaves(node):
         if isinstance(leaf, Name):
@@ -115,7 +107,7 @@ def names_in(node: Node) -> frozenset[tuple[str, ...]]:
 
 
 def conjuncts_of(node: Node) -> tuple[Node, ...]:
-    """Takes a condition apart at its topmost ANDs."""
+    """Return the parts that the topmost ANDs of a condition join."""
     if isinstance(node, Operation) and node.op == "and":
         return tuple(part for operand in node.operands for part in conjuncts_of(operand))
     return (node,)

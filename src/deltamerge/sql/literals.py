@@ -21,13 +21,7 @@ Typed = tuple[object, str]
 
 
 def string_value(token: str) -> str:
-    r"""Reads a string literal as Spark does by default (`SparkParserUtils.unescapeSQLString`).
-
-    Args:
-        token: The literal with its quotes: ``'…'``, ``"…"``, ``r'…'``; a doubled quote stands for one.
-
-    Returns:
-        Its value.
+    r"""Return a string literal's value as Spark reads it by default (`SparkParserUtils.unescapeSQLString`).
 
     >>> string_value("'it''s \\n'")
     "it's \n"
@@ -39,14 +33,10 @@ def string_value(token: str) -> str:
 
 
 def plain_string(token: str) -> Typed | None:
-    """Reads a string or binary literal whose value no setting of the session can change.
+    """Return the value of a string or binary literal that no setting of the session can change.
 
-    Args:
-        token: The literal with its quotes.
-
-    Returns:
-        Value and type; None for escapes and doubled quotes, which depend on
-        ``spark.sql.parser.escapedStringLiterals`` and ``spark.sql.legacy.consecutiveStringLiterals.enabled``.
+    None for escapes and doubled quotes, which depend on ``spark.sql.parser.escapedStringLiterals`` and
+    ``spark.sql.legacy.consecutiveStringLiterals.enabled``.
     """
     if token[0] in "xX":
         try:
@@ -62,14 +52,7 @@ def plain_string(token: str) -> Typed | None:
 
 
 def number_value(token: str, negative: bool = False) -> Typed | None:
-    """Reads a number (`AstBuilder.visitIntegerLiteral` and its siblings).
-
-    Args:
-        token: The number, without a sign.
-        negative: Whether a minus stands before it.
-
-    Returns:
-        Value and type; None where it is out of its type's range.
+    """Return a number's value (`AstBuilder.visitIntegerLiteral`, …); None if it is out of its type's range.
 
     >>> number_value("1.50")
     (Decimal('1.50'), 'decimal(3,2)')
@@ -81,11 +64,8 @@ def number_value(token: str, negative: bool = False) -> Typed | None:
     suffix = (suffix or "").upper()
     sign = "-" if negative else ""
     if suffix in _INTEGRAL_SUFFIXES:
-        return (
-            _integer(sign + digits, *_INTEGRAL_SUFFIXES[suffix])
-            if digits.isdigit() and not exponent
-            else None
-        )
+        whole = digits.isdigit() and not exponent
+        return _integer(sign + digits, *_INTEGRAL_SUFFIXES[suffix]) if whole else None
     if suffix == "F":
         number = float(sign + digits + (exponent or ""))
         return (struct.unpack("f", struct.pack("f", number))[0], "float") if abs(number) < 3.4e38 else None
@@ -101,30 +81,25 @@ def number_value(token: str, negative: bool = False) -> Typed | None:
     return None if exponent else _decimal(sign + digits)
 
 
-def typed_value(type_word: str, text: str) -> Typed | None:
-    """Reads a typed literal such as ``DATE'2020-01-01'``.
+def typed_value(type_word: str, content: str) -> Typed | None:
+    """Return the value of a typed literal such as ``DATE'2020-01-01'``, whose word is in upper case.
 
-    Args:
-        type_word: The word before the string, in upper case.
-        text: What the string holds.
-
-    Returns:
-        Value and type. A timestamp with an offset is an instant, one without is local time: of the session's
-        zone for type ``timestamp``. None for every other type, and for spellings that Spark may read otherwise.
+    None for other types than dates and timestamps, and for spellings that Spark may read otherwise. A timestamp with an
+    offset is an instant, one without is local time: of the session's zone for type ``timestamp``.
     """
-    text = text.strip(" ")
+    content = content.strip(" ")
     try:
-        if type_word == "DATE" and _DATE.fullmatch(text):
-            return date.fromisoformat(text), "date"
+        if type_word == "DATE" and _DATE.fullmatch(content):
+            return date.fromisoformat(content), "date"
         if type_word in ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"):
-            return _timestamp(type_word, text)
+            return _timestamp(type_word, content)
     except ValueError:
         return None
     return None
 
 
-def _timestamp(type_word: str, text: str) -> Typed | None:
-    match = _TIMESTAMP.fullmatch(text)
+def _timestamp(type_word: str, content: str) -> Typed | None:
+    match = _TIMESTAMP.fullmatch(content)
     if match is None:
         return None
     day, time, zone = match.groups()
@@ -146,13 +121,13 @@ def _offset(zone: str) -> timezone:
     return timezone(timedelta(minutes=-minutes if zone[0] == "-" else minutes))
 
 
-def _integer(text: str, type_name: str, bits: int) -> Typed | None:
-    value = int(text)
+def _integer(digits: str, type_name: str, bits: int) -> Typed | None:
+    value = int(digits)
     return (value, type_name) if -(1 << bits) <= value < 1 << bits else None
 
 
-def _decimal(text: str) -> Typed | None:
-    value = Decimal(text)
+def _decimal(number: str) -> Typed | None:
+    value = Decimal(number)
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return None

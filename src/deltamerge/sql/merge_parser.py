@@ -1,28 +1,27 @@
-"""Reads the text of a MERGE statement: its skeleton; what lies between the keywords stays the user's text."""
+"""Parses the skeleton of a MERGE statement; the SQL between its keywords stays verbatim."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from deltamerge.sql.caret import Span
 from deltamerge.sql.clauses import read_clauses
 from deltamerge.sql.cursor import Cursor, like
 from deltamerge.sql.literals import string_value
+from deltamerge.sql.merge_ast import NameParts, ParsedMerge, ParsedSource, ParsedTarget
 from deltamerge.sql.names import parse_name
-from deltamerge.sql.operand_names import starts_subquery
-from deltamerge.sql.operands import skip_value
-from deltamerge.sql.parsed import Fragment, ParsedMerge, ParsedSource, ParsedTarget, WrittenName
+from deltamerge.sql.operands import skip_value, starts_subquery
 from deltamerge.sql.tokens import Kind, parse_error
 
-FORMATS = frozenset({"delta", "parquet", "orc", "json", "csv", "avro", "text", "binaryfile", "xml"})
+_FORMATS = frozenset({"delta", "parquet", "orc", "json", "csv", "avro", "text", "binaryfile", "xml"})
 _NO_ALIAS = frozenset({"USING", "ON", "WHEN", "AS"})
+_SOURCES = "a table's name, format.`path` or a query in parentheses"
 
 
-def parse_merge(text: str) -> ParsedMerge:
-    """Reads a MERGE statement (MERGE.md: Statement; Spark's SqlBaseParser.g4: mergeIntoTable).
+def parse_merge(sql: str) -> ParsedMerge:
+    """Parse a MERGE statement, with or without EXPLAIN or EXPLAIN ANALYZE before it (SqlBaseParser.g4: mergeIntoTable).
 
     Args:
-        text: The statement; a semicolon at its end is allowed.
+        sql: The statement; a semicolon at its end is allowed.
 
     Returns:
         Its parts, with every expression verbatim.
@@ -30,11 +29,13 @@ def parse_merge(text: str) -> ParsedMerge:
     Raises:
         DeltaParseException: PARSE_SYNTAX_ERROR, or the class of Spark's own parser for what it checks:
             MERGE_WITHOUT_WHEN, NON_LAST_…_CLAUSE_OMIT_CONDITION, COLUMN_ALIASES_NOT_ALLOWED,
-            MERGE_INSERT_VALUE_COUNT_MISMATCH. The message shows the place in the text.
+            MERGE_INSERT_VALUE_COUNT_MISMATCH. The message shows the place in the statement.
     """
-    cursor = Cursor(text)
-    ctes, cte_names = _read_ctes(cursor)
-    cursor.expect("MERGE statement", "MERGE")
+    cursor = Cursor(sql)
+    explain = _read_explain(cursor)
+    ctes = _read_ctes(cursor)
+    if not cursor.accept("MERGE"):
+        cursor.fail("MERGE statement", ["MERGE"] if explain or ctes else ["MERGE", "EXPLAIN"])
     evolution = cursor.accept("WITH")
     if evolution:
         cursor.expect("MERGE WITH SCHEMA EVOLUTION", "SCHEMA", "EVOLUTION")
@@ -44,28 +45,28 @@ def parse_merge(text: str) -> ParsedMerge:
     source = _read_source(cursor)
     cursor.expect("after the source", "ON")
     condition = cursor.expression("ON", "a condition", "THEN")
-    clauses = read_clauses(cursor)
-    return ParsedMerge(
-        text=text,
-        ctes=ctes,
-        cte_names=cte_names,
-        with_schema_evolution=evolution,
-        target=target,
-        source=source,
-        condition=condition,
-        matched=tuple(clause for clause in clauses if clause.kind == "MATCHED"),
-        not_matched=tuple(clause for clause in clauses if clause.kind == "NOT MATCHED"),
-        not_matched_by_source=tuple(clause for clause in clauses if clause.kind == "NOT MATCHED BY SOURCE"),
-    )
+    return ParsedMerge(sql, explain, ctes, evolution, target, source, condition, read_clauses(cursor))
 
 
-def _read_ctes(cursor: Cursor) -> tuple[Fragment | None, tuple[str, ...]]:
+def _read_explain(cursor: Cursor) -> Literal["plan", "analyze"] | None:
+    if not cursor.accept("EXPLAIN"):
+        return None
+    if cursor.accept("ANALYZE"):
+        return "analyze"
+    if cursor.peek() not in ("MERGE", "WITH"):
+        modes = ("EXTENDED", "FORMATTED", "CODEGEN", "COST", "LOGICAL")
+        hint = "Of a MERGE there are EXPLAIN and EXPLAIN ANALYZE." if cursor.peek() in modes else ""
+        cursor.fail("EXPLAIN", ["MERGE", "ANALYZE"], hint)
+    return "plan"
+
+
+def _read_ctes(cursor: Cursor) -> str | None:
+    start = cursor.index
     if not cursor.accept("WITH"):
-        return None, ()
+        return None
     cursor.accept("RECURSIVE")
-    names: list[str] = []
     while True:
-        names.append(cursor.name("WITH", "the name of a CTE").parts[-1])
+        cursor.name("WITH", "the name of a CTE")
         if cursor.peek() == "(" and cursor.behind_brackets() in ("AS", "(", "MAX"):
             cursor.skip_brackets()
         if cursor.accept("MAX", "RECURSION", "LEVEL"):
@@ -75,35 +76,32 @@ def _read_ctes(cursor: Cursor) -> tuple[Fragment | None, tuple[str, ...]]:
             cursor.fail("WITH", ["AS (", "("])
         cursor.skip_brackets()
         if not cursor.accept(","):
-            break
-    span = cursor.since(0)
-    return Fragment(span.of(cursor.text), span), tuple(names)
+            return cursor.sql_since(start)
 
 
 def _read_target(cursor: Cursor) -> ParsedTarget:
     where = "MERGE INTO"
     start = cursor.index
     token = cursor.token
+    path: str | None
     if token is not None and token.kind is Kind.STRING:
         cursor.index += 1
-        parts: tuple[str, ...] = (string_value(token.text),)
-        path: str | None = parts[0]
+        path = string_value(token.text)
+        parts: NameParts = (path,)
     else:
-        parts = _read_table_name(cursor, where, "a table's name or delta.`path`").parts
+        parts = _read_table_name(cursor, where, "a table's name or delta.`path`")
         path = _path_of(cursor, start, parts)
-    span = cursor.since(start)
     if cursor.peek() in ("VERSION", "TIMESTAMP", "FOR") and cursor.peek(1) in ("AS", "VERSION", "TIMESTAMP"):
         raise parse_error(
-            cursor.text,
+            cursor.sql,
             cursor.span(),
             f"{where}: a target cannot be read at an older version",
             hint="Leave it out.",
         )
-    alias = _read_alias(cursor, where, "USING", "MERGE")
-    return ParsedTarget(parts, path, alias, span)
+    return ParsedTarget(parts, path, _read_alias(cursor, where, "USING"))
 
 
-def _path_of(cursor: Cursor, start: int, parts: tuple[str, ...]) -> str | None:
+def _path_of(cursor: Cursor, start: int, parts: NameParts) -> str | None:
     last = cursor.tokens[cursor.index - 1]
     if len(parts) == 2 and parts[0].lower() == "delta" and cursor.tokens[start].kind is Kind.WORD:
         return parts[1]
@@ -112,21 +110,20 @@ def _path_of(cursor: Cursor, start: int, parts: tuple[str, ...]) -> str | None:
     return None
 
 
-def _read_table_name(cursor: Cursor, where: str, what: str) -> WrittenName:
-    """Reads a name, also as ``IDENTIFIER('db.tbl')``."""
-    if cursor.peek() == "IDENTIFIER" and cursor.peek(1) == "(":
-        start = cursor.index
-        cursor.index += 2
-        token = cursor.token
-        if token is None or token.kind is not Kind.STRING or cursor.peek(1) != ")":
-            cursor.fail(where, ["a name in quotes within IDENTIFIER(…)"])
-        cursor.index += 2
-        return WrittenName(parse_name(string_value(token.text)), cursor.since(start))
-    return cursor.name(where, what)
+def _read_table_name(cursor: Cursor, where: str, what: str) -> NameParts:
+    """Read a name, also as ``IDENTIFIER('db.tbl')``."""
+    if cursor.peek() != "IDENTIFIER" or cursor.peek(1) != "(":
+        return cursor.name(where, what)
+    cursor.index += 2
+    token = cursor.token
+    if token is None or token.kind is not Kind.STRING or cursor.peek(1) != ")":
+        cursor.fail(where, ["a name in quotes within IDENTIFIER(…)"])
+    cursor.index += 2
+    return parse_name(string_value(token.text))
 
 
-def _read_alias(cursor: Cursor, where: str, following: str, operation: str) -> str | None:
-    """Reads ``[AS] alias``, which `following` has to come after."""
+def _read_alias(cursor: Cursor, where: str, following: str, *, names_columns: bool = False) -> str | None:
+    """Read ``[AS] alias``, which `following` has to come after."""
     explicit = cursor.accept("AS")
     token = cursor.token
     if token is None or not token.is_identifier or (not explicit and token.upper in _NO_ALIAS):
@@ -135,68 +132,55 @@ def _read_alias(cursor: Cursor, where: str, following: str, operation: str) -> s
         return None
     at = cursor.index
     cursor.index += 1
+    if names_columns:
+        return token.name
     if cursor.peek() == "(" and not starts_subquery(cursor.tokens, cursor.index):
-        _no_column_aliases(cursor, operation)
+        start = cursor.index
+        cursor.skip_brackets()
+        raise parse_error(
+            cursor.sql,
+            cursor.since(start),
+            "column aliases are not allowed in MERGE",
+            error_class="COLUMN_ALIASES_NOT_ALLOWED",
+            hint="Name the columns in a query: USING (SELECT … AS name) alias.",
+        )
     if cursor.peek() != following and not explicit and like(token.upper, [following]):
         cursor.fail(where, ["an alias", following], at=at)
     return token.name
-
-
-def _no_column_aliases(cursor: Cursor, operation: str) -> None:
-    start = cursor.index
-    cursor.skip_brackets()
-    raise parse_error(
-        cursor.text,
-        cursor.since(start),
-        f"column aliases are not allowed in {operation}",
-        error_class="COLUMN_ALIASES_NOT_ALLOWED",
-        hint="Name the columns in a query: USING (SELECT … AS name) alias.",
-    )
 
 
 def _read_source(cursor: Cursor) -> ParsedSource:
     start = cursor.index
     token = cursor.token
     if token is not None and token.text == "(":
-        return _read_query(cursor)
+        cursor.skip_brackets()
+        if cursor.index == start + 2:
+            cursor.fail("USING", ["a query"], at=start + 1)
+        query = cursor.sql_since(start)
+        return ParsedSource("query", query, _read_alias(cursor, "USING", "ON"))
     if token is not None and token.kind is Kind.STRING:
-        cursor.fail("USING", ["a table's name, format.`path` or a query in parentheses"])
+        cursor.fail("USING", [_SOURCES])
     if cursor.peek() == "VALUES" and cursor.peek(1) not in ("ON", "AS", "."):
         return _read_values(cursor)
-    name = _read_table_name(cursor, "USING", "a table's name, format.`path` or a query in parentheses")
+    name = _read_table_name(cursor, "USING", _SOURCES)
     if cursor.peek() == "(":
         cursor.skip_brackets()
-        return _with_column_aliases(cursor, start)
+        return _read_relation(cursor, start)
     kind: Literal["name", "path"] = "name"
     format_name: str | None = None
     path: str | None = None
-    last = cursor.tokens[cursor.index - 1]
-    if len(name.parts) == 2 and last.kind is Kind.QUOTED:
-        first = name.parts[0].lower()
-        if first in FORMATS or "/" in name.parts[1]:
-            kind, format_name, path = "path", first, name.parts[1]
+    if len(name) == 2 and cursor.tokens[cursor.index - 1].kind is Kind.QUOTED:
+        first = name[0].lower()
+        if first in _FORMATS or "/" in name[1]:
+            kind, format_name, path = "path", first, name[1]
     version, timestamp = _read_time_travel(cursor)
-    span = cursor.since(start)
-    alias = _read_alias(cursor, "USING", "ON", "MERGE")
-    return ParsedSource(
-        kind, span.of(cursor.text), None, name.parts, format_name, path, version, timestamp, alias, span
-    )
-
-
-def _read_query(cursor: Cursor) -> ParsedSource:
-    start = cursor.index
-    cursor.skip_brackets()
-    if cursor.index == start + 2:
-        cursor.fail("USING", ["a query"], at=start + 1)
-    inner = Span(cursor.tokens[start + 1].span.start, cursor.tokens[cursor.index - 2].span.end)
-    span = cursor.since(start)
-    query = Fragment(inner.of(cursor.text), inner)
-    alias = _read_alias(cursor, "USING", "ON", "MERGE")
-    return ParsedSource("query", span.of(cursor.text), query, (), None, None, None, None, alias, span)
+    sql = cursor.sql_since(start)
+    alias = _read_alias(cursor, "USING", "ON")
+    return ParsedSource(kind, sql, alias, name, format_name, path, version, timestamp)
 
 
 def _read_values(cursor: Cursor) -> ParsedSource:
-    """Reads an inline table: ``VALUES (1, 'a'), (2, 'b')``."""
+    """Read an inline table: ``VALUES (1, 'a'), (2, 'b')``."""
     start = cursor.index
     cursor.index += 1
     while True:
@@ -205,28 +189,20 @@ def _read_values(cursor: Cursor) -> ParsedSource:
             cursor.fail("USING VALUES", ["a row"])
         cursor.index = end
         if not cursor.accept(","):
-            break
-    return _with_column_aliases(cursor, start)
+            return _read_relation(cursor, start)
 
 
-def _with_column_aliases(cursor: Cursor, start: int) -> ParsedSource:
-    """Finishes an inline table or a function, the columns of which only an alias can name."""
-    span = cursor.since(start)
-    explicit = cursor.accept("AS")
-    token = cursor.token
-    alias: str | None = None
-    if token is not None and token.is_identifier and (explicit or token.upper not in _NO_ALIAS):
-        alias = token.name
-        cursor.index += 1
-        if cursor.peek() == "(":
-            cursor.names_in_brackets("USING")
-            span = cursor.since(start)
-    elif explicit:
-        cursor.fail("USING", ["an alias after AS"])
-    return ParsedSource("relation", span.of(cursor.text), None, (), None, None, None, None, alias, span)
+def _read_relation(cursor: Cursor, start: int) -> ParsedSource:
+    """Finish an inline table or a function, the columns of which only an alias can name."""
+    sql = cursor.sql_since(start)
+    alias = _read_alias(cursor, "USING", "ON", names_columns=True)
+    if alias is not None and cursor.peek() == "(":
+        cursor.names_in_brackets("USING")
+        sql = cursor.sql_since(start)
+    return ParsedSource("relation", sql, alias)
 
 
-def _read_time_travel(cursor: Cursor) -> tuple[str | None, Fragment | None]:
+def _read_time_travel(cursor: Cursor) -> tuple[str | None, str | None]:
     ahead = 1 if cursor.peek() == "FOR" else 0
     word = cursor.peek(ahead)
     if (
@@ -243,9 +219,8 @@ def _read_time_travel(cursor: Cursor) -> tuple[str | None, Fragment | None]:
     cursor.index = skip_value(cursor.tokens, start)
     if cursor.index == start:
         cursor.fail(f"{word} AS OF", ["a version" if "VERSION" in word else "a timestamp"])
-    span = cursor.since(start)
     if "VERSION" not in word:
-        return None, Fragment(span.of(cursor.text), span)
+        return None, cursor.sql_since(start)
     token = cursor.tokens[start]
     if cursor.index != start + 1 or token.kind not in (Kind.NUMBER, Kind.STRING):
         cursor.fail("VERSION AS OF", ["a number"], at=start)

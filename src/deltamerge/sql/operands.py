@@ -1,25 +1,40 @@
-"""Where a value expression (operands and arithmetic, no comparison) ends."""
+"""Operands: where a value ends, and which columns a piece of SQL may name; rather too many than too few."""
 
 from __future__ import annotations
 
-from deltamerge.sql.tokens import Kind, Token, closing, words
+from deltamerge.sql.caret import Span
+from deltamerge.sql.expression import Name, Opaque
+from deltamerge.sql.tokens import Kind, Token, closing, name_end, slice_of, words
 
 _SINGULAR = words("YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND NANOSECOND")
 INTERVAL_UNITS = _SINGULAR | {unit + "S" for unit in _SINGULAR}
 _BINARY = frozenset(["+", "-", "*", "/", "%", "||", "&", "|", "^", "DIV"])
 _PREFIX = frozenset(["+", "-", "~"])
+# Words that are no columns, unless there are columns of that name.
+_GRAMMAR = INTERVAL_UNITS | words(
+    """AS CASE WHEN THEN ELSE END AND OR NOT IN IS NULL TRUE FALSE UNKNOWN LIKE ILIKE RLIKE REGEXP BETWEEN DISTINCT
+    FROM ESCAPE DIV INTERVAL TO DATE TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ TIME INT INTEGER BIGINT LONG SMALLINT
+    SHORT TINYINT BYTE FLOAT REAL DOUBLE DECIMAL DEC NUMERIC STRING BINARY BOOLEAN VOID CHAR CHARACTER VARCHAR ARRAY
+    MAP STRUCT VARIANT ZONE AT BOTH LEADING TRAILING FOR PLACING COLLATE ANY SOME ALL EXISTS CURRENT_DATE
+    CURRENT_TIMESTAMP CURRENT_TIME CURRENT_USER USER SESSION_USER LOCALTIMESTAMP CURRENT_CATALOG CURRENT_DATABASE
+    CURRENT_SCHEMA DOW DOY DAYOFWEEK YEAROFWEEK ISOYEAR EPOCH OVER PARTITION BY ORDER ROWS RANGE NULLS FIRST LAST
+    ASC DESC IGNORE RESPECT FILTER WHERE WITHIN GROUP UNBOUNDED PRECEDING FOLLOWING CURRENT ROW DEFAULT"""
+)
+# Functions that need no brackets, where no column has their name.
+NO_COLUMNS = words(
+    "CURRENT_DATE CURRENT_TIMESTAMP CURRENT_TIME CURRENT_USER SESSION_USER USER LOCALTIMESTAMP CURRENT_CATALOG "
+    "CURRENT_DATABASE CURRENT_SCHEMA"
+)
+# Begins what Spark replaces by a setting's value before it parses (spark.sql.variable.substitute).
+VARIABLE = "${"
+_SUBQUERY = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE", "MAP", "REDUCE"})
+_NOT_AFTER_SUBQUERY_WORDS = words(
+    "= == <=> <> != < <= > >= , . ) + - * / % || IS IN LIKE AND OR BETWEEN -> :: ("
+)
 
 
 def skip_value(tokens: tuple[Token, ...], start: int) -> int:
-    """Finds the end of a value expression such as ``current_timestamp() - INTERVAL 1 DAY``.
-
-    Args:
-        tokens: The tokens.
-        start: The index of its first token.
-
-    Returns:
-        The index after its last token; `start` where no value begins there.
-    """
+    """Return the index after a value (operands and arithmetic, no comparison); `start` where none begins there."""
     index = start
     while True:
         end = _skip_operand(tokens, index)
@@ -81,3 +96,85 @@ def _skip_interval(tokens: tuple[Token, ...], start: int) -> int:
         ):
             return index + 2
     return index
+
+
+def starts_subquery(tokens: tuple[Token, ...], index: int) -> bool:
+    """Return whether a bracket opens at `index` and holds a query."""
+    if tokens[index].text != "(":
+        return False
+    index += 1
+    while index < len(tokens) and tokens[index].text == "(":
+        index += 1
+    if index + 1 >= len(tokens) or tokens[index].upper not in _SUBQUERY:
+        return False
+    return tokens[index + 1].upper not in _NOT_AFTER_SUBQUERY_WORDS or (
+        tokens[index].upper in ("SELECT", "VALUES") and tokens[index + 1].text in ("*", "(", "-", "+")
+    )
+
+
+def opaque_of(sql: str, tokens: tuple[Token, ...], double_quoted_identifiers: bool = False) -> Opaque:
+    """Return all names that may be columns in some tokens of `sql`; the flag is whether ``"a"`` is a name."""
+    parameters = _lambda_parameters(tokens)
+    names: list[Name] = []
+    optional: list[Name] = []
+    complete = not (double_quoted_identifiers and any(token.text.startswith('"') for token in tokens))
+    subquery = False
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        if token.text == "(" and starts_subquery(tokens, index):
+            subquery = True
+        if token.text in ("{", "$") or (
+            token.text == "*" and (index == 0 or tokens[index - 1].upper in (".", "(", ",", "SELECT"))
+        ):
+            complete = False
+        if not token.is_identifier:
+            index += 1
+            continue
+        end = name_end(tokens, index)
+        span = slice_of(tokens[index:end])
+        name = Name(tuple(part.name for part in tokens[index:end:2]), span.of(sql), span)
+        kind = _role(tokens, index, end, parameters)
+        if kind == "name":
+            names.append(name)
+        elif kind == "word":
+            optional.append(name)
+        index = end
+    span = slice_of(tokens) if tokens else Span(0, 0)
+    return Opaque(
+        tuple(names), tuple(optional), complete and not subquery, subquery, text=span.of(sql), span=span
+    )
+
+
+def _role(tokens: tuple[Token, ...], start: int, end: int, parameters: frozenset[str]) -> str:
+    """Return what a name is: ``name``, ``word`` (perhaps a column) or the empty string."""
+    before = tokens[start - 1].text if start else ""
+    after = tokens[end].text if end < len(tokens) else ""
+    token = tokens[start]
+    if before in ("::", ":") or before == ".":
+        # A type, a parameter marker or a path into JSON, a field of an expression.
+        return ""
+    if after == "(":
+        return "word" if end - start > 1 else ""
+    if token.kind is Kind.WORD and end == start + 1 and end < len(tokens) and tokens[end].kind is Kind.STRING:
+        return ""
+    if token.name.casefold() in parameters or after in ("->", "=>") or before.upper() == "COLLATE":
+        return "word"
+    if token.kind is Kind.WORD and end == start + 1 and token.upper in _GRAMMAR:
+        return "word"
+    return "name"
+
+
+def _lambda_parameters(tokens: tuple[Token, ...]) -> frozenset[str]:
+    found: set[str] = set()
+    for index, token in enumerate(tokens):
+        if token.text != "->" or index == 0:
+            continue
+        if tokens[index - 1].is_identifier:
+            found.add(tokens[index - 1].name.casefold())
+        place = index - 2
+        while tokens[index - 1].text == ")" and place >= 0 and tokens[place].text != "(":
+            if tokens[place].is_identifier:
+                found.add(tokens[place].name.casefold())
+            place -= 1
+    return frozenset(found)

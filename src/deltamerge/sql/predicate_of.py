@@ -1,4 +1,4 @@
-"""Turns the tree of a condition into what skipping understands of it."""
+"""Turns the tree of a condition into a predicate that can skip files."""
 
 from __future__ import annotations
 
@@ -26,15 +26,7 @@ _WILDCARDS = frozenset("%_\\")
 
 
 def predicate_of(node: Node, scope: Scope) -> Predicate:
-    """Says what a condition demands of a target row.
-
-    Args:
-        node: A condition.
-        scope: What names can mean in it.
-
-    Returns:
-        The same condition; `Unknown` for every part that is not exactly one of the tree's forms.
-    """
+    """Return what a condition demands of a target row, `Unknown` for what is not exactly one of the tree's forms."""
     if isinstance(node, Name):
         column = _column(node, scope)
         return Comparison("=", column, True, "boolean") if column is not None else Unknown()

@@ -1,4 +1,4 @@
-"""Finds the tables that a query reads, and puts other names in their places; all else stays verbatim."""
+"""Finds the tables that a query reads, and replaces their names; all else stays verbatim."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from deltamerge.sql.caret import Span
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.operands import skip_value
-from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, slice_of, tokenize, words
+from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, name_end, slice_of, tokenize, words
 
 # Words after which FROM's list of relations is over.
 _AFTER_FROM = words(
@@ -25,11 +25,11 @@ class TableReference:
     """A place at which a query reads a table.
 
     Args:
-        span: Its place in the text, with the time travel behind it and without an alias.
+        span: Its place in the query, with the time travel after it and without an alias.
         kind: ``path`` for ``delta.`path` ``, ``name`` for one of the names asked for.
         path_or_name: The path without ``@v…``, or the name as the caller gave it.
         version: The version that is asked for, by ``@v3`` or VERSION AS OF.
-        timestamp_text: The expression of TIMESTAMP AS OF, verbatim; for ``@20200101000000000`` a literal.
+        timestamp: The expression of TIMESTAMP AS OF, verbatim; for ``@20200101000000000`` a literal.
         needs_alias: Whether the reference has no alias of its own, so that columns may be qualified by its name.
     """
 
@@ -37,111 +37,83 @@ class TableReference:
     kind: Literal["path", "name"]
     path_or_name: str
     version: int | None
-    timestamp_text: str | None
+    timestamp: str | None
     needs_alias: bool
 
 
-def find_table_references(text: str, names: Iterable[str] = ()) -> tuple[TableReference, ...]:
-    """Finds Delta tables by path, and tables by name, in a query or in the text of CTEs.
+def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableReference, ...]:
+    """Return where a query reads Delta tables by path or by one of `names`.
 
     Args:
-        text: A query, ``WITH …`` without its query, or a relation as FROM takes it after ``SELECT * FROM``.
+        sql: A query, ``WITH …`` without its query, or a relation as FROM takes it after ``SELECT * FROM``.
         names: Names of tables, with dots and backticks where needed, matched without regard to case; a CTE of
             that name goes before.
-
-    Returns:
-        The references in their order.
 
     Raises:
         DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
     """
-    tokens = tokenize(text)
-    wanted = {tuple(part.lower() for part in _parts_of(name)): name for name in names}
+    tokens = tokenize(sql)
+    wanted = {_folded(token.name for token in tokenize(name)[::2]): name for name in names}
     hidden = _cte_scopes(tokens)
     found: list[TableReference] = []
     for start in _relation_places(tokens):
-        end = _name_end(tokens, start)
+        end = name_end(tokens, start)
         parts = tuple(token.name for token in tokens[start:end:2])
         if end < len(tokens) and tokens[end].text == "(":
             continue
         if len(parts) == 2 and parts[0].lower() == "delta" and tokens[end - 1].kind is Kind.QUOTED:
-            found.append(_reference(text, tokens, start, end, "path", parts[1]))
+            found.append(_reference(sql, tokens, start, end, "path", parts[1]))
             continue
-        folded = tuple(part.lower() for part in parts)
+        folded = _folded(parts)
         if folded in wanted and not any(
             folded == (name,) and first <= start < last for name, first, last in hidden
         ):
-            found.append(_reference(text, tokens, start, end, "name", wanted[folded]))
+            found.append(_reference(sql, tokens, start, end, "name", wanted[folded]))
     return tuple(found)
 
 
-def replace_references(text: str, replacements: Mapping[Span, str]) -> str:
-    """Puts other texts in the places of some.
-
-    Args:
-        text: The text.
-        replacements: What to put by place; places must not overlap.
-
-    Returns:
-        The text, verbatim but for these places.
-    """
+def replace_references(sql: str, replacements: Mapping[Span, str]) -> str:
+    """Return the SQL with other strings in some places, which must not overlap."""
     pieces: list[str] = []
     position = 0
     for span in sorted(replacements, key=lambda place: place.start):
-        pieces += [text[position : span.start], replacements[span]]
+        pieces += [sql[position : span.start], replacements[span]]
         position = span.end
-    return "".join(pieces) + text[position:]
+    return "".join(pieces) + sql[position:]
 
 
-def replace_qualifier(text: str, qualifier: tuple[str, ...], alias: str, case_sensitive: bool) -> str:
-    """Puts an alias in the place of a table's name before columns: ``db.tbl.id`` becomes ``t.id``.
+def replace_qualifier(sql: str, qualifier: tuple[str, ...], alias: str) -> str:
+    """Replace a table's name before columns by an alias, which is SQL: ``db.tbl.id`` becomes ``t.id``.
 
-    Args:
-        text: An expression.
-        qualifier: The parts of the table's name, such as ``("db", "tbl")`` or ``("delta", "/path")``; of several
-            parts the last ones are a qualifier as well (``tbl.id``).
-        alias: What to put, as SQL (with backticks where it needs them).
-        case_sensitive: ``spark.sql.caseSensitive``.
-
-    Returns:
-        The text, verbatim but for the qualifiers; as it is, if it cannot be split into tokens.
-
-    Raises:
-        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
+    Of a name of several parts, such as ``("db", "tbl")``, the last ones are a qualifier as well: ``tbl.id``.
     """
-    tokens = tokenize(text)
+    tokens = tokenize(sql)
+    folded = _folded(qualifier)
     replacements: dict[Span, str] = {}
     index = 0
     while index < len(tokens):
         if not tokens[index].is_identifier or (index and tokens[index - 1].text in (".", "::", ":")):
             index += 1
             continue
-        end = _name_end(tokens, index)
-        parts = tuple(token.name for token in tokens[index:end:2])
+        end = name_end(tokens, index)
+        parts = _folded(token.name for token in tokens[index:end:2])
         star = end + 1 < len(tokens) and tokens[end].text == "." and tokens[end + 1].text == "*"
         call = end < len(tokens) and tokens[end].text == "("
         longest = len(parts) if star else len(parts) - 1
         for length in range(min(longest, len(qualifier)), 0, -1):
-            if not call and _same(parts[:length], qualifier[-length:], case_sensitive):
+            if not call and parts[:length] == folded[-length:]:
                 replacements[slice_of(tokens[index : index + 2 * length - 1])] = alias
                 break
         index = end
-    return replace_references(text, replacements)
+    return replace_references(sql, replacements)
 
 
-def _same(left: tuple[str, ...], right: tuple[str, ...], case_sensitive: bool) -> bool:
-    return left == right or (
-        not case_sensitive and tuple(part.lower() for part in left) == tuple(part.lower() for part in right)
-    )
-
-
-def _parts_of(name: str) -> tuple[str, ...]:
-    tokens = tokenize(name)
-    return tuple(token.name for token in tokens[::2])
+def _folded(parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in parts)
 
 
 def _reference(
-    text: str, tokens: tuple[Token, ...], start: int, end: int, kind: Literal["path", "name"], name: str
+    sql: str, tokens: tuple[Token, ...], start: int, end: int, kind: Literal["path", "name"], name: str
 ) -> TableReference:
     version: int | None = None
     timestamp: str | None = None
@@ -159,7 +131,7 @@ def _reference(
             digits = string_value(token.text) if token.kind is Kind.STRING else token.text
             version = int(digits) if digits.isdigit() else None
         elif span is not None:
-            timestamp = span.of(text)
+            timestamp = span.of(sql)
     span = slice_of(tokens[start:end])
     return TableReference(span, kind, name, version, timestamp, not _has_alias(tokens, end))
 
@@ -178,29 +150,18 @@ def _has_alias(tokens: tuple[Token, ...], end: int) -> bool:
 
 
 def _at_suffix(path: str) -> tuple[str, int | None, str | None]:
-    """Reads the version or timestamp at a path's end (delta-spark's DeltaTimeTravelSpec)."""
+    """Read the version or timestamp at a path's end (delta-spark's DeltaTimeTravelSpec)."""
     base, at, suffix = path.rpartition("@")
     if at and suffix[:1] in ("v", "V") and suffix[1:].isdigit():
         return base, int(suffix[1:]), None
     if at and len(suffix) == 17 and suffix.isdigit():
-        moment = f"{suffix[:4]}-{suffix[4:6]}-{suffix[6:8]} {suffix[8:10]}:{suffix[10:12]}:{suffix[12:14]}"
-        return base, None, f"'{moment}.{suffix[14:]}'"
+        digits = f"{suffix[:4]}-{suffix[4:6]}-{suffix[6:8]} {suffix[8:10]}:{suffix[10:12]}:{suffix[12:14]}"
+        return base, None, f"'{digits}.{suffix[14:]}'"
     return path, None, None
 
 
-def _name_end(tokens: tuple[Token, ...], start: int) -> int:
-    end = start + 1
-    while (
-        end + 1 < len(tokens)
-        and tokens[end].text == "."
-        and (tokens[end + 1].is_identifier or tokens[end + 1].kind is Kind.NUMBER)
-    ):
-        end += 2
-    return end
-
-
 def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
-    """Finds the first tokens of names that stand where FROM takes a relation."""
+    """Return the first tokens of the names where FROM takes a relation."""
     places: list[int] = []
     # By open bracket: whether it holds a query or relations, and whether FROM's list is being read.
     queries, lists = [True], [False]
@@ -236,12 +197,12 @@ def _holds_query(tokens: tuple[Token, ...], bracket: int) -> bool:
 
 
 def _may_begin_query(tokens: tuple[Token, ...], index: int) -> bool:
-    """Says whether ``TABLE t`` at this place is a query."""
+    """Return whether ``TABLE t`` at this place is a query."""
     return index == 0 or tokens[index - 1].upper in ("(", ")", "UNION", "ALL", "EXCEPT", "INTERSECT", "MINUS")
 
 
 def _cte_scopes(tokens: tuple[Token, ...]) -> list[tuple[str, int, int]]:
-    """Finds CTEs: name in lower case, and the first and last token at which it hides a table of that name."""
+    """Return CTEs: name in lower case, and the first and last token at which it hides a table of that name."""
     scopes: list[tuple[str, int, int]] = []
     for index, token in enumerate(tokens):
         if token.upper != "WITH" or not (index == 0 or tokens[index - 1].text == "("):
@@ -263,7 +224,7 @@ def _cte_scopes(tokens: tuple[Token, ...]) -> list[tuple[str, int, int]]:
 
 
 def _cte_body(tokens: tuple[Token, ...], start: int, end: int) -> int | None:
-    """Finds the bracket that opens a CTE's query, behind the names of its columns and AS."""
+    """Return the bracket that opens a CTE's query, after the names of its columns and AS."""
     index = start
     while index < end:
         if tokens[index].text == "(":

@@ -1,4 +1,4 @@
-"""To which side of a MERGE a name belongs, as Spark resolves it (`AttributeSeq.resolve`)."""
+"""Finds the side of a MERGE that a name belongs to, as Spark resolves it (`AttributeSeq.resolve`)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Relation:
     """One side of a MERGE, as far as names go.
 
     Args:
-        qualifiers: What may stand before a column's name: the alias alone, or, without an alias, the table's name
-            in full (``("db", "tbl")``, ``("delta", "/path")``), of which the last parts will do too.
+        qualifiers: What may precede a column's name: only the alias, or, without an alias, the table's name in full
+            (``("db", "tbl")``, ``("delta", "/path")``), of which the last parts will do too.
         columns: The columns in their own spelling.
         duplicates: Names that several columns have; they are never resolved.
     """
@@ -31,10 +31,9 @@ class Relation:
 
 @dataclass(frozen=True)
 class Found:
-    """A name that belongs to one side.
+    """A column or field that a name may mean.
 
     Args:
-        side: The side.
         path: The column and its fields, as the side spells them.
         known: Whether every field of the path is known to exist; below arrays, maps and unknown types it is not,
             and then the path ends where knowledge does.
@@ -47,32 +46,19 @@ class Found:
 
 @dataclass(frozen=True)
 class Scope:
-    """What names can mean in a condition.
-
-    Args:
-        target: The target; without columns where the condition does not see it.
-        source: The source; without columns where the condition does not see it.
-        case_sensitive: ``spark.sql.caseSensitive``.
-    """
+    """What names can mean in a condition; a side that the condition does not see has no columns."""
 
     target: Relation
     source: Relation
     case_sensitive: bool
 
     def resolve(self, parts: tuple[str, ...]) -> Found | None:
-        """Finds the column that a name stands for.
-
-        Args:
-            parts: The name's parts.
-
-        Returns:
-            The column; None where there is none, or where both sides have it.
-        """
+        """Return the column that a name means; None where there is none, or where both sides have it."""
         found = self.candidates(parts)
         return found[0] if len(found) == 1 else None
 
     def candidates(self, parts: tuple[str, ...]) -> tuple[Found, ...]:
-        """Finds every column that a name may stand for; a qualified reading goes before an unqualified one."""
+        """Return every column that a name may mean; a qualified reading goes before an unqualified one."""
         for length in range(len(parts) - 1, -1, -1):
             found = tuple(
                 match
@@ -85,7 +71,7 @@ class Scope:
         return ()
 
     def is_qualified(self, parts: tuple[str, ...]) -> bool:
-        """Says whether a name begins with the alias or the name of a side."""
+        """Return whether a name begins with the alias or the name of a side."""
         return any(
             self._is_qualifier(parts[:length], relation)
             for length in range(1, len(parts) + 1)
@@ -108,7 +94,7 @@ class Scope:
         )
 
     def _columns(self, side: SideName, relation: Relation, parts: tuple[str, ...]) -> list[Found]:
-        """Finds the columns of one side; several where names differ only in case or are duplicates."""
+        """Return the columns of one side; several where names differ only in case or are duplicates."""
         found = [
             Found(side, *self._fields((column,), relation.columns[column], parts[1:]))
             for column in relation.columns

@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from deltamerge.exceptions import DeltaParseException, InvariantViolationException
 from deltamerge.sql.names import quote, quote_name
-from deltamerge.sql.operand_names import opaque_names
+from deltamerge.sql.operands import opaque_of
 from deltamerge.sql.tokens import tokenize
 from deltamerge.write.char_varchar import METADATA_KEY, fitted
 from deltamerge.write.generated_columns import generated_value, generation_expression
@@ -178,7 +178,7 @@ def columns_in(expression: str, schema: StructType) -> dict[str, tuple[str, ...]
         tokens = tokenize(expression)
     except DeltaParseException:
         return {}
-    found = opaque_names(expression, tokens)
+    found = opaque_of(expression, tokens)
     written = [name.parts for name in found.names] + [w.parts for w in found.words if len(w.parts) == 1]
     columns = {}
     for parts in written:

@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.statement import Expression
 from deltamerge.sql.caret import Span, point_at
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import near_misses, quote_name
 
 _UNRESOLVED = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "UNRESOLVED_STAR", "MISSING_ATTRIBUTES")
@@ -97,10 +97,11 @@ def _unresolved(
 
 def _caret(expression: Expression, text: str | None, name: str | None) -> str:
     """Shows the place in the statement, or in the expression where there is no statement's text."""
-    whole, start = (text, expression.start) if text and expression.start is not None else (expression.text, 0)
     if expression.column is not None:
         return ""
-    span = Span(start, start + len(expression.text))
+    whole, span = expression.text, Span(0, len(expression.text))
+    if text and expression.span is not None:
+        whole, span = text, expression.span
     bare = re.sub(r"`", "", name or "")
     if bare:
         found = re.search(re.escape(bare.split(".")[-1]), whole[span.start : span.end], re.IGNORECASE)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.schema import fits_into, parse_schema, simple_string
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.merge.statement import KIND_AS_SQL, ClauseKind, MergeStatement
+from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.table import Table
+from deltamerge.sql.merge_ast import KIND_AS_SQL, ClauseKind
 
 _OMIT_CONDITION: dict[ClauseKind, str] = {
     "matched": "DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION",

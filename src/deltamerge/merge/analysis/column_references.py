@@ -20,13 +20,14 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeSource,
     TakeValue,
 )
-from deltamerge.merge.statement import Expression
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.spark.classic_columns import read_classic_column
 from deltamerge.spark.connect_columns import read_proto
+from deltamerge.spark.session import attribute_names
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree
 from deltamerge.sql.expression import Literal, Name, Node, leaves, names_in, unreadable
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.workers.conditions import ClauseChoice, Condition
 
@@ -246,7 +247,7 @@ def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> 
     if type(column).__module__.startswith("pyspark.sql.connect"):
         return read_proto(column.to_plan(None), double_quoted_identifiers)
     tree = read_classic_column(expression.text, double_quoted_identifiers)
-    names = expression.attribute_names
+    names = attribute_names(column)
     # A classic Column prints a name as it is, so that a name may look like anything.
     if names is None or not names_in(tree).issuperset(names):
         return unreadable(expression.text)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from deltamerge.merge.statement import (
+from deltamerge.merge.statement import MergeStatement
+from deltamerge.spark import column_times
+from deltamerge.sql.current_time import fix_current_time, names_time
+from deltamerge.sql.merge_ast import (
     Action,
     Assignment,
     Default,
     Expression,
     Insert,
     MergeClause,
-    MergeStatement,
     Star,
     Update,
 )
-from deltamerge.spark import column_times
-from deltamerge.sql.current_time import fix_current_time, names_time
 
 
 def at_one_time(statement: MergeStatement, microseconds: int, columns: Collection[str]) -> MergeStatement:

@@ -39,19 +39,19 @@ from deltamerge.merge.analysis.resolved_merge import (
 from deltamerge.merge.analysis.schema_evolution import evolved_schema, wants_evolution
 from deltamerge.merge.analysis.spark_analysis import Analysis, Sides, analyse, sides_of
 from deltamerge.merge.analysis.table_columns import outputs_of_table
-from deltamerge.merge.statement import (
+from deltamerge.merge.statement import MergeStatement
+from deltamerge.spark.config import KEYS, MergeConf
+from deltamerge.spark.session import session_settings
+from deltamerge.sql.merge_ast import (
     KIND_AS_SQL,
     Assignment,
     Default,
     Expression,
     Insert,
     MergeClause,
-    MergeStatement,
     Star,
     Update,
 )
-from deltamerge.spark.config import KEYS, MergeConf
-from deltamerge.spark.session import session_settings
 from deltamerge.sql.names import quote
 from deltamerge.write.align import align, check_same_fields, find_field, same_name, values_apart
 from deltamerge.write.store_assignment import StoreAssignment, can_up_cast

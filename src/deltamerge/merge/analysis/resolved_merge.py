@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
-from deltamerge.merge.statement import ClauseKind, MergeClause, MergeStatement
+from deltamerge.merge.statement import MergeStatement, to_column
+from deltamerge.sql.merge_ast import ClauseKind, MergeClause
 from deltamerge.sql.names import free_prefix
 from deltamerge.write.store_assignment import StoreAssignment
 
@@ -89,12 +90,12 @@ class ResolvedClause:
     @cached_property
     def condition(self) -> Column | None:
         """Its condition as Spark evaluates it."""
-        return None if self.clause.condition is None else self.clause.condition.to_column()
+        return None if self.clause.condition is None else to_column(self.clause.condition)
 
     @cached_property
     def values(self) -> tuple[Column, ...]:
         """The assigned values as Spark evaluates them, over the user's names."""
-        return tuple(value.to_column() for value in self.clause.values)
+        return tuple(to_column(value) for value in self.clause.values)
 
     @property
     def action(self) -> str:
@@ -131,7 +132,7 @@ class ResolvedMerge:
     @cached_property
     def condition(self) -> Column:
         """ON as Spark evaluates it."""
-        return self.statement.condition.to_column()
+        return to_column(self.statement.condition)
 
     @cached_property
     def names(self) -> InternalColumns:

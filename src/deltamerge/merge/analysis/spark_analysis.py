@@ -15,11 +15,11 @@ from pyspark.sql.types import DataType, StructType
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.analysis_errors import analysis_error, is_of_types
 from deltamerge.merge.analysis.column_references import expression_tree
-from deltamerge.merge.statement import ClauseKind, Expression, MergeClause, MergeStatement
+from deltamerge.merge.statement import MergeStatement, to_column
 from deltamerge.spark.session import empty_frame, is_built_on_subquery
-from deltamerge.sql.conditions import contains_subquery, tree_contains_subquery
+from deltamerge.sql.conditions import contains_star, contains_subquery, tree_contains_subquery
+from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
 from deltamerge.sql.names import free_prefix
-from deltamerge.sql.stars import contains_star
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -121,7 +121,7 @@ class Analysis:
             if not conditions:
                 continue
             try:
-                analyse(attempt([c.condition.to_column() for c in conditions if c.condition]))
+                analyse(attempt([to_column(c.condition) for c in conditions if c.condition]))
             except PySparkException:
                 for clause in conditions:
                     assert clause.condition is not None
@@ -142,7 +142,7 @@ class Analysis:
     ) -> DeltaAnalysisException | None:
         self._refuse_subquery(condition, where, operation)
         try:
-            analyse(attempt([condition.to_column()]))
+            analyse(attempt([to_column(condition)]))
         except PySparkException as error:
             worded = analysis_error(error, condition, where, self.statement.text, operation)
             if not is_of_types(worded):
@@ -204,7 +204,7 @@ class Analysis:
         expressions = [(clause, value) for clause in clauses for value in clause.values]
         for clause, value in expressions:
             self._refuse_star(value, clause.to_sql())
-        columns = [value.to_column().alias(f"v{i}") for i, (_, value) in enumerate(expressions)]
+        columns = [to_column(value).alias(f"v{i}") for i, (_, value) in enumerate(expressions)]
         if not columns:
             return [[] for _ in clauses]
         frame = {

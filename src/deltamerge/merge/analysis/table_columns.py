@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.merge.analysis.resolved_merge import Output, TakeDefault, TakeGenerated, TakeTarget
-from deltamerge.merge.statement import MergeClause, Update
+from deltamerge.sql.merge_ast import MergeClause, Update
 from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.identity_columns import explicit_insert, identity_column, identity_update
 

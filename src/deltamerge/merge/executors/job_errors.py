@@ -18,7 +18,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
 )
 from deltamerge.merge.source.dedupe import tie_in
-from deltamerge.merge.statement import Expression
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
 from deltamerge.write.store_assignment import Overflow, can_up_cast, overflow_in

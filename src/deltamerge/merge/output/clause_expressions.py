@@ -26,7 +26,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
 )
 from deltamerge.merge.output.frames import Rows, own_columns, seeing_source, seeing_target
-from deltamerge.merge.statement import ClauseKind
+from deltamerge.sql.merge_ast import ClauseKind
 from deltamerge.write.align import align, set_fields
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge, TakeGenerated
 from deltamerge.merge.output.frames import Rows
-from deltamerge.merge.statement import ClauseKind
+from deltamerge.sql.merge_ast import ClauseKind
 from deltamerge.write.generated_columns import generated_value
 
 if TYPE_CHECKING:

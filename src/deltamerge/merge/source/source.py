@@ -21,7 +21,7 @@ from deltamerge.scan.paths import file_key, without_file_scheme
 from deltamerge.skipping.histogram import KeyHistogram
 from deltamerge.spark.session import release_checkpoint
 from deltamerge.sql.names import quote
-from deltamerge.sql.operand_names import VARIABLE
+from deltamerge.sql.operands import VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,0 +1,235 @@
+"""The AST of a MERGE: the parser and the builder make the same clauses and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from deltamerge.sql.caret import Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+ClauseKind: TypeAlias = Literal["matched", "not_matched", "not_matched_by_source"]
+
+KIND_AS_SQL: dict[ClauseKind, str] = {
+    "matched": "WHEN MATCHED",
+    "not_matched": "WHEN NOT MATCHED",
+    "not_matched_by_source": "WHEN NOT MATCHED BY SOURCE",
+}
+
+NameParts: TypeAlias = tuple[str, ...]
+"""A name's parts as written, without backticks: a column, perhaps after an alias, perhaps with fields."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A condition or value; only Spark evaluates it.
+
+    Args:
+        text: The SQL as written; of a Column, the form in which it prints.
+        column: The Column, if the builder was given one.
+        span: Its place in the statement's SQL, if it was parsed from one.
+        evaluated: The SQL that Spark evaluates, if that is not `text`.
+    """
+
+    text: str
+    column: Column | None = None
+    span: Span | None = None
+    evaluated: str | None = None
+
+
+@dataclass(frozen=True)
+class Default:
+    """The keyword DEFAULT as a value."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """``target = value``."""
+
+    target: NameParts
+    value: Expression | Default
+
+
+@dataclass(frozen=True)
+class Star:
+    """``*``: every column by name, except some."""
+
+    except_columns: tuple[NameParts, ...] = ()
+
+
+@dataclass(frozen=True)
+class Update:
+    """``UPDATE SET …``."""
+
+    assignments: tuple[Assignment, ...] | Star
+
+
+@dataclass(frozen=True)
+class Insert:
+    """``INSERT (…) VALUES (…)`` or ``INSERT *``."""
+
+    assignments: tuple[Assignment, ...] | Star
+
+
+@dataclass(frozen=True)
+class Delete:
+    """``DELETE``."""
+
+
+@dataclass(frozen=True)
+class DoNothing:
+    """``DO NOTHING``: the row stays as it is, and no later clause sees it."""
+
+
+Action: TypeAlias = Update | Insert | Delete | DoNothing
+
+_ACTION_NAMES: dict[type, str] = {
+    Update: "update",
+    Insert: "insert",
+    Delete: "delete",
+    DoNothing: "do_nothing",
+}
+
+
+@dataclass(frozen=True)
+class MergeClause:
+    """One WHEN clause.
+
+    Args:
+        span: Its place in the statement's SQL, if it was parsed from one.
+    """
+
+    kind: ClauseKind
+    condition: Expression | None
+    action: Action
+    span: Span | None = None
+
+    @property
+    def action_name(self) -> str:
+        """The action as one word: ``update``, ``insert``, ``delete`` or ``do_nothing``."""
+        return _ACTION_NAMES[type(self.action)]
+
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """The assignments by name; none for a star, DELETE and DO NOTHING."""
+        if not isinstance(self.action, (Update, Insert)) or isinstance(self.action.assignments, Star):
+            return ()
+        return self.action.assignments
+
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        """The assigned values, but for DEFAULT."""
+        return tuple(a.value for a in self.assignments if isinstance(a.value, Expression))
+
+    def rewritten(
+        self,
+        expression: Callable[[Expression], Expression],
+        target: Callable[[NameParts], NameParts] = tuple,
+    ) -> MergeClause:
+        """Return the clause with each expression and each name of a target column replaced by a function of it."""
+        action = self.action
+        if isinstance(action, (Update, Insert)):
+            assignments: tuple[Assignment, ...] | Star
+            if isinstance(action.assignments, Star):
+                assignments = Star(tuple(map(target, action.assignments.except_columns)))
+            else:
+                assignments = tuple(
+                    Assignment(
+                        target(a.target), a.value if isinstance(a.value, Default) else expression(a.value)
+                    )
+                    for a in action.assignments
+                )
+            action = replace(action, assignments=assignments)
+        condition = None if self.condition is None else expression(self.condition)
+        return replace(self, condition=condition, action=action)
+
+    def to_sql(self) -> str:
+        """Return the clause as SQL for a person to read."""
+        condition = f" AND {self.condition.text}" if self.condition is not None else ""
+        return f"{KIND_AS_SQL[self.kind]}{condition} THEN {_action_sql(self.action)}"
+
+
+def _action_sql(action: Action) -> str:
+    if isinstance(action, Delete):
+        return "DELETE"
+    if isinstance(action, DoNothing):
+        return "DO NOTHING"
+    if isinstance(action.assignments, Star):
+        excepted = ", ".join(_name_sql(name) for name in action.assignments.except_columns)
+        star = f"* EXCEPT ({excepted})" if excepted else "*"
+        return f"UPDATE SET {star}" if isinstance(action, Update) else f"INSERT {star}"
+    names = [_name_sql(a.target) for a in action.assignments]
+    values = ["DEFAULT" if isinstance(a.value, Default) else a.value.text for a in action.assignments]
+    if isinstance(action, Update):
+        pairs = zip(names, values, strict=True)
+        return "UPDATE SET " + ", ".join(f"{name} = {value}" for name, value in pairs)
+    return f"INSERT ({', '.join(names)}) VALUES ({', '.join(values)})"
+
+
+def _name_sql(parts: NameParts) -> str:
+    return ".".join(
+        part if part.isidentifier() and part.isascii() else "`" + part.replace("`", "``") + "`"
+        for part in parts
+    )
+
+
+@dataclass(frozen=True)
+class ParsedTarget:
+    """The table to merge into.
+
+    Args:
+        name: The name's parts, such as ``("db", "tbl")`` or ``("delta", "/a/b")``; of a bare path the path.
+        path: The path where the target is one (``delta.`path` ``, ``'path'``, `` `a/b` ``).
+    """
+
+    name: NameParts
+    path: str | None
+    alias: str | None
+
+
+@dataclass(frozen=True)
+class ParsedSource:
+    """What is merged.
+
+    Args:
+        kind: ``name`` (a table, view or CTE), ``path`` (``format.`path` ``), ``query`` (in parentheses) or
+            ``relation`` (VALUES or a table-valued function).
+        sql: What FROM takes, verbatim and without the alias: the name with its time travel, the query with its
+            parentheses, the function's call; with ``relation`` also an alias that names columns.
+        name: The name's parts; none for queries and relations.
+        format: The format before a path, in lower case.
+        version: The version of VERSION AS OF, a number or what the string holds.
+        timestamp: The expression of TIMESTAMP AS OF.
+    """
+
+    kind: Literal["name", "path", "query", "relation"]
+    sql: str
+    alias: str | None
+    name: NameParts = ()
+    format: str | None = None
+    path: str | None = None
+    version: str | None = None
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True)
+class ParsedMerge:
+    """A whole statement.
+
+    Args:
+        sql: The statement, verbatim; the spans are places in it.
+        explain: ``plan`` for EXPLAIN MERGE, ``analyze`` for EXPLAIN ANALYZE MERGE, None for a merge that is to run.
+        ctes: The SQL from WITH to the last CTE's closing parenthesis.
+    """
+
+    sql: str
+    explain: Literal["plan", "analyze"] | None
+    ctes: str | None
+    schema_evolution: bool
+    target: ParsedTarget
+    source: ParsedSource
+    condition: Expression
+    clauses: tuple[MergeClause, ...]
