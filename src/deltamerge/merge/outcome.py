@@ -49,7 +49,7 @@ class MergeOutcome:
 
     Args:
         table: The target's path or URL.
-        statement: The MERGE as SQL; of a merge from the builder, what it says in SQL.
+        statement: The MERGE as SQL; of a merge from the builder, the equivalent SQL.
         executor: The plan's name: ``key_lookup``, ``insert_only``, ``low_shuffle`` or ``classic``; ``none`` where the
             application transaction was committed before.
         executor_reason: Why matches were found in this way.

@@ -1,4 +1,4 @@
-"""The steps of one merge as they run: told to whoever watches, timed for the report."""
+"""The steps of one merge as they run: timed for the report, passed on to a progress listener."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def new_file_work(
     Args:
         target: Its path.
         rewritten: Files all of whose rows it takes over, with their changes: their paths and the files of their pairs.
-        changed: Files whose changed rows alone it gets, since deletion vectors delete them where they were.
+        changed: Files of which it gets only the changed rows, since deletion vectors delete them where they were.
         inserted: The first of the kept rows that it may get, and the one after the last.
         values: What these have in columns of the kept rows, dates as days since 1970; other rows it does not get.
     """
@@ -128,7 +128,7 @@ def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
         new: What rows are made of.
 
     Returns:
-        A function over batches of ``work`` (see `patch_work`, `new_file_work`), a row a file. It gives for each the
+        A function over batches of ``work`` (see `patch_work`, `new_file_work`), a row a file. It returns for each the
         rows of the new file (none: no file) and, as JSON, how many of them which INSERT clause took; or `UNFIT` and
         why the file is not to be written in this way.
     """
@@ -185,7 +185,7 @@ def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) 
     Args:
         path: The file's path.
         target: The path of the new file; it appears there whole or not at all.
-        pairs: The file of its pairs; a row of the target stands there once.
+        pairs: The file of its pairs; a row of the target is in one pair at most.
         source: The kept rows.
         new: What rows are made of.
 
@@ -219,7 +219,7 @@ def _refuse_other_calendar(file: pq.ParquetFile) -> None:
 def _with_missing_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
     known, lowered = set(schema.names), {name.lower() for name in schema.names}
     if len(lowered) < len(schema.names):
-        raise ValueError("the file has columns that differ in case alone")
+        raise ValueError("the file has columns that differ only in case")
     for name in new.updated_columns:
         if name in known:
             if plain_types(pa.schema([schema.field(name)])).field(0).type != new.types[name]:
@@ -285,7 +285,7 @@ def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[i
     """Write a new file.
 
     Args:
-        work: What `new_file_work` says of it; it appears whole or not at all.
+        work: Its description by `new_file_work`; it appears whole or not at all.
         source: The kept rows.
         new: What rows are made of.
 
@@ -404,7 +404,7 @@ def _inserted_rows(
     counts = {number: int((clauses == number).sum()) for number in new.inserts}
     kinds = list(new.inserts.values())
     if all(columns == kinds[0] for columns in kinds):
-        # The clauses differ in their conditions alone, so that rows may stay in their order.
+        # The clauses differ only in their conditions, so that rows may stay in their order.
         return _made(piece, rows[np.isin(clauses, list(new.inserts))], kinds[0], schema, new), counts
     made = [_made(piece, rows[clauses == number], new.inserts[number], schema, new) for number in new.inserts]
     return pa.concat_tables(made), counts

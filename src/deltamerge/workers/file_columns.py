@@ -15,7 +15,7 @@ from deltamerge.workers.staged_rows import is_of_other_calendar, plain_types
 
 _INTEGER = re.compile("-?[0-9]+")
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
-# What the offsets of an array of texts can tell.
+# The most that the offsets of a string array can address.
 _MOST_TEXT_BYTES = (1 << 31) - 1
 
 Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]

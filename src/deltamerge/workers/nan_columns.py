@@ -1,4 +1,4 @@
-"""Which floating-point columns of a Parquet file have NaN, told in its footer by who writes it with PyArrow.
+"""Which floating-point columns of a Parquet file have NaN, recorded in its footer where PyArrow writes it.
 
 Parquet's own statistics leave NaN out, which Spark has above all numbers: a maximum means something only together with
 this. Spark's Python workers run this module by value, so it imports nothing of this package.
@@ -46,7 +46,7 @@ class NanColumns:
 
 
 def nan_columns(metadata: Mapping[bytes, bytes] | None) -> dict[tuple[str, ...], bool]:
-    """Read what `NanColumns` told.
+    """Read what `NanColumns` recorded.
 
     Args:
         metadata: The file's key-value metadata; the file is one that this merge or write has just made, since others
@@ -55,8 +55,8 @@ def nan_columns(metadata: Mapping[bytes, bytes] | None) -> dict[tuple[str, ...],
     Returns:
         Whether there is NaN, by the column's path in the file; a column that is not there is not known.
     """
-    told = json.loads((metadata or {}).get(NAN_COLUMNS, b"[]"))
-    return {tuple(path): known for *path, known in told}
+    recorded = json.loads((metadata or {}).get(NAN_COLUMNS, b"[]"))
+    return {tuple(path): known for *path, known in recorded}
 
 
 def _floating_point(kind: pa.DataType, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

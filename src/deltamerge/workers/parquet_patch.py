@@ -28,7 +28,7 @@ _CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}
 
 
 def reason_not_to_patch(file: pq.ParquetFile) -> str | None:
-    """Return why PyArrow cannot write a file's schema exactly as it stands.
+    """Return why PyArrow cannot write a file's schema exactly as it is.
 
     Args:
         file: The file.
@@ -55,7 +55,7 @@ def reason_not_to_patch(file: pq.ParquetFile) -> str | None:
 
 
 def _columns(file: pq.ParquetFile) -> list[str]:
-    """Prints a schema, without its root's name and without the annotation that says what INT32 and INT64 are anyway."""
+    """Print a schema without its root's name and without redundant annotations of INT32 and INT64."""
     lines = str(file.schema).splitlines()[2:]
     return [_PLAIN_INTEGER.sub("", line) for line in lines]
 
@@ -169,7 +169,7 @@ def row_groups(
 class TableWriter:
     """Write a Parquet file that appears whole once the block ends well, and not at all where it has no rows.
 
-    Its footer tells which floating-point columns have NaN. A task may run twice at a time; each has a hidden file of
+    Its footer records which floating-point columns have NaN. A task may run twice at a time; each has a hidden file of
     its own until the end. The folder must be there: a task that still runs when its merge has failed, and its folder
     has been deleted, leaves nothing.
 

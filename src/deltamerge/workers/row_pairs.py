@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-# What stands in the place of a clause's number for pairs that no clause changes.
+# In the place of a clause's number: no clause takes the pair.
 NO_CLAUSE = -1
-# What stands in the place of a source row for rows that nothing matches.
+# In the place of a source row: nothing matches the row.
 NO_SOURCE = -1
 
 
@@ -56,7 +56,7 @@ class RowPairs:
 
 
 def by_source_number(number: int) -> int:
-    """Return what stands for a BY SOURCE clause in the place of a MATCHED clause's number."""
+    """Return the number of a BY SOURCE clause among those of MATCHED clauses."""
     return NO_CLAUSE - 1 - number
 
 
@@ -69,7 +69,7 @@ def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def write_pairs(folder: str, pairs: RowPairs) -> str:
-    """Write the pairs of one file; gives their path."""
+    """Write the pairs of one file and return their path."""
     path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
     table = pa.table({"row": pairs.rows, "source": pairs.sources, "clause": pairs.clauses})
     with pa.ipc.new_file(path, table.schema) as writer:

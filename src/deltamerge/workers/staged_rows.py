@@ -20,7 +20,7 @@ SPARK_VERSION = b"org.apache.spark.version"
 _OTHER_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 # Empty files, in whose names tasks say how much they have kept.
 _KEPT_SUFFIX = ".kept.arrow"
-# What stands in the place of a path where a task has more rows than it may keep.
+# In the place of a path: the task has more rows than it may keep.
 TOO_MANY = ""
 
 
@@ -30,7 +30,7 @@ class StagedRows:
 
     Args:
         folder: An existing folder that all tasks can write to.
-        keys: The columns whose ranges are told; integers, dates or strings.
+        keys: The columns whose ranges are returned; integers, dates or strings.
         most_rows: How many rows all tasks keep at most.
         most_bytes: How many bytes they keep at most.
         clause: The column without which a row is only counted, where there is one: NULL there.
@@ -87,7 +87,7 @@ class KeptRows:
 
 
 def staged_schema(key_types: Sequence[str]) -> str:
-    """Return the schema of what `staging` tells, as DDL.
+    """Return the schema of what `staging` returns, as DDL.
 
     Args:
         key_types: The types of the keys, as Spark spells them.
@@ -105,46 +105,46 @@ def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator
         wanted: How.
 
     Returns:
-        A function over batches of rows that gives one row a task: the file, the rows read and kept, their bytes, and
-        for each key its range, how many are not NULL, and the bytes of its texts. Without rows there is no file.
+        A function over batches of rows that returns one row a task: the file, the rows read and kept, their bytes, and
+        for each key its range, how many are not NULL, and the bytes of its strings. Without rows there is no file.
     """
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = Path(wanted.folder) / f"source-{uuid.uuid4().hex}{STAGED_SUFFIX}"
         rows_before, bytes_before = _kept_before(wanted.folder)
-        told = _Told(len(wanted.keys))
+        found = _Staged(len(wanted.keys))
         pending: list[pa.RecordBatch] = []
         pending_bytes = 0
         writer: Any = None
         try:
             for batch in batches:
-                told.rows += batch.num_rows
+                found.rows += batch.num_rows
                 rows = _plain(batch)
                 for index, name in enumerate(wanted.keys):
-                    told.add(index, rows.column(name))
+                    found.add(index, rows.column(name))
                 if wanted.clause is not None:
                     rows = rows.filter(pc.is_valid(rows.column(wanted.clause)))
-                told.kept += rows.num_rows
+                found.kept += rows.num_rows
                 if rows.num_rows:
                     pending.append(rows)
                 pending_bytes += rows.nbytes
-                told.size += rows.nbytes
+                found.size += rows.nbytes
                 most_rows, most_bytes = wanted.most_rows - rows_before, wanted.most_bytes - bytes_before
-                if told.kept > most_rows or told.size > most_bytes:
-                    told.too_many = True
+                if found.kept > most_rows or found.size > most_bytes:
+                    found.too_many = True
                     break
                 if pending_bytes >= _PIECE_BYTES:
                     writer = _written(writer, path, pending)
                     pending, pending_bytes = [], 0
-            if pending and not told.too_many:
+            if pending and not found.too_many:
                 writer = _written(writer, path, pending)
         finally:
             if writer is not None:
                 writer.close()
-        if told.kept:
-            path.with_name(f"{uuid.uuid4().hex}-{told.kept}-{told.size}{_KEPT_SUFFIX}").touch()
-        if told.rows:
-            yield told.as_batch(str(path), wanted.keys, rows.schema)
+        if found.kept:
+            path.with_name(f"{uuid.uuid4().hex}-{found.kept}-{found.size}{_KEPT_SUFFIX}").touch()
+        if found.rows:
+            yield found.as_batch(str(path), wanted.keys, rows.schema)
 
     return stage
 
@@ -156,8 +156,8 @@ def _kept_before(folder: str) -> tuple[int, int]:
     return sum(int(rows) for rows, _ in kept), sum(int(size) for _, size in kept)
 
 
-class _Told:
-    """What a task tells of its rows."""
+class _Staged:
+    """What a task reports of its rows."""
 
     def __init__(self, keys: int) -> None:
         self.rows = self.kept = self.size = 0
@@ -198,7 +198,7 @@ class _Told:
 
 
 def in_order(value: Any) -> Any:  # noqa: ANN401
-    """Return what a key's value is ordered by: texts by their bytes."""
+    """Return what a key's value is ordered by: strings by their bytes."""
     return value.encode() if isinstance(value, str) else value
 
 
@@ -208,9 +208,9 @@ def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
     Args:
         metadata: The file's ``FileMetaData``.
     """
-    told = metadata.metadata or {}
-    version = told.get(SPARK_VERSION)
-    return (version is not None and version < b"3") or any(key in told for key in _OTHER_CALENDARS)
+    entries = metadata.metadata or {}
+    version = entries.get(SPARK_VERSION)
+    return (version is not None and version < b"3") or any(key in entries for key in _OTHER_CALENDARS)
 
 
 def plain_types(schema: pa.Schema) -> pa.Schema:
@@ -247,13 +247,13 @@ def open_staged(kept: KeptRows, columns: Sequence[str]) -> pa.Table:
     Raises:
         ValueError: A file is no longer the one that it was.
     """
-    lying = [name for name in columns if not kept.computed or name in kept.names]
-    computed = [name for name in columns if name not in lying]
+    in_files = [name for name in columns if not kept.computed or name in kept.names]
+    computed = [name for name in columns if name not in in_files]
     found = {}
-    if lying:
-        names = [kept.names.get(name, name) for name in lying]
+    if in_files:
+        names = [kept.names.get(name, name) for name in in_files]
         table = pa.concat_tables(_opened(file, names) for file in kept.files)
-        found = dict(zip(lying, table.columns, strict=True))
+        found = dict(zip(in_files, table.columns, strict=True))
     if computed:
         beside = pa.concat_tables(_opened(file, [kept.position, *computed]) for file in kept.computed)
         rows = sum(pq.read_metadata(file.path).num_rows for file in kept.files)
@@ -274,7 +274,7 @@ def _opened(file: KeptFile, columns: list[str]) -> pa.Table:
 
 
 def _in_positions(positions: Any, rows: int) -> np.ndarray[Any, Any]:  # noqa: ANN401
-    """Return where the row of each position stands."""
+    """Return where the row of each position is."""
     found = positions.to_numpy()
     order = np.argsort(found, kind="stable")
     if positions.null_count or len(found) != rows or not np.array_equal(found[order], np.arange(rows)):

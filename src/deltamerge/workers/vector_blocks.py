@@ -54,6 +54,6 @@ def _blocks(content: bytes, vector: Mapping[str, Any]) -> Blocks:
         raise ValueError(f"{vector['name']} cannot be read: {error}") from error
     if len(positions) != vector["cardinality"]:
         raise ValueError(
-            f"{vector['name']} deletes {len(positions)} rows, the log says {vector['cardinality']}"
+            f"{vector['name']} deletes {len(positions)} rows, the log has {vector['cardinality']}"
         )
     return blocks_of_rows(np.frombuffer(positions.to_array(), dtype=np.uint64))

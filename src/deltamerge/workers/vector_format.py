@@ -24,14 +24,14 @@ _NUMBER_BYTES = 4
 
 
 class SizeMismatchError(ValueError):
-    """A vector has another size than its descriptor says.
+    """A vector has another size than in its descriptor.
 
     Args:
         found: The bytes that it has.
     """
 
     def __init__(self, found: int) -> None:
-        super().__init__(f"it has {found} bytes, which is not what the log says")
+        super().__init__(f"it has {found} bytes, but another number in the log")
         self.found = found
 
 
@@ -99,7 +99,7 @@ def pack_vectors(vectors: Sequence[bytes]) -> PackedVectors:
     """Put vectors into the content of one file.
 
     Args:
-        vectors: Bytes as `serialize` gives them.
+        vectors: Bytes of `serialize`.
 
     Returns:
         Version, then for each vector its length, its bytes and their CRC-32. Protocol: Deletion Vector File Storage
@@ -121,11 +121,11 @@ def checked_data(stored: bytes, size: int) -> bytes:
     """Return a vector's own bytes.
 
     Args:
-        stored: What stands in the file at the vector's offset, `stored_size` bytes or more.
+        stored: What is in the file at the vector's offset, `stored_size` bytes or more.
         size: The vector's size by its descriptor.
 
     Raises:
-        SizeMismatchError: The file says another size, or ends too early.
+        SizeMismatchError: The file has another size, or ends too early.
         ChecksumMismatchError: The bytes were changed.
     """
     found = struct.unpack_from(_BIG_ENDIAN, stored)[0] if len(stored) >= _NUMBER_BYTES else 0

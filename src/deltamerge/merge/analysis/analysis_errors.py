@@ -24,7 +24,7 @@ _AGGREGATES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "GROUP_BY_AGGREGAT
 def analysis_error(
     error: PySparkException, expression: Expression, where: str, text: str | None, operation: str | None
 ) -> DeltaAnalysisException:
-    """Words what Spark says of one expression, with the clause it stands in.
+    """Word Spark's error about one expression, with the clause that it is in.
 
     Args:
         error: Spark's error.
@@ -69,7 +69,7 @@ def is_of_types(error: DeltaAnalysisException) -> bool:
     """Return whether all names are known, but an operator does not take its operands' types.
 
     Args:
-        error: What `analysis_error` gave.
+        error: The result of `analysis_error`.
     """
     return error.error_class.startswith(_TYPES)
 
@@ -196,7 +196,7 @@ def duplicate_insert_columns(path: Sequence[str], where: str) -> DeltaAnalysisEx
     """INSERT lists a column twice."""
     return DeltaAnalysisException(
         "DELTA_DUPLICATE_COLUMNS_ON_INSERT",
-        f"Duplicate column names in INSERT clause: {quote_name(path)} stands there twice. In: {where}",
+        f"Duplicate column names in INSERT clause: {quote_name(path)} is named twice. In: {where}",
         sqlstate="42701",
     )
 
@@ -228,12 +228,12 @@ def missing_star_column(name: str, source: StructType, where: str) -> DeltaAnaly
 
 
 def missing_set_column(name: str, schema: StructType, where: str) -> DeltaAnalysisException:
-    """With schema evolution a star sets a source column that differs from one of the table's in case alone."""
+    """With schema evolution a star sets a source column that differs from one of the table's only in case."""
     names = ", ".join(f"`{f.name}`" for f in schema.fields)
     return DeltaAnalysisException(
         "DELTA_MISSING_SET_COLUMN",
         f"SET column `{name}` not found given columns: [{names}]. Where names are case-sensitive, a table cannot take "
-        f"a column that differs from another in case alone; rename it in the source. In: {where}",
+        f"a column that differs from another only in case; rename it in the source. In: {where}",
         sqlstate="42703",
         parameters={"columnName": f"`{name}`", "columnList": names},
     )

@@ -40,8 +40,8 @@ class ClauseReferences:
     """What one clause refers to.
 
     Args:
-        condition_from_source: Whether the condition certainly refers to the source alone; True without one.
-        from_source: For each output column whether its value certainly comes from the source row alone.
+        condition_from_source: Whether the condition certainly refers to only the source; True without one.
+        from_source: For each output column whether its value certainly comes from only the source row.
         source_columns: For each output column the position of the source's column that it is set to, perhaps with a
             cast; None for any other value.
         same_type: For each output column whether that column has the output column's type.
@@ -96,7 +96,7 @@ class MergeReferences:
 
     @cached_property
     def on(self) -> ConditionShape:
-        """ON: its conjuncts, what it requires of the target alone, and the keys it equates."""
+        """ON: its conjuncts, what it requires of only the target, and the keys it equates."""
         return self._shape(self.merge.statement.condition, self._both)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""One moment for all of a statement's current_timestamp() and the like."""
+"""One timestamp for all of a statement's current_timestamp() and the like."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from deltamerge.sql.merge_ast import (
 
 
 def at_one_time(statement: MergeStatement, microseconds: int, columns: Collection[str]) -> MergeStatement:
-    """Fixes the time that a statement's expressions tell, also where several Spark queries evaluate them.
+    """Fix the current time of a statement's expressions, also where several Spark queries evaluate them.
 
     Args:
         statement: The statement; expressions whose time is fixed already keep it.
-        microseconds: The moment, microseconds since 1970.
+        microseconds: The timestamp, microseconds since 1970.
         columns: The columns of both sides, by name.
 
     Returns:

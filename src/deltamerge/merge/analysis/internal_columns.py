@@ -20,7 +20,7 @@ class InternalColumns:
         return f"{self.prefix}target_{index}"
 
     def visible(self, index: int) -> str:
-        """Return the name of the target's column at a position where it stands under the user's name beside a copy."""
+        """Return the name of the target's column at a position, visible under the user's name beside a copy."""
         return f"{self.prefix}visible_{index}"
 
     def source(self, index: int) -> str:
@@ -108,7 +108,7 @@ class InternalColumns:
 
     @property
     def change_type(self) -> str:
-        """What change the row tells of, or NULL for a row of the table."""
+        """The change that the row records, or NULL for a row of the table."""
         return f"{self.prefix}change_type"
 
     @property

@@ -1,4 +1,4 @@
-"""From what the user said to what it means for one snapshot: names, stars, types, schema evolution.
+"""From the parsed statement to its meaning for one snapshot: names, stars, types, schema evolution.
 
 Spark resolves every expression, each clause family on frames that see just what the family may see; no job runs.
 """
@@ -269,7 +269,7 @@ class _Resolver:
             if wanted and self._source_column(field.name, clause) is None:
                 raise missing_star_column(field.name, self.sides.source_schema, clause.to_sql())
         if self.evolution and isinstance(clause.action, Update):
-            # What evolution has not added differs from a column of the table in case alone.
+            # What evolution has not added differs from a column of the table only in case.
             for field in self.sides.source_schema.fields:
                 is_set = field.name.lower() not in excepted
                 if is_set and find_field(schema, field.name, self.case_sensitive) is None:
@@ -365,7 +365,7 @@ class _Resolver:
         self._assignable.add(pair)
 
     def _refused_by_ansi(self, given: DataType, wanted: DataType, column: str) -> PySparkException | None:
-        """Return what Spark says of a cast by ANSI's rules, whatever the session's own casts are."""
+        """Return Spark's error about a cast by ANSI's rules, whatever the session's own casts are."""
         if self.assignment.policy != "ANSI":
             return None
         with session_settings(self.sides.other.sparkSession, {"spark.sql.ansi.enabled": "true"}):

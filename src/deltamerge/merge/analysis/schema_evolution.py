@@ -55,7 +55,7 @@ def evolved_schema(
     Raises:
         DeltaAnalysisException: A new column is VOID.
     """
-    # A table never gets two columns whose names differ in case alone, also where the session tells them apart.
+    # A table never gets two columns whose names differ only in case, also where the session distinguishes them.
     merging = _Merging(case_sensitive=False, widening=widening)
     return merging.struct(target, _filtered(source, tuple(used), case_sensitive), ())
 

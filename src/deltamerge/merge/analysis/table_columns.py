@@ -1,4 +1,4 @@
-"""Columns whose values are the table's own affair: what a clause may say of generated and identity columns.
+"""Generated and identity columns: what a clause may set, and what the table fills in.
 
 The rules are those of Delta's PreprocessTableMerge and IdentityColumn.
 """
@@ -16,7 +16,7 @@ from deltamerge.write.identity_columns import explicit_insert, identity_column, 
 def outputs_of_table(
     clause: MergeClause, outputs: tuple[Output, ...], schema: StructType
 ) -> tuple[Output, ...]:
-    """Let the table fill the columns of its own that a clause leaves alone.
+    """Let the table fill the columns of its own that a clause does not set.
 
     Args:
         clause: The UPDATE or INSERT clause.

@@ -78,7 +78,7 @@ class ChangedRows:
         return not all(all(self.references.of(clause).from_source) for clause in updating)
 
     def updated_from_source(self, source: Rows) -> DataFrame:
-        """Return the updated rows, made from the source's alone: one for each source row that updates a target row."""
+        """Return the updated rows, made from the source's: one for each source row that updates a target row."""
         names = self._names
         merge = replace(self.merge, clauses=self.merge.matched)
         found = source

@@ -255,7 +255,7 @@ def _scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...], rewritten
 
 
 def _rows_to_rewrite(execution: Execution, frame: DataFrame) -> Rows:
-    """Bring a scan under the names of the target's side; what row tracking and a rewrite add stands before its end."""
+    """Bring a scan under the names of the target's side; added columns come before the last one."""
     merge, names = execution.merge, execution.merge.names
     rows = target_rows(frame, merge)
     tracked = (names.row_id, names.row_commit_version) if execution.row_tracking is not None else ()
@@ -282,7 +282,7 @@ def join_type(merge: ResolvedMerge, conf: MergeConf, *, copies_rows: bool) -> st
 
     Returns:
         ``right_outer`` (source left, target right) where no source row is inserted, else ``full_outer``; where no row
-        is copied, target rows without a match are kept for BY SOURCE clauses alone.
+        is copied, target rows without a match are kept only for BY SOURCE clauses.
     """
     if not copies_rows and not merge.not_matched_by_source:
         return "left_outer" if merge.inserts else "inner"
@@ -311,7 +311,7 @@ def write_all_changes_rows(
         copies_rows: Whether rows that no clause changes are written again.
 
     Returns:
-        Per row, joined or alone, its output columns (what it becomes; for a deleted one what it was), the target's own
+        Per row, joined or not, its output columns (what it becomes; for a deleted one what it was), the target's own
         values, what change it is (`row_change`), the clause of each kind that takes it, its file, position and source
         row number.
         Delta: ClassicMergeExecutor.writeAllChanges.
@@ -355,12 +355,12 @@ def keep_one_match(rows: Rows, names: InternalColumns) -> Rows:
     """Keep one joined row of each target row that several source rows match.
 
     Args:
-        rows: Rows as `write_all_changes_rows` gives them, at most one change among those of a target row, or the
+        rows: Rows of `write_all_changes_rows`, at most one change among those of a target row, or the
             same DELETE in all of them.
 
     Returns:
         The rows, of each target row the one that changes it where there is one; rows without a target row all stay.
-        Delta: deduplicateCDFDeletes, which does so for change data alone.
+        Delta: deduplicateCDFDeletes, which does so for change data only.
     """
     source_row = F.when(F.col(names.file_name).isNull(), F.col(names.source_row_index))
     same_row = Window.partitionBy(names.file_name, names.row_index, source_row)

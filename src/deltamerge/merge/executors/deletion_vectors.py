@@ -38,7 +38,7 @@ def delete_rows(
         source: The source's side.
         target: Which files are joined with it.
         touched: The touched files.
-        found: The positions of the rows that clauses change, by `file_key`, where the first scan told them; else
+        found: The positions of the rows that clauses change, by `file_key`, where the first scan found them; else
             they are looked for once more, in a few of the touched files at a time.
         files: The files that may match, by `file_key`.
 
@@ -61,8 +61,8 @@ def delete_rows(
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
             f"The merge found {counted} rows to update or delete, and others ({rows}) when it looked for their "
-            "positions. A condition had another value when it was evaluated again, or the source gave other rows; the "
-            "table is as it was. Conditions must not ask for anything that changes: compute it in the source.",
+            "positions. A condition had another value when it was evaluated again, or the source returned other rows. "
+            "The table is as it was. Conditions must not ask for anything that changes: compute it in the source.",
             sqlstate="XXKDS",
         )
     return all_of(written)

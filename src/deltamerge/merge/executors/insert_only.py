@@ -140,7 +140,7 @@ def unmatched_source(merge: ResolvedMerge, source: Rows, target: Rows) -> Rows:
 
 
 def unmatched_by_number(merge: ResolvedMerge, source: Rows, target: Rows, *, broadcast: bool) -> Rows:
-    """Keep the source rows that match no target row, where the source gives the same rows at each read.
+    """Keep the source rows that match no target row, where the source returns the same rows at each read.
 
     A left anti join cannot broadcast its left side, so it would shuffle the target; an inner join can, and the
     numbers of the source rows that come back are few.

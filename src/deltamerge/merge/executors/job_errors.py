@@ -36,7 +36,7 @@ _WRAPPERS = ("TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "FAILED_EXECUTE_UDF", "
 
 
 def is_lost_source(error: BaseException) -> bool:
-    """Return whether a job failed because rows of the materialized source are gone with an executor."""
+    """Return whether a job failed because rows of the materialized source were lost with an executor."""
     return _LOST_BLOCK.search(str(error)) is not None
 
 
@@ -60,16 +60,16 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
         overflow = overflow_in(str(error))
         narrowing = _narrowing(merge)
         if overflow is not None:
-            said = overflow.words
+            detail = overflow.words
         elif not narrowing or found is None or not found[0].startswith(_OVERFLOWS):
-            # Delta guards the casts that it adds itself: an overflow in a user's own CAST stays what Spark says.
+            # Delta guards the casts that it adds itself: an overflow in a user's own CAST stays Spark's error.
             raise
         else:
-            said = f"[{found[0]}] {found[1]}"
+            detail = f"[{found[0]}] {found[1]}"
             overflow = _overflow(found[1], narrowing)
         raise DeltaRuntimeException(
             overflow.condition,
-            f"An assigned value cannot be stored in its column: {said}{_said(narrowing)} Nothing was changed. "
+            f"An assigned value cannot be stored in its column: {detail}{_narrowed(narrowing)} Nothing was changed. "
             "Correct the value in the source, cast it in the statement, or use try_cast for NULL in its place.",
             sqlstate=overflow.sqlstate,
             parameters=overflow.parameters,
@@ -103,7 +103,7 @@ def _narrowing(merge: ResolvedMerge) -> list[tuple[Overflow, str]]:
     ]
 
 
-def _said(narrowing: list[tuple[Overflow, str]]) -> str:
+def _narrowed(narrowing: list[tuple[Overflow, str]]) -> str:
     found = [
         f"`{one.column}` from {str(one.source).upper()} to {str(one.target).upper()} in {clause}"
         for one, clause in narrowing
@@ -112,7 +112,7 @@ def _said(narrowing: list[tuple[Overflow, str]]) -> str:
 
 
 def _overflow(message: str, narrowing: list[tuple[Overflow, str]]) -> Overflow:
-    """Return what Spark's words of an overflow tell, and the column where only one can have it."""
+    """Return the types in Spark's message about an overflow, and the column where only one can have it."""
     types = _CAST.search(message)
     source, target = (part.lower() for part in types.groups()) if types is not None else (None, None)
     fitting = {one for one, _ in narrowing if types is None or (one.source, one.target) == (source, target)}

@@ -1,7 +1,7 @@
 """KeyLookupMergeExecutor: key columns of files are looked up in the source's, without a join.
 
 The source is computed once into Arrow files, or read where it is. Each file's key columns are looked up in them, which
-gives pairs of rows. What changes is then written by PyArrow, or evaluated by Spark over the pairs alone.
+gives pairs of rows. What changes is then written by PyArrow, or evaluated by Spark over only the pairs.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class _PairFrames:
         )
         if merge.source_alias is not None:
             source = source.alias(merge.source_alias)
-        # A lateral subquery over one row is a projection, and gives the target's columns their own qualifier.
+        # A lateral subquery over one row is a projection that qualifies the target's columns.
         columns = [
             F.col(own).outer().alias(f.name)
             for own, f in zip(hidden, merge.target_schema.fields, strict=True)

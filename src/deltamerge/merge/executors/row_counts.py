@@ -103,7 +103,7 @@ def check_same_changes(
     written: int,
     actions: Collection[str],
 ) -> None:
-    """Refuse rows that are not those of which the first scan said that they change.
+    """Refuse rows that are not those that the first scan found.
 
     What stays of a file was decided by the first scan, so a row that the second one takes otherwise would be lost or
     stand in the table twice.
@@ -127,8 +127,8 @@ def check_same_changes(
             raise DeltaRuntimeException(
                 "DELTA_MERGE_SOURCE_CHANGED",
                 f"The merge found {found.get(key, 0)} rows for a clause, and {counts.by_clause[key]} when it wrote "
-                "them. A condition had another value when it was evaluated again, or the source gave other rows; the "
-                "table is as it was. Conditions must not ask for the time or for anything else that changes: compute "
+                "them. A condition had another value when it was evaluated again, or the source returned other "
+                "rows; the table is as it was. Conditions must not ask for the time or for anything else that changes: compute "
                 f"it in the source. The clause: {clause.clause.to_sql()}",
                 sqlstate="XXKDS",
             )
@@ -150,8 +150,8 @@ def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFile
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
             f"The merge found {updated} rows to update and {deleted} to delete among {before}, but then wrote "
-            f"{written.row_count} rows. The source gave other rows when it was read again, or a condition had another "
-            "value; the table is as it was. Set spark.databricks.delta.merge.materializeSource to auto, or make the "
+            f"{written.row_count} rows. The source returned other rows when it was read again, or a condition had "
+            "another value; the table is as it was. Set spark.databricks.delta.merge.materializeSource to auto, or make the "
             "source and the conditions deterministic.",
             sqlstate="XXKDS",
         )

@@ -187,7 +187,7 @@ def _write(changes: SparkChanges) -> tuple[WrittenFiles, RowCounts | None]:
 def _check_same_changes(changes: SparkChanges, counts: RowCounts, written: WrittenFiles) -> None:
     """Compare the rows that Spark wrote with those that were found before."""
     execution = changes.execution
-    # Deleted rows are computed for change data alone.
+    # Deleted rows are computed only for change data.
     actions = ("update", "delete") if execution.writes_change_data else ("update",)
     before, deleted = _patched_rows(changes)
     by_spark = written.row_count - (before - deleted)

@@ -1,6 +1,6 @@
 """The source of a key lookup: its rows in files, with what Spark computes of them.
 
-What a source that is nothing but Parquet files has already is not written again; Spark computes the rest alone.
+What a source that is nothing but Parquet files has already is not written again; Spark computes only the rest.
 """
 
 from __future__ import annotations
@@ -416,7 +416,7 @@ def _summary(found: list[dict[str, Any]], keys: tuple[JoinKey, ...]) -> SourceSu
 
 
 def _evaluated(execution: Execution, recipe: LookupRecipe, source: DataFrame) -> DataFrame:
-    """Evaluate the clauses on the source's rows alone; all columns get internal names."""
+    """Evaluate the clauses on the source's rows; all columns get internal names."""
     merge, names = execution.merge, execution.merge.names
     rows = source_rows(source, merge)
     if recipe.by_spark:

@@ -150,7 +150,7 @@ def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: TargetSide) -> 
 
 
 def _matches_of_rows(merge: ResolvedMerge, rows: Rows) -> DataFrame:
-    """Count for each target row its matches, and says which clauses change it."""
+    """Count for each target row its matches, and flag the clauses that change it."""
     names = merge.names
     fired = _taken(merge.matched, names)
     changed_by_source = _taken(merge.not_matched_by_source, names)

@@ -21,13 +21,13 @@ def generate_cdc_and_output_rows(
     """Make the table's rows and the change data of joined rows.
 
     Args:
-        rows: Rows as `write_all_changes_rows` gives them.
+        rows: Rows of `write_all_changes_rows`.
         schema: The output schema.
         hidden: Columns of the rows that are written beside the table's.
 
     Returns:
         The table's columns, the change type (NULL for a row of the table), and the hidden columns. Every value was
-        computed once, also where it stands in several rows. Delta: generateCdcAndOutputRows.
+        computed once, also where several rows have it. Delta: generateCdcAndOutputRows.
     """
     return pack_and_explode_cdc_output(rows, _cdc_array(schema, names, hidden), names).select(
         *_unpacked(schema, names, hidden)

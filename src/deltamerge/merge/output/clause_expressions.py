@@ -126,7 +126,7 @@ def evaluate_matched(rows: Rows, merge: ResolvedMerge, *, values: bool) -> Rows:
 
 
 def evaluate_not_matched(rows: Rows, merge: ResolvedMerge) -> Rows:
-    """Evaluate the NOT MATCHED clauses on renamed rows, seeing the source alone."""
+    """Evaluate the NOT MATCHED clauses on renamed rows, seeing only the source."""
     names = merge.names
     seeing = seeing_source(rows, merge)
     applies = rows_of_kind("not_matched", names) if names.target_row_present in rows.names else F.lit(True)
@@ -134,7 +134,7 @@ def evaluate_not_matched(rows: Rows, merge: ResolvedMerge) -> Rows:
 
 
 def evaluate_not_matched_by_source(rows: Rows, merge: ResolvedMerge, *, values: bool) -> Rows:
-    """Evaluate the NOT MATCHED BY SOURCE clauses on renamed rows, seeing the target alone."""
+    """Evaluate the NOT MATCHED BY SOURCE clauses on renamed rows, seeing only the target."""
     names = merge.names
     kind: ClauseKind = "not_matched_by_source"
     seeing = seeing_target(rows, merge)

@@ -116,5 +116,5 @@ def _seeing(rows: Rows, visible: list[tuple[str, str]], alias: str | None) -> Ro
 
 
 def own_columns(rows: Rows) -> Rows:
-    """Return the rows under their internal names alone."""
+    """Return the rows under only their internal names."""
     return Rows(rows.frame.select(*rows.names), rows.names)

@@ -42,8 +42,8 @@ def with_identities(
         numbers: The numbers of the source's rows; None where no clause leaves an identity column to the table.
 
     Returns:
-        For a column's position its default. An identity column's follows from the source row's number alone, so every
-        executor gives a row the same value, in every try of a task.
+        For a column's position its default. An identity column's follows only from the source row's number, so a
+        row gets the same value in every attempt of a task.
     """
     names = merge.names
 

@@ -1,4 +1,4 @@
-"""What a plan says besides its operators: what features cost, what conflicts, what makes the merge slow."""
+"""What a plan reports besides its operators: what features cost, what conflicts, what makes the merge slow."""
 
 from __future__ import annotations
 

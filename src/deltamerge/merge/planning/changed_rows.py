@@ -16,7 +16,7 @@ _PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", 
 
 
 def arrow(context: PlanningContext, _: str) -> Fits:
-    """PyArrow takes the values from the source's rows as they are, or as Spark computed them from these alone."""
+    """PyArrow takes the values from the source's rows as they are, or as Spark computed them from these."""
     against = _against_table(context) or _against_clauses(context) or _against_partitions(context)
     if against is not None:
         return no(against)
@@ -107,7 +107,7 @@ def _against_partitions(context: PlanningContext) -> str | None:
 def spark(_: PlanningContext, match: str) -> Fits:
     """Spark evaluates the clauses over the rows that change."""
     if match == "key_lookup":
-        return yes("Spark evaluates the clauses over the matched and the new rows alone")
+        return yes("Spark evaluates the clauses over only the matched and the new rows")
     return yes("Spark evaluates the clauses")
 
 

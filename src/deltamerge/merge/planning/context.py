@@ -48,7 +48,7 @@ class PlanningContext:
         references: What its expressions refer to.
         snapshot: The table.
         conf: The session's settings.
-        session: What else the session says.
+        session: Other facts about the session and the store.
         limits: The thresholds.
         summary: What is known of the source once it was read.
         declined: Operators that declined while they ran.

@@ -1,4 +1,4 @@
-"""What an operator says of a merge, and the tables of Arrow types and codecs that several of them need."""
+"""Whether an operator fits a merge, and the tables of Arrow types and codecs that several of them need."""
 
 from __future__ import annotations
 

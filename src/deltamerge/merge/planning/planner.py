@@ -1,6 +1,6 @@
 """The planner: four decisions, each made by the first operator that fits.
 
-An operator says whether it fits from the statement, the log and the session alone. What comes out later, about the
+An operator returns whether it fits from the statement, the log and the session only. What comes out later, about the
 source or in a file, it reports by `Declined`; the planner is then asked again, with that operator ruled out.
 """
 

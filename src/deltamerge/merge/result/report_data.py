@@ -1,4 +1,4 @@
-"""What a merge tells of itself: its metrics, and the outcome that reports show."""
+"""What a merge did: its metrics, its plan as carried out, and the outcome that reports show."""
 
 from __future__ import annotations
 

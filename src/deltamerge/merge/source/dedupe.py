@@ -1,4 +1,4 @@
-"""Of several source rows with one key the latest alone, for a merge that asks for it."""
+"""Only the latest of several source rows with one key, for a merge that asks for it."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
         F.lit(False),
     )
     is_latest = F.col(order).eqNullSafe(F.col(latest))
-    texts = [F.lit(_MARKER), F.to_json(key), F.lit("\n"), F.to_json(order), F.lit(_END)]
-    tied = F.raise_error(F.concat(*texts)).cast("boolean")
+    parts = [F.lit(_MARKER), F.to_json(key), F.lit("\n"), F.to_json(order), F.lit(_END)]
+    tied = F.raise_error(F.concat(*parts)).cast("boolean")
     kept = F.when(unmatchable, F.lit(True)).when(is_latest & (F.col(ties) > 1), tied).otherwise(is_latest)
     rows = ranked.where(kept).drop(key, order, latest, ties)
     return replace(merge, statement=replace(statement, source=rows))
@@ -100,7 +100,7 @@ def tie_in(message: str) -> MultipleSourceRowsException | None:
         return None
     return MultipleSourceRowsException(
         "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
-        f"dedupe_by does not tell which source row is the latest: several rows of the key {found.group(1)} have "
-        f"{found.group(2)}. Nothing was changed. Add a column to dedupe_by that tells them apart.",
+        f"dedupe_by does not determine the latest source row: several rows of the key {found.group(1)} have "
+        f"{found.group(2)}. Nothing was changed. Add a column to dedupe_by that distinguishes them.",
         sqlstate="21506",
     )

@@ -1,4 +1,4 @@
-"""What one pass over the source tells of its keys: their ranges and gaps, NULLs and repetitions."""
+"""What one pass over the source finds out about its keys: their ranges and gaps, NULLs and repetitions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FEW_ROWS = 64
 # In so many partitions of so many rows keys that repeat are counted.
 _COUNTED_PARTITIONS = 64
 _COUNTED_ROWS = 1_024
-# Elsewhere they are estimated with such a standard error, and a lesser share than this is not told.
+# Elsewhere they are estimated with such a standard error, and a lesser share than this is not reported.
 _STANDARD_ERROR = 0.03
 _LEAST_SHARE = 0.1
 # So many digits Spark's decimals have at most, and so many those that it makes of integers.
@@ -61,7 +61,7 @@ _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10
 
 @dataclass(frozen=True)
 class SourceSummary:
-    """What one pass over the source tells.
+    """What one pass over the source finds out.
 
     Args:
         row_count: Its rows.
@@ -174,7 +174,7 @@ def key_aggregates(
 
 
 def _slice_of(value: Column, slices: KeyHistogram) -> Column:
-    """Return the number of the slice that a value lies in (BIGINT), NULL for one outside of the span."""
+    """Return the number of the slice that a value is in (BIGINT), NULL for one outside of the span."""
     if isinstance(slices, IntegerHistogram):
         number = value.cast("bigint")
         begin, last = (_bigint(end) for end in (slices.begin, min(slices.end - 1, _MOST_LONG)))
@@ -202,14 +202,14 @@ def _part(number: Column, slices: IntegerHistogram) -> Column:
 def summary_of(
     row: Mapping[str, Any], keys: Sequence[JoinKey], slices: Mapping[tuple[str, ...], KeyHistogram] | None
 ) -> SourceSummary:
-    """Put into words what aggregates tell of the source.
+    """Return what the aggregates of `key_aggregates` show.
 
     Args:
         row: ``n``, the rows; ``last``, the greatest row number; ``longest``, the greatest within a partition;
             ``whole``, how many rows have no NULL that keeps them from a match, ``different``, how many keys these
             have, where partitions have few rows, and ``about_different``, about how many elsewhere; and of the i-th
             key whose order is kept ``lo<i>`` and ``hi<i>``, its range, ``n<i>``, how many are not NULL, ``bytes<i>``,
-            the bytes of its texts, ``no_text<i>``, how many of them are no UTF-8, ``slices<i>``, which of the target's
+            the bytes of its strings, ``no_text<i>``, how many are no UTF-8, ``slices<i>``, which of the target's
             slices have a value, and ``few<i>``, its values where partitions have few rows, as JSON.
         keys: The keys.
         slices: As for `key_aggregates`.
@@ -235,8 +235,8 @@ def summary_of(
         else:
             parts.append(_key_predicate(key.key, key.given, ranges, count - row[f"n{i}"]))
     predicate = And(tuple(parts)) if parts else (ALWAYS if count else NEVER)
-    texts = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
-    summary = SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + texts, partitions)
+    strings = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
+    summary = SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + strings, partitions)
     if "whole" not in row:
         return summary
     whole = int(row["whole"])

@@ -25,7 +25,7 @@ def observed(observation: Observation) -> dict[str, Any]:
     except PySparkAssertionError:
         return {}
     except Exception as error:
-        # PySpark fails on the empty row that the JVM gives then.
+        # PySpark fails on the empty row that the JVM returns then.
         if "toPyRow" in str(error) and hasattr(error, "java_exception"):
             return {}
         raise

@@ -1,4 +1,4 @@
-"""A source that is read twice: whether it gave as many rows the second time."""
+"""A source that is read twice: whether it has as many rows the second time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def counted_again(source: Source, rows: Rows, merge: ResolvedMerge, conf: MergeC
 
 
 def check_source_unchanged(second: SecondScan, first_count: int) -> None:
-    """Refuse a source that gave another number of rows when it was read again.
+    """Refuse a source that has another number of rows when it was read again.
 
     Args:
         second: The second scan, after it has run.
@@ -59,7 +59,7 @@ def check_source_unchanged(second: SecondScan, first_count: int) -> None:
     if count != first_count:
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
-            f"The source gave {first_count} rows when it was read first and {count} when it was read again, and "
+            f"The source had {first_count} rows when it was read first and {count} when it was read again, and "
             "spark.databricks.delta.merge.failIfSourceChanged is true; the table is as it was. Set "
             "spark.databricks.delta.merge.materializeSource to auto, or make the source deterministic.",
             sqlstate="XXKDS",

@@ -50,8 +50,7 @@ class Source:
 def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
     """Find the source columns that a merge may refer to.
 
-    A column is left out only where its name stands in no expression's text at all, nor can be put there by a variable,
-    so none is missed.
+    A column is left out only where its name is in no expression's SQL, nor can come from a variable.
 
     Args:
         merge: The merge.
@@ -63,24 +62,24 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
     names = [name.lower() for name in merge.source_schema.names]
     if len(set(names)) < len(names):
         return everything
-    texts = [text.lower() for text in _texts(merge)]
-    if any(VARIABLE in text for text in texts):
+    expressions = [sql.lower() for sql in _expressions(merge)]
+    if any(VARIABLE in sql for sql in expressions):
         return everything
     taken = {o.index for c in merge.clauses for o in c.outputs if isinstance(o, TakeSource)}
     used = [
         i
         for i, name in enumerate(names)
-        if i in taken or any(name in text or name.replace("`", "``") in text for text in texts)
+        if i in taken or any(name in sql or name.replace("`", "``") in sql for sql in expressions)
     ]
     return tuple(used) if used else everything[:1]
 
 
-def _texts(merge: ResolvedMerge) -> list[str]:
+def _expressions(merge: ResolvedMerge) -> list[str]:
     statement = merge.statement
-    texts = [statement.condition.text, *statement.dedupe_by]
+    expressions = [statement.condition.text, *statement.dedupe_by]
     for clause in statement.clauses:
-        texts.append(clause.to_sql())
-    return texts
+        expressions.append(clause.to_sql())
+    return expressions
 
 
 def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
@@ -145,7 +144,7 @@ def materialize_source(
     keys: JoinKeys,
     slices: Mapping[tuple[str, ...], KeyHistogram],
 ) -> Source:
-    """Compute the source once, keeps its rows for all later reads and finds the ranges of its keys on the way.
+    """Compute the source once, keep its rows for all later reads and find the ranges of its keys on the way.
 
     Args:
         merge: The merge.
@@ -181,7 +180,7 @@ def summarize_source(
     names: InternalColumns,
     slices: Mapping[tuple[str, ...], KeyHistogram] | None,
 ) -> SourceSummary:
-    """Count the source's rows and finds the range of each of its keys, in one job.
+    """Count the source's rows and find the range of each of its keys, in one job.
 
     Args:
         source: The source.
