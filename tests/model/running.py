@@ -10,10 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deltamerge import DeltaTable, merge_sql
-from deltamerge.exceptions import MultipleSourceRowsException
+from deltamerge import DeltaMergeBuilder, DeltaTable, MergeReport, merge_sql
+from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
+from deltamerge.merge.command import run_merge
+from deltamerge.merge.planning.plan import Alternative, MergePlan
+from deltamerge.merge.preparation import MergeIntoCommand
 
 from .language import Row
+from .merge_model import Clause
 from .strategies import Example, rows_query
 from .witness import Witness
 
@@ -26,7 +30,7 @@ class Seen:
     """What can be seen of a merge.
 
     Args:
-        executor: The executor that ran it.
+        plan: The plan as it was carried out.
         rows: The table's rows.
         changes: Its change data, None without a feed.
         metrics: Its counts of rows.
@@ -34,7 +38,7 @@ class Seen:
         version: The version that it made; None where it made none.
     """
 
-    executor: str
+    plan: MergePlan
     rows: list[Row]
     changes: list[tuple[str, Row]] | None
     metrics: dict[str, int]
@@ -42,8 +46,67 @@ class Seen:
     version: int | None
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A plan to ask for.
+
+    Args:
+        executor: ``spark.deltamerge.merge.executor``.
+        ruled_out: Operators that are not to be used.
+    """
+
+    executor: str
+    ruled_out: tuple[Alternative, ...] = ()
+
+
+class PlanDoesNotFit(Exception):
+    """A plan that was asked for does not fit the merge."""
+
+
+def without(executor: str, *operators: tuple[Any, str]) -> Wanted:
+    return Wanted(
+        executor, tuple(Alternative(decision, choice, "ruled out") for decision, choice in operators)
+    )
+
+
+PLANS = (
+    Wanted("auto"),
+    Wanted("classic"),
+    without("classic", ("unchanged_rows", "deletion_vector")),
+    Wanted("low_shuffle"),
+    without("low_shuffle", ("unchanged_rows", "patch")),
+    without("low_shuffle", ("unchanged_rows", "deletion_vector")),
+    Wanted("insert_only"),
+    without("insert_only", ("source", "read_once")),
+    Wanted("key_lookup"),
+    without("key_lookup", ("changed_rows", "arrow")),
+    without("key_lookup", ("source", "in_place"), ("changed_rows", "arrow")),
+)
+"""One for each combination of operators that a session can have."""
+
+
+def _with_clause(merge: DeltaMergeBuilder, clause: Clause) -> DeltaMergeBuilder:
+    """Adds a clause to a builder."""
+    kind = {"matched": "Matched", "not_matched": "NotMatched", "not_matched_by_source": "NotMatchedBySource"}
+    name = f"when{kind[clause.kind]}{clause.action.title().replace('_', '')}"
+    condition = None if clause.condition is None else clause.condition.sql()
+    if clause.action in ("delete", "do_nothing"):
+        return getattr(merge, name)(condition)
+    if clause.assignments is None:
+        return getattr(merge, f"{name}All")(condition, except_cols=list(clause.excepted))
+    return getattr(merge, name)(
+        condition, {".".join(path): value.sql() for path, value in clause.assignments}
+    )
+
+
+def _plan_of(report: MergeReport) -> MergePlan:
+    assert report.outcome.plan is not None
+    return report.outcome.plan
+
+
 def make_table(spark: SparkSession, example: Example, witness: Witness, path: str) -> None:
     """Makes the target, and deletes by a merge what the example wants deleted before."""
+    spark.conf.set("spark.deltamerge.merge.executor", "auto")
     witness.make(spark, example, path)
     if example.deleted is not None:
         merge_sql(
@@ -54,19 +117,31 @@ def make_table(spark: SparkSession, example: Example, witness: Witness, path: st
 
 
 def run(
-    spark: SparkSession, example: Example, witness: Witness, made: str, path: str, executor: str
+    spark: SparkSession, example: Example, witness: Witness, made: str, path: str, wanted: Wanted
 ) -> Seen | None:
     """Merges into a copy of the target.
 
     Returns:
         What came of it; None where several source rows want one target row.
+
+    Raises:
+        PlanDoesNotFit: The plan does not fit the merge.
     """
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(made, path)
     spark.sql(rows_query(example.types, example.source)).createOrReplaceTempView("model_source")
-    spark.conf.set("spark.deltamerge.merge.executor", executor)
+    spark.conf.set("spark.deltamerge.merge.executor", wanted.executor)
+    table = DeltaTable.forPath(spark, path).alias("t")
+    merge = table.merge(spark.table("model_source").alias("s"), example.merge.on.sql())
+    for clause in example.merge.clauses:
+        merge = _with_clause(merge, clause)
+    command = MergeIntoCommand(merge.table, merge.statement, ruled_out=wanted.ruled_out)
     try:
-        report = merge_sql(spark, example.sql(f"delta.`{path}`", "model_source"))
+        report = MergeReport(run_merge(command))
+    except DeltaAnalysisException as error:
+        if error.getCondition() != "DELTAMERGE_EXECUTOR_NOT_AVAILABLE":
+            raise
+        raise PlanDoesNotFit from error
     except MultipleSourceRowsException:
         versions = [DeltaTable.forPath(spark, place).table.snapshot().version for place in (made, path)]
         assert versions[0] == versions[1], "a failed merge made a version"
@@ -79,7 +154,7 @@ def run(
     if "delta.enableChangeDataFeed" in example.properties:
         changes = [] if report.version is None else witness.changes(spark, path, report.version)
     return Seen(
-        executor=report.outcome.executor,
+        plan=_plan_of(report),
         rows=witness.rows(spark, path),
         changes=changes,
         metrics=dict(report.metrics),

@@ -67,8 +67,6 @@ PROPERTIES: tuple[dict[str, str], ...] = (
     TRACKED,
     {**VECTORS, **FEED, **MAPPED, **TRACKED},
 )
-# Tables with these are merged into by the classic executor also where low_shuffle is asked for.
-ONLY_CLASSIC = (*VECTORS, *MAPPED, *TRACKED)
 
 
 @dataclass(frozen=True)
@@ -92,19 +90,6 @@ class Example:
     deleted: Expression | None
     source: list[Row]
     merge: Merge
-
-    @property
-    def executors(self) -> dict[str, frozenset[str]]:
-        """Gives what ``spark.deltamerge.merge.executor`` is to be, with the executors that may then run the merge.
-
-        By itself a merge of so few rows is done by key lookup where its statement, its table and its rows allow that.
-        """
-        only_inserts = all(clause.kind == "not_matched" for clause in self.merge.clauses)
-        by_itself = "insert_only" if only_inserts else "classic"
-        found = {"auto": frozenset({by_itself, "key_lookup"}), "classic": frozenset({"classic"})}
-        if not any(name in self.properties for name in ONLY_CLASSIC):
-            found["low_shuffle"] = frozenset({"low_shuffle"})
-        return found
 
     def sql(self, target: str, source: str) -> str:
         """Gives the statement."""

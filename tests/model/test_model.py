@@ -14,7 +14,7 @@ from corpus.deltamerge_engine import is_ci
 
 from .language import Case, Compare, IsNull, Literal, Name, Plus
 from .merge_model import Clause, Merge, Merged, SeveralSourceRows, merge_rows
-from .running import Seen, bag, make_table, row_versions, rows_before, run
+from .running import PLANS, PlanDoesNotFit, Seen, bag, make_table, row_versions, rows_before, run
 from .strategies import Example, examples
 from .witness import witness_of
 
@@ -51,7 +51,7 @@ def expected(example: Example) -> Merged | None:
 
 
 def check(spark: SparkSession, folder: Path, example: Example) -> None:
-    """Runs an example by every executor that can, and compares each with the model."""
+    """Runs an example by every plan that fits, and compares each with the model."""
     for key, setting in SMALL.items():
         spark.conf.set(key, setting)
     wanted = expected(example)
@@ -61,17 +61,21 @@ def check(spark: SparkSession, folder: Path, example: Example) -> None:
     make_table(spark, example, witness, made)
     if example.deleted is not None:
         assert bag(witness.rows(spark, made)) == bag(rows_before(example)), "rows before the merge"
-    ran: set[str] = set()
-    for asked, may_run in example.executors.items():
-        if may_run <= ran:
+    ran: set[tuple[str, ...]] = set()
+    for asked in PLANS:
+        try:
+            got = run(spark, example, witness, made, merged, asked)
+        except PlanDoesNotFit:
+            assert asked.executor != "auto"
             continue
-        got = run(spark, example, witness, made, merged, asked)
         assert (got is None) == (wanted is None), f"{asked}: several source rows"
         if got is None or wanted is None:
             continue
-        executor = got.executor
-        assert executor in may_run
-        ran.add(executor)
+        choices = tuple(decision.choice for decision in got.plan.decisions.values())
+        if choices in ran:
+            continue
+        ran.add(choices)
+        executor = " + ".join(choices)
         assert bag(got.rows) == bag(wanted.rows), f"{executor}: rows"
         assert {name: got.metrics[name] for name in wanted.metrics} == wanted.metrics, f"{executor}: metrics"
         if got.changes is not None:

@@ -14,6 +14,7 @@ from deltamerge.merge.analysis.resolve import resolve
 from deltamerge.merge.analysis.table_after import table_after
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.plan import Alternative
 from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.planning.session_facts import session_facts
 from deltamerge.merge.source.dedupe import check_dedupe_by, latest_per_key
@@ -35,11 +36,13 @@ class MergeIntoCommand:
         table: The target.
         statement: The parsed statement.
         timestamp: The value of ``current_timestamp()`` in it, microseconds since 1970; None for its start.
+        ruled_out: Operators that are not to be used, each with the reason.
     """
 
     table: Table
     statement: MergeStatement
     timestamp: int | None = None
+    ruled_out: tuple[Alternative, ...] = ()
 
 
 def prepare(
@@ -77,7 +80,7 @@ def prepare(
         references = MergeReferences(merge)
         merge = latest_per_key(merge, references.on.equi_keys)
     session = session_facts(spark, command.table.store)
-    context = PlanningContext(merge, references, snapshot, conf, session)
+    context = PlanningContext(merge, references, snapshot, conf, session, declined=command.ruled_out)
     return Execution(
         table=command.table,
         context=context,

@@ -128,8 +128,8 @@ def check_same_changes(
                 "DELTA_MERGE_SOURCE_CHANGED",
                 f"The merge found {found.get(key, 0)} rows for a clause, and {counts.by_clause[key]} when it wrote "
                 "them. A condition had another value when it was evaluated again, or the source returned other "
-                "rows; the table is as it was. Conditions must not ask for the time or for anything else that changes: compute "
-                f"it in the source. The clause: {clause.clause.to_sql()}",
+                "rows; the table is as it was. Conditions must not ask for the time or for anything else that "
+                f"changes: compute it in the source. The clause: {clause.clause.to_sql()}",
                 sqlstate="XXKDS",
             )
 
@@ -151,8 +151,8 @@ def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFile
             "DELTA_MERGE_SOURCE_CHANGED",
             f"The merge found {updated} rows to update and {deleted} to delete among {before}, but then wrote "
             f"{written.row_count} rows. The source returned other rows when it was read again, or a condition had "
-            "another value; the table is as it was. Set spark.databricks.delta.merge.materializeSource to auto, or make the "
-            "source and the conditions deterministic.",
+            "another value; the table is as it was. Set spark.databricks.delta.merge.materializeSource to auto, or "
+            "make the source and the conditions deterministic.",
             sqlstate="XXKDS",
         )
     return copied, inserted

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeGenerated, TakeTarget
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import PARQUET_CODECS, Fits, arrow_types, no, yes
+from deltamerge.merge.planning.fit import PARQUET_CODECS, Fits, arrow_types, no, passes_through_arrow, yes
 from deltamerge.write.constraints import NotNull, constraints_of
 
 Operator = tuple[str, Callable[[PlanningContext, str], Fits]]
@@ -104,9 +104,12 @@ def _against_partitions(context: PlanningContext) -> str | None:
     return None
 
 
-def spark(_: PlanningContext, match: str) -> Fits:
+def spark(context: PlanningContext, match: str) -> Fits:
     """Spark evaluates the clauses over the rows that change."""
     if match == "key_lookup":
+        for column in context.merge.source_schema.fields:
+            if not passes_through_arrow(column.dataType):
+                return no(f"the source's column {column.name} is of type {column.dataType.simpleString()}")
         return yes("Spark evaluates the clauses over only the matched and the new rows")
     return yes("Spark evaluates the clauses")
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.types import DecimalType
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
 from deltamerge.write.char_varchar import METADATA_KEY
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructField
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,17 @@ def arrow_type(field: StructField) -> pa.DataType | None:
     if isinstance(field.dataType, DecimalType):
         return pa.decimal128(field.dataType.precision, field.dataType.scale)
     return _ARROW_TYPES.get(field.dataType.simpleString())
+
+
+def passes_through_arrow(data_type: DataType) -> bool:
+    """Return whether Spark reads back from Arrow the values of a type that it wrote."""
+    if isinstance(data_type, StructType):
+        return all(passes_through_arrow(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return passes_through_arrow(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return passes_through_arrow(data_type.keyType) and passes_through_arrow(data_type.valueType)
+    return isinstance(data_type, DecimalType) or data_type.simpleString() in _ARROW_TYPES
 
 
 def arrow_types(schema: StructType) -> dict[str, pa.DataType] | str:
