@@ -102,13 +102,12 @@ class ChangedRows:
                 change those.
             unmatchable: Rows of the target that are not joined.
         """
-        merge, names = self.merge, self._names
+        names, looked_at = self._names, self.merge.not_matched_by_source if self._by_source else ()
+        merge = replace(self.merge, clauses=(*self.merge.matched, *looked_at))
         rows = evaluate_matched(rows, merge, values=True)
         if self._by_source:
             rows = with_unmatchable(rows, unmatchable)
             rows = evaluate_not_matched_by_source(rows, merge, values=True)
-        else:
-            merge = replace(merge, clauses=merge.matched)
         rows = rows.adding([(names.file_rewritten, F.lit(True))])
         output = changes_output(merge, rows, self.defaults)
         changed = Rows(output.frame.where(F.col(names.change).isin(*self._wanted)), output.names)
