@@ -212,7 +212,7 @@ def _write_checkpoint(root: Path, version: int, *, parsed: bool) -> None:
     import pyarrow.json as pj
     import pyarrow.parquet as pq
 
-    from deltamerge.log.checkpoint_writer import write_checkpoint
+    from deltamerge.log.checkpoint.writing import write_checkpoint
     from deltamerge.log.snapshot import load_snapshot
     from deltamerge.storage.store import open_store
 

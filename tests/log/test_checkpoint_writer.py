@@ -9,8 +9,8 @@ from deltalake import DeltaTable, write_deltalake
 from tests.log.logs import PROTOCOL, Log, add, live_at, metadata, remove, simple_log
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
-from deltamerge.log.checkpoint import read_checkpoint_actions, read_checkpoint_adds
-from deltamerge.log.checkpoint_writer import write_checkpoint
+from deltamerge.log.checkpoint.reading import read_checkpoint_actions, read_checkpoint_adds
+from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.segment import find_segment
 from deltamerge.log.snapshot import load_snapshot
@@ -206,7 +206,7 @@ V2 = {
 
 @pytest.mark.parametrize(("protocol", "kind"), [(V2, "v2"), (PROTOCOL, "classic")])
 def test_v2_checkpoint_where_table_and_protocol_ask_for_it(tmp_path, monkeypatch, protocol, kind):
-    monkeypatch.setattr("deltamerge.log.checkpoint_writer._ROWS_IN_SIDECAR", 2)
+    monkeypatch.setattr("deltamerge.log.checkpoint.writing._ROWS_IN_SIDECAR", 2)
     log = Log(tmp_path)
     log.commit(protocol, metadata(configuration={"delta.checkpointPolicy": "v2"}))
     log.commit(*(add(f"f{number}") for number in range(5)), {"txn": {"appId": "app", "version": 3}})

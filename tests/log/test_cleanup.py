@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.log.logs import Log, live_at, metadata, set_time, simple_log
 
-from deltamerge.log.checkpoint_writer import write_checkpoint
+from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.cleanup import adjusted_timestamps, clean_up_expired_log
 from deltamerge.log.segment import list_log, log_file_version
 from deltamerge.log.snapshot import load_snapshot

@@ -17,7 +17,7 @@ from pyroaring import BitMap, BitMap64
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import with_wide_bounds
-from deltamerge.log.deletion_vectors import (
+from deltamerge.log.features.deletion_vectors import (
     parse_vector,
     read_deletion_vectors,
     relative_descriptor,
@@ -25,8 +25,8 @@ from deltamerge.log.deletion_vectors import (
     vector_file_name,
     vector_path,
 )
+from deltamerge.log.features.z85 import decode_uuid, encode_uuid, z85_decode, z85_encode
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.log.z85 import decode_uuid, encode_uuid, z85_decode, z85_encode
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.workers.vector_format import NATIVE_MAGIC, pack_vectors, serialize
 

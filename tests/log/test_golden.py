@@ -13,7 +13,7 @@ from deltamerge.exceptions import (
     DeltaTableNotFoundException,
     DeltaUnsupportedFeatureException,
 )
-from deltamerge.log.checkpoint_writer import write_checkpoint
+from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.history import read_history
 from deltamerge.log.protocol import SUPPORTED_READER_FEATURES, reader_features
 from deltamerge.log.schema import schema_to_json, simple_string

@@ -8,7 +8,7 @@ from pyarrow import table as arrow_table
 from tests.log.logs import PROTOCOL, Log, add, info, metadata, simple_log
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableNotFoundException
-from deltamerge.log.checkpoint_writer import write_checkpoint
+from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.history import read_history
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.store import open_store

@@ -15,7 +15,7 @@ from deltamerge.exceptions import (
     DeltaTableNotFoundException,
     DeltaUnsupportedFeatureException,
 )
-from deltamerge.log.checkpoint_writer import write_checkpoint
+from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.snapshot import load_snapshot, table_exists
 from deltamerge.storage.object_store import ObjectStore
 from deltamerge.storage.store import open_store

@@ -7,6 +7,12 @@ import json
 import pytest
 
 from deltamerge.exceptions import DeltaUnsupportedFeatureException
+from deltamerge.log.features.type_widening import (
+    can_widen,
+    check_type_changes,
+    widening_mode,
+    with_type_changes,
+)
 from deltamerge.log.schema import (
     ArrayType,
     MapType,
@@ -16,7 +22,6 @@ from deltamerge.log.schema import (
     parse_schema,
     schema_to_json,
 )
-from deltamerge.log.type_widening import can_widen, check_type_changes, widening_mode, with_type_changes
 
 # What delta-spark's merges widened of all pairs of these types; a star stands where same_family_type does not.
 DECIMALS = "decimal(10,0)* decimal(12,2)* decimal(20,0)* decimal(24,4)* decimal(38,0)* decimal(38,18)*"

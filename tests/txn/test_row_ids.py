@@ -8,8 +8,8 @@ from tests.txn.tables import clock, create, prepare
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, Protocol
-from deltamerge.log.checkpoint_writer import write_checkpoint
-from deltamerge.log.row_tracking import high_water_mark
+from deltamerge.log.checkpoint.writing import write_checkpoint
+from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.txn.transaction import commit
 

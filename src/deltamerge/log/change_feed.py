@@ -14,7 +14,7 @@ from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptExcepti
 from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile
 from deltamerge.log.commit_times import CommitTimes
 from deltamerge.log.commits import Commit, read_commit
-from deltamerge.log.deletion_vectors import vector_changes
+from deltamerge.log.features.deletion_vectors import vector_changes
 from deltamerge.log.paths import canonical_path
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.schema import fits_into, parse_schema, simple_string

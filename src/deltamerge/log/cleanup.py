@@ -7,7 +7,7 @@ Source: Delta protocol, "Metadata Cleanup". Every version that was the latest at
 from __future__ import annotations
 
 from deltamerge.exceptions import DeltaLogCorruptException
-from deltamerge.log.checkpoint import read_checkpoint_actions
+from deltamerge.log.checkpoint.reading import read_checkpoint_actions
 from deltamerge.log.properties import interval_ms, is_enabled
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.segment import (

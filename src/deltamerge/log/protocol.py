@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from deltamerge.exceptions import DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Metadata, Protocol
-from deltamerge.log.asked_features import features_not_in_protocol
+from deltamerge.log.features.required_features import features_not_in_protocol
+from deltamerge.log.features.type_widening import PREVIEW, STABLE, check_type_changes
 from deltamerge.log.schema import StructType, parse_schema
-from deltamerge.log.type_widening import PREVIEW, STABLE, check_type_changes
 
 SUPPORTED_READER_FEATURES: frozenset[str] = frozenset(
     {

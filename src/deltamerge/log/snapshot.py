@@ -11,9 +11,13 @@ import pyarrow as pa
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
-from deltamerge.log.checkpoint import read_checkpoint_actions, read_checkpoint_adds, read_checkpoint_removes
-from deltamerge.log.column_mapping import NONE, mapping_mode, physical_schema
+from deltamerge.log.checkpoint.reading import (
+    read_checkpoint_actions,
+    read_checkpoint_adds,
+    read_checkpoint_removes,
+)
 from deltamerge.log.commits import damaged, parse_actions, read_ahead
+from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_schema
 from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.protocol import check_readable, supports_column_mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from deltamerge.log.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
+from deltamerge.log.features.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

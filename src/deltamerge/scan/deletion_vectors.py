@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import rows_about
-from deltamerge.log.deletion_vectors import read_deletion_vectors, vector_path
+from deltamerge.log.features.deletion_vectors import read_deletion_vectors, vector_path
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings, without_file_scheme
 from deltamerge.scan.row_positions import block_of, is_in_block, to_blocks

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.log.actions import AddFile
-from deltamerge.log.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME
+from deltamerge.log.features.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.spark.table import Table

@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
-from deltamerge.log.row_tracking import ENABLED, MaterializedColumns, materialized_columns
+from deltamerge.log.features.row_tracking import ENABLED, MaterializedColumns, materialized_columns
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.paths import spark_spellings
 from deltamerge.scan.target import ScanColumns, target_frame

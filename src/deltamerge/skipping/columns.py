@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from deltamerge.log.column_mapping import physical_name
+from deltamerge.log.features.column_mapping import physical_name
+from deltamerge.log.features.type_widening import TYPE_CHANGES
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
-from deltamerge.log.type_widening import TYPE_CHANGES
 from deltamerge.skipping.predicates import (
     And,
     ColumnRef,

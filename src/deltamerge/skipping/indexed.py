@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from deltamerge.log.column_mapping import physical_name
+from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.schema import StructField, StructType
 
 NUM_INDEXED_COLS = "delta.dataSkippingNumIndexedCols"

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from deltamerge.log.actions import Metadata
-from deltamerge.log.checkpoint_writer import write_checkpoint
+from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.cleanup import clean_up_expired_log
 from deltamerge.txn.prepared import Committed
 

@@ -29,11 +29,11 @@ from deltamerge.log.actions import (
     RemoveFile,
     SetTransaction,
 )
-from deltamerge.log.column_mapping import physical_name
 from deltamerge.log.commits import Commit
+from deltamerge.log.features.column_mapping import physical_name
+from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.paths import canonical_path
-from deltamerge.log.row_tracking import high_water_mark
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.txn.prepared import PreparedCommit

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from deltamerge.exceptions import ConcurrentWriteException
 from deltamerge.log.commits import read_commit
-from deltamerge.log.row_tracking import high_water_mark
+from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.txn.after_commit import maintain_log
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
 from deltamerge.txn.conflicts import SQLSTATE, WinningCommit, check_conflicts

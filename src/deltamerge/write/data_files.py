@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from deltamerge.exceptions import CommitStateUnknownException
 from deltamerge.log.actions import AddCDCFile, AddFile
-from deltamerge.log.column_mapping import NONE, mapping_mode, physical_schema
+from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_schema
 from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.clustering import MOST_COLUMNS
-from deltamerge.log.column_mapping import check_names, physical_name
+from deltamerge.log.features.clustering import MOST_COLUMNS
+from deltamerge.log.features.column_mapping import check_names, physical_name
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.write.unsupported_types import check_types

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import physical_rows, with_wide_bounds
-from deltamerge.log.deletion_vectors import (
+from deltamerge.log.features.deletion_vectors import (
     read_deletion_vectors,
     relative_descriptor,
     vector_file_name,

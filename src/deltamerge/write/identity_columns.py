@@ -20,7 +20,7 @@ from pyspark.storagelevel import StorageLevel
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.actions import AddFile
-from deltamerge.log.column_mapping import PHYSICAL_NAME
+from deltamerge.log.features.column_mapping import PHYSICAL_NAME
 from deltamerge.log.paths import decode_path
 from deltamerge.spark.session import release_checkpoint
 from deltamerge.sql.names import free_prefix, quote

@@ -8,7 +8,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, Timestam
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
-from deltamerge.log.asked_features import with_required
+from deltamerge.log.features.required_features import with_required
 from deltamerge.log.protocol import (
     LEGACY_READER_FEATURES,
     SUPPORTED_READER_FEATURES,

@@ -14,14 +14,14 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.actions import Action, Metadata, Protocol, SetTransaction
-from deltamerge.log.clustering import FEATURE, clustering_columns, clustering_domain
-from deltamerge.log.column_mapping import (
+from deltamerge.log.features.clustering import FEATURE, clustering_columns, clustering_domain
+from deltamerge.log.features.column_mapping import (
     NONE,
     mapping_mode,
     with_column_ids,
     without_mapping,
 )
-from deltamerge.log.row_tracking import with_column_names
+from deltamerge.log.features.row_tracking import with_column_names
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.skipping.predicates import ALWAYS

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.type_widening import NEVER, can_widen
+from deltamerge.log.features.type_widening import NEVER, can_widen
 from deltamerge.scan.column_mapping import logical_type
 from deltamerge.write.align import find_field, same_name
 

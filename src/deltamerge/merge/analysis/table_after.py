@@ -9,11 +9,11 @@ from dataclasses import replace
 from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import Metadata
-from deltamerge.log.column_mapping import check_names, with_column_ids
+from deltamerge.log.features.column_mapping import check_names, with_column_ids
+from deltamerge.log.features.type_widening import PREVIEW, with_type_changes
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.log.type_widening import PREVIEW, with_type_changes
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.write.dependents import check_dependents
 

@@ -9,8 +9,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from deltamerge.log.actions import AddFile, Metadata
+from deltamerge.log.features.row_tracking import MaterializedColumns, materialized_columns
 from deltamerge.log.paths import decode_path
-from deltamerge.log.row_tracking import MaterializedColumns, materialized_columns
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
-from deltamerge.log.deletion_vectors import read_deletion_vectors
+from deltamerge.log.features.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StructType
 
 from deltamerge.log.actions import AddFile
-from deltamerge.log.column_mapping import mapping_mode
+from deltamerge.log.features.column_mapping import mapping_mode
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.output.frames import Rows, TargetSide, target_rows
 from deltamerge.merge.planning.target_files import TargetFiles

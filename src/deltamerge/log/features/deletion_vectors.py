@@ -17,8 +17,8 @@ from pyroaring import BitMap64
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import physical_rows
+from deltamerge.log.features.z85 import UUID_LENGTH, decode_uuid, encode_uuid, z85_decode, z85_encode
 from deltamerge.log.paths import decode_path
-from deltamerge.log.z85 import UUID_LENGTH, decode_uuid, encode_uuid, z85_decode, z85_encode
 from deltamerge.storage.store import Store
 from deltamerge.workers.vector_format import (
     FILE_FORMAT_VERSION,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamerge.log.actions import Sidecar
-from deltamerge.log.checkpoint_rows import (
+from deltamerge.log.checkpoint.rows import (
     CHECKPOINT_SCHEMA,
     SIDECAR_SCHEMA,
     V2_SCHEMA,
