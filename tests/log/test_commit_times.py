@@ -4,7 +4,7 @@ import pytest
 from tests.log.logs import PROTOCOL, Log, info, metadata, simple_log
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException
-from deltamerge.log.change_range import ChangeBoundary, change_range
+from deltamerge.log.change_feed import ChangeBoundary, change_range
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
 from deltamerge.log.snapshot import load_snapshot

@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from deltamerge.api.merge_builder import DeltaMergeBuilder, merge_builder
 from deltamerge.api.table_builder import DeltaColumnBuilder, DeltaTableBuilder, IdentityGenerator
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.change_feed import read_change_feed
-from deltamerge.log.change_range import ChangeBoundary, change_range
+from deltamerge.log.change_feed import ChangeBoundary, change_range, read_change_feed
 from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.history import read_history
 from deltamerge.log.snapshot import table_exists

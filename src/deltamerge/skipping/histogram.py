@@ -20,13 +20,13 @@ UNIT_DIGITS = 19
 # With more digits after the point such a decimal times ten to their number has more than Spark's 38.
 _MOST_SCALE = 17
 # So many bytes after what all texts begin with say where one lies; as an integer they fit 64 bits.
-TEXT_BYTES = 6
-_GREATEST_NUMBER = (1 << 8 * TEXT_BYTES) - 1
+STRING_BYTES = 6
+_GREATEST_NUMBER = (1 << 8 * STRING_BYTES) - 1
 _LAST_BEFORE_SURROGATES, _AFTER_SURROGATES, _LAST_CHARACTER = 0xD7FF, 0xE000, 0x10FFFF
 
 
 @dataclass(frozen=True)
-class Slices:
+class IntegerHistogram:
     """A span of integers cut into 32,768 slices.
 
     Args:
@@ -69,7 +69,7 @@ class Slices:
 
 
 @dataclass(frozen=True)
-class DecimalSlices:
+class DecimalHistogram:
     """A span of decimals cut into slices of units of their last digit.
 
     Args:
@@ -78,7 +78,7 @@ class DecimalSlices:
     """
 
     scale: int
-    units: Slices
+    units: IntegerHistogram
 
     @property
     def low(self) -> Decimal:
@@ -96,7 +96,7 @@ class DecimalSlices:
         """Finds ranges that hold all values that have no more digits after the point than the target's.
 
         Args:
-            bits: As for `Slices.ranges`.
+            bits: As for `IntegerHistogram.ranges`.
             low: The least value, which may lie before the slices.
             high: The greatest value, which may lie behind them.
         """
@@ -109,26 +109,26 @@ class DecimalSlices:
 
 
 @dataclass(frozen=True)
-class TextSlices:
+class StringHistogram:
     """A span of texts cut into slices by the bytes after what all of them begin with.
 
     Args:
         low: The span's least text.
         high: The span's greatest text.
         prefix: The bytes, in UTF-8, with which each text of the span begins.
-        numbers: The slices of the next `TEXT_BYTES` bytes, those that a text does not have being zeros.
+        numbers: The slices of the next `STRING_BYTES` bytes, those that a text does not have being zeros.
     """
 
     low: str
     high: str
     prefix: bytes
-    numbers: Slices
+    numbers: IntegerHistogram
 
     def ranges(self, bits: bytes, low: str, high: str) -> tuple[tuple[str, str], ...]:
         """Finds ranges that hold all values.
 
         Args:
-            bits: As for `Slices.ranges`.
+            bits: As for `IntegerHistogram.ranges`.
             low: The least value, which may lie before the slices.
             high: The greatest value, which may lie behind them.
         """
@@ -142,11 +142,11 @@ class TextSlices:
 
     def _at_most(self, number: int) -> str:
         """Gives a text that no text with such a number, or a greater one, is less than."""
-        return _text_of(self.prefix + number.to_bytes(TEXT_BYTES, "big").rstrip(b"\0"))
+        return _text_of(self.prefix + number.to_bytes(STRING_BYTES, "big").rstrip(b"\0"))
 
     def _above(self, number: int) -> str:
         """Gives a text that is greater than all texts with such a number."""
-        text = _text_of(self.prefix + number.to_bytes(TEXT_BYTES, "big"))
+        text = _text_of(self.prefix + number.to_bytes(STRING_BYTES, "big"))
         while text:
             character = ord(text[-1])
             if character < _LAST_CHARACTER:
@@ -156,10 +156,10 @@ class TextSlices:
         return self.high
 
 
-KeySlices: TypeAlias = Slices | DecimalSlices | TextSlices
+KeyHistogram: TypeAlias = IntegerHistogram | DecimalHistogram | StringHistogram
 
 
-def slices_of(low: Key, high: Key, scale: int | None = None) -> KeySlices | None:
+def histogram_of(low: Key, high: Key, scale: int | None = None) -> KeyHistogram | None:
     """Cuts a span into slices.
 
     Args:
@@ -173,24 +173,24 @@ def slices_of(low: Key, high: Key, scale: int | None = None) -> KeySlices | None
     """
     if isinstance(low, str) or isinstance(high, str):
         return _text_slices(str(low), str(high))
-    slices = None if high - low >= _MOST_SPAN else Slices(low, (high - low) // _SLICES + 1)
+    slices = None if high - low >= _MOST_SPAN else IntegerHistogram(low, (high - low) // _SLICES + 1)
     if scale is None or slices is None:
         return slices
     if scale > _MOST_SCALE or max(-low, high) >= _MOST_SPAN:
         return None
-    return DecimalSlices(scale, slices)
+    return DecimalHistogram(scale, slices)
 
 
-def _text_slices(low: str, high: str) -> TextSlices:
+def _text_slices(low: str, high: str) -> StringHistogram:
     first, last = low.encode(), high.encode()
     same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     prefix = bytes(byte for byte, _ in same)
     begin, end = (_number_of(text[len(prefix) :]) for text in (first, last))
-    return TextSlices(low, high, prefix, Slices(begin, (end - begin) // _SLICES + 1))
+    return StringHistogram(low, high, prefix, IntegerHistogram(begin, (end - begin) // _SLICES + 1))
 
 
 def _number_of(text: bytes) -> int:
-    return int.from_bytes(text[:TEXT_BYTES].ljust(TEXT_BYTES, b"\0"), "big")
+    return int.from_bytes(text[:STRING_BYTES].ljust(STRING_BYTES, b"\0"), "big")
 
 
 def _text_of(utf8: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Values as ranges with the gaps between them: every value where they are few, clusters where they are many."""
+"""Values as ranges with the gaps between them: every value where they are few, key_ranges where they are many."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MOST_RANGES = 1_000
 _MOST_TEXTS = 200_000
 
 
-def may_have_clusters(type_name: str, values: int) -> bool:
-    """Tells whether it is worth reading so many values of a type, by Spark's name of it, for `clusters`."""
+def may_have_key_ranges(type_name: str, values: int) -> bool:
+    """Tells whether it is worth reading so many values of a type, by Spark's name of it, for `key_ranges`."""
     return type_name != "string" or values <= _MOST_TEXTS
 
 
-def clusters(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | None:
+def key_ranges(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | None:
     """Finds ranges that hold all values and as little else as may be.
 
     Args:

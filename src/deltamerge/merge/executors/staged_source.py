@@ -34,7 +34,7 @@ from deltamerge.merge.planning.fit import arrow_type
 from deltamerge.merge.source.key_summary import SourceSummary, summary_of
 from deltamerge.merge.source.source import read_source
 from deltamerge.scan.plain_parquet import PlainParquet, plain_parquet
-from deltamerge.skipping.key_ranges import clusters, may_have_clusters
+from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.spark.tasks import python_workers
 from deltamerge.workers.conditions import ClauseChoice
@@ -193,8 +193,8 @@ def with_gaps(source: StagedSource, keys: pa.Table) -> StagedSource:
         return source
     parts: list[Predicate] = []
     for part, name in zip(predicate.parts, names, strict=True):
-        if isinstance(part, InRanges) and may_have_clusters(part.type_name, source.rows):
-            found = clusters(keys.column(name))
+        if isinstance(part, InRanges) and may_have_key_ranges(part.type_name, source.rows):
+            found = key_ranges(keys.column(name))
             parts.append(part if found is None else replace(part, ranges=found))
         else:
             parts.append(part)

@@ -13,7 +13,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.join_keys import JoinKeys
 from deltamerge.merge.source.key_summary import has_slices, unscaled_digits
-from deltamerge.skipping.histogram import KeySlices, slices_of
+from deltamerge.skipping.histogram import KeyHistogram, histogram_of
 from deltamerge.skipping.keys import Mask
 from deltamerge.skipping.predicates import Predicate
 from deltamerge.skipping.pruning import extents, files_that_may_match
@@ -134,7 +134,7 @@ def may_match_mask(
 
 def key_slices(
     snapshot: Snapshot, references: MergeReferences, keys: JoinKeys, session_time_zone: str
-) -> dict[tuple[str, ...], KeySlices]:
+) -> dict[tuple[str, ...], KeyHistogram]:
     """Cuts the spans of the target's key columns into slices, by which gaps between the source's keys are found.
 
     Args:
@@ -156,5 +156,5 @@ def key_slices(
         return {}
     partition_columns = snapshot.metadata.partition_columns
     found = extents(scales, snapshot.files, snapshot.schema, partition_columns, session_time_zone, among)
-    cut = {path: slices_of(low, high, scales[path]) for path, (low, high) in found.items()}
+    cut = {path: histogram_of(low, high, scales[path]) for path, (low, high) in found.items()}
     return {path: slices for path, slices in cut.items() if slices is not None}

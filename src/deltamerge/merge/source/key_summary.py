@@ -25,7 +25,13 @@ from pyspark.sql.types import (
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.join_keys import JoinKey, JoinKeys
-from deltamerge.skipping.histogram import TEXT_BYTES, UNIT_DIGITS, KeySlices, Slices, TextSlices
+from deltamerge.skipping.histogram import (
+    STRING_BYTES,
+    UNIT_DIGITS,
+    IntegerHistogram,
+    KeyHistogram,
+    StringHistogram,
+)
 from deltamerge.skipping.key_ranges import MOST_RANGES
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
 from deltamerge.sql.conditions import EquiKey
@@ -109,7 +115,7 @@ def _ranged(keys: Sequence[JoinKey]) -> list[JoinKey]:
 
 
 def key_aggregates(
-    keys: JoinKeys, names: InternalColumns, slices: Mapping[tuple[str, ...], KeySlices] | None
+    keys: JoinKeys, names: InternalColumns, slices: Mapping[tuple[str, ...], KeyHistogram] | None
 ) -> list[Column]:
     """Gives the aggregates over the source's rows that `summary_of` reads.
 
@@ -160,22 +166,22 @@ def key_aggregates(
         of_target = _slices_of(key, slices)
         if of_target is not None:
             aggregates.append(F.bitmap_construct_agg(_slice_of(value, of_target)).alias(f"slices{i}"))
-        if not isinstance(of_target, Slices):
+        if not isinstance(of_target, IntegerHistogram):
             is_first = is_among_first(_FEW_ROWS, _FEW_PARTITIONS)
             # As text: Spark 4.0 does not hand out arrays that it observes.
             aggregates.append(F.to_json(F.collect_set(F.when(is_first, value))).alias(f"few{i}"))
     return aggregates
 
 
-def _slice_of(value: Column, slices: KeySlices) -> Column:
+def _slice_of(value: Column, slices: KeyHistogram) -> Column:
     """Gives the number of the slice that a value lies in (BIGINT), NULL for one outside of the span."""
-    if isinstance(slices, Slices):
+    if isinstance(slices, IntegerHistogram):
         number = value.cast("bigint")
         begin, last = (_bigint(end) for end in (slices.begin, min(slices.end - 1, _MOST_LONG)))
         return F.when(number.between(begin, last), _part(number, slices))
-    if isinstance(slices, TextSlices):
-        after = F.substring(value.cast("binary"), len(slices.prefix) + 1, TEXT_BYTES)
-        number = F.conv(F.rpad(F.hex(after), 2 * TEXT_BYTES, "0"), 16, 10).cast("bigint")
+    if isinstance(slices, StringHistogram):
+        after = F.substring(value.cast("binary"), len(slices.prefix) + 1, STRING_BYTES)
+        number = F.conv(F.rpad(F.hex(after), 2 * STRING_BYTES, "0"), 16, 10).cast("bigint")
         return F.when(value.between(slices.low, slices.high), _part(number, slices.numbers))
     as_long_as_units = f"decimal({UNIT_DIGITS},{slices.scale})"
     low, high = (F.lit(str(end)).cast(as_long_as_units) for end in (slices.low, slices.high))
@@ -189,12 +195,12 @@ def _bigint(number: int) -> Column:
     return F.lit(number).cast("bigint")
 
 
-def _part(number: Column, slices: Slices) -> Column:
+def _part(number: Column, slices: IntegerHistogram) -> Column:
     return F.call_function("div", number - _bigint(slices.begin), _bigint(slices.width))
 
 
 def summary_of(
-    row: Mapping[str, Any], keys: Sequence[JoinKey], slices: Mapping[tuple[str, ...], KeySlices] | None
+    row: Mapping[str, Any], keys: Sequence[JoinKey], slices: Mapping[tuple[str, ...], KeyHistogram] | None
 ) -> SourceSummary:
     """Puts into words what aggregates tell of the source.
 
@@ -243,7 +249,7 @@ def summary_of(
     return replace(summary, repeated_share=share if share >= _LEAST_SHARE else None)
 
 
-def _slices_of(key: JoinKey, slices: Mapping[tuple[str, ...], KeySlices]) -> KeySlices | None:
+def _slices_of(key: JoinKey, slices: Mapping[tuple[str, ...], KeyHistogram]) -> KeyHistogram | None:
     return slices.get(key.key.target.path) if has_slices(key) else None
 
 

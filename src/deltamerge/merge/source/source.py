@@ -18,7 +18,7 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeSource
 from deltamerge.merge.source.key_summary import SourceSummary, key_aggregates, summary_of
 from deltamerge.merge.source.observations import observed
 from deltamerge.scan.paths import file_key, without_file_scheme
-from deltamerge.skipping.histogram import KeySlices
+from deltamerge.skipping.histogram import KeyHistogram
 from deltamerge.spark.session import release_checkpoint
 from deltamerge.sql.names import quote
 from deltamerge.sql.operand_names import VARIABLE
@@ -143,7 +143,7 @@ def materialize_source(
     merge: ResolvedMerge,
     level: str,
     keys: JoinKeys,
-    slices: Mapping[tuple[str, ...], KeySlices],
+    slices: Mapping[tuple[str, ...], KeyHistogram],
 ) -> Source:
     """Computes the source once, keeps its rows for all later reads and finds the ranges of its keys on the way.
 
@@ -179,7 +179,7 @@ def summarize_source(
     alias: str | None,
     keys: JoinKeys,
     names: InternalColumns,
-    slices: Mapping[tuple[str, ...], KeySlices] | None,
+    slices: Mapping[tuple[str, ...], KeyHistogram] | None,
 ) -> SourceSummary:
     """Counts the source's rows and finds the range of each of its keys, in one job.
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltamerge.skipping.key_ranges import clusters
+from deltamerge.skipping.key_ranges import key_ranges
 
 from .ranges import LONGS, NEAR, check
 
@@ -21,7 +21,7 @@ def chunked(values: list[object], kind: pa.DataType) -> pa.ChunkedArray:
 @settings(deadline=None)
 @given(st.lists(st.one_of(LONGS, NEAR, st.none()), max_size=40), st.integers(1, 10))
 def test_integers(values: list[int | None], most: int) -> None:
-    ranges = clusters(chunked(list(values), pa.int64()), most)
+    ranges = key_ranges(chunked(list(values), pa.int64()), most)
     assert ranges is not None
     there = sorted({value for value in values if value is not None})
     check(list(ranges), list(there))
@@ -39,7 +39,7 @@ def test_integers(values: list[int | None], most: int) -> None:
 @settings(deadline=None)
 @given(st.lists(st.one_of(st.text(max_size=4), st.none()), max_size=40), st.integers(1, 10))
 def test_texts(values: list[str | None], most: int) -> None:
-    ranges = clusters(chunked(list(values), pa.string()), most)
+    ranges = key_ranges(chunked(list(values), pa.string()), most)
     assert ranges is not None
     there = sorted({value for value in values if value is not None})
     check(list(ranges), list(there))
@@ -48,5 +48,5 @@ def test_texts(values: list[str | None], most: int) -> None:
 
 
 def test_other_types_are_left_alone() -> None:
-    assert clusters(chunked([1.5], pa.float64())) is None
-    assert clusters(chunked([None], pa.null())) is None
+    assert key_ranges(chunked([1.5], pa.float64())) is None
+    assert key_ranges(chunked([None], pa.null())) is None
