@@ -107,11 +107,7 @@ class AddFile:
     clustering_provider: str | None = None
 
     def remove(self, deletion_timestamp: int, data_change: bool = True) -> RemoveFile:
-        """Gives the action that removes this file.
-
-        Args:
-            deletion_timestamp: Milliseconds since the epoch.
-            data_change: False where another file holds the same rows.
+        """Return the action that removes this file.
 
         Returns:
             The tombstone, with all that is known of the file.
@@ -189,10 +185,7 @@ Action: TypeAlias = (
 
 
 def to_json_line(action: Action) -> str:
-    """Gives an action as one line of a commit, without the line feed.
-
-    Args:
-        action: Any action.
+    """Return an action as one line of a commit, without the line feed.
 
     Returns:
         Compact JSON; fields that are None are left out, as delta-spark does.
@@ -202,10 +195,7 @@ def to_json_line(action: Action) -> str:
 
 
 def to_json_lines(actions: Iterable[Action]) -> bytes:
-    """Gives the content of a commit file.
-
-    Args:
-        actions: The commit's actions, in order.
+    """Return the content of a commit file.
 
     Returns:
         One line each, in UTF-8.
@@ -214,10 +204,7 @@ def to_json_lines(actions: Iterable[Action]) -> bytes:
 
 
 def from_json(values: Json) -> Action | None:
-    """Reads one action.
-
-    Args:
-        values: A parsed line such as ``{"add": {...}}``; maps may be lists of pairs, as Arrow has them.
+    """Read one action.
 
     Returns:
         The action, or None for one that this library does not know (Protocol: readers ignore those).

@@ -16,7 +16,7 @@ _BLANKS = " \t\r\n"
 
 
 def record_count(file: AddFile) -> int | None:
-    """Gives the rows in a data file, those behind its deletion vector included; None where statistics do not say."""
+    """Return the rows in a data file, deleted ones included; None where its statistics do not have it."""
     return _record_count(file.stats)
 
 
@@ -31,28 +31,18 @@ def _record_count(stats: str | None) -> int | None:
 
 
 def rows_about(files: Iterable[tuple[str | None, int]]) -> int:
-    """Estimates the rows of many files, those behind their deletion vectors included, without opening one.
+    """Estimate the rows of many files, deleted ones included, without opening one.
 
     Args:
-        files: The statistics and the size in bytes of each.
-
-    Returns:
-        Their sum; a file without statistics counts a row for each byte, which few have.
+        files: The statistics and the size in bytes of each; without statistics a file counts a row for each byte,
+            which few have.
     """
     counts = ((_record_count(stats), size) for stats, size in files)
     return sum(size if rows is None else rows for rows, size in counts)
 
 
 def physical_rows(store: Store, file: AddFile) -> int:
-    """Gives the rows in a data file, those behind its deletion vector included.
-
-    Args:
-        store: The table's files.
-        file: The file.
-
-    Returns:
-        What the statistics say, else what the file's footer says.
-    """
+    """Return the rows in a data file, deleted ones included, by its statistics or else its footer."""
     counted = record_count(file)
     if counted is not None:
         return counted
@@ -60,21 +50,16 @@ def physical_rows(store: Store, file: AddFile) -> int:
 
 
 def logical_rows(store: Store, file: AddFile) -> int:
-    """Gives the rows of the table in a data file: all but those that its deletion vector deletes."""
+    """Return the rows in a data file that its deletion vector does not delete."""
     deleted = 0 if file.deletion_vector is None else file.deletion_vector.cardinality
     return physical_rows(store, file) - deleted
 
 
 def with_wide_bounds(stats: str | None, num_records: int) -> str:
-    """Gives the statistics of a file that gets a deletion vector.
+    """Return the statistics of a file that gets a deletion vector, every number as it was spelled.
 
-    Args:
-        stats: Its statistics so far.
-        num_records: The rows in the file, deleted ones included.
-
-    Returns:
-        The same, every number as it was spelled, with ``numRecords`` and ``tightBounds`` false: the rows that attain a
-        bound may be deleted. Protocol: Per-file Statistics; Writer Requirements for Deletion Vectors.
+    ``tightBounds`` becomes false: the rows that attain a bound may be deleted. Protocol: Per-file Statistics;
+    Writer Requirements for Deletion Vectors.
     """
     members = dict(_members(stats)) if stats else {}
     members.setdefault("numRecords", str(num_records))
@@ -83,7 +68,7 @@ def with_wide_bounds(stats: str | None, num_records: int) -> str:
 
 
 def _members(text: str) -> Iterator[tuple[str, str]]:
-    """Gives the members of a JSON object with their values as they are spelled; none of what is no object."""
+    """Yield the members of a JSON object with their values as they are spelled; none of what is no object."""
     try:
         if not isinstance(json.loads(text), dict):
             return

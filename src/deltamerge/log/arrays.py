@@ -15,19 +15,19 @@ import pyarrow as pa
 
 
 def empty_table(schema: pa.Schema) -> pa.Table:
-    """Gives a table without rows."""
+    """Return a table without rows."""
     return pa.Table.from_batches([], schema=schema)
 
 
 def from_numpy(values: npt.NDArray[Any]) -> pa.Array:
-    """Gives an Arrow array over the memory of a NumPy array of integers."""
+    """Return an Arrow array over the memory of a NumPy array of integers."""
     values = np.ascontiguousarray(values)
     kind = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def to_numpy(values: pa.Array) -> npt.NDArray[Any]:
-    """Gives a NumPy array over the memory of an Arrow array of integers without NULLs."""
+    """Return a NumPy array over the memory of an Arrow array of integers without NULLs."""
     dtype = np.dtype(str(values.type))
     content = values.buffers()[1]
     if content is None:
@@ -36,7 +36,7 @@ def to_numpy(values: pa.Array) -> npt.NDArray[Any]:
 
 
 def bools(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Gives the values of an Arrow array of booleans without NULLs."""
+    """Return the values of an Arrow array of booleans without NULLs."""
     content = values.buffers()[1]
     if content is None:
         return np.empty(0, np.bool_)
@@ -46,13 +46,13 @@ def bools(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def mask_from_numpy(mask: npt.NDArray[np.bool_]) -> pa.Array:
-    """Gives an Arrow array of booleans from a NumPy one."""
+    """Return an Arrow array of booleans from a NumPy one."""
     bits = np.packbits(np.asarray(mask, dtype=bool), bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
 
 
 def strings(values: Sequence[str]) -> pa.Array:
-    """Gives an Arrow array of texts, none of them NULL."""
+    """Return an Arrow array of strings, none of them NULL."""
     content = [value.encode() for value in values]
     offsets = np.zeros(len(content) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, content), np.int32, len(content)), out=offsets[1:])
@@ -60,14 +60,14 @@ def strings(values: Sequence[str]) -> pa.Array:
 
 
 def repeat(value: str, count: int) -> pa.Array:
-    """Gives the same text many times."""
+    """Return an array of one string many times."""
     content = value.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(content))
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(content * count))
 
 
 def text(value: str) -> pa.Scalar:
-    """Gives a text as a scalar."""
+    """Return a text as a scalar."""
     return repeat(value, 1)[0]
 
 

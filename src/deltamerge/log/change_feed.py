@@ -29,13 +29,11 @@ _ROWS_CHANGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRows
 
 @dataclass(frozen=True)
 class ChangedFile:
-    """A file whose rows tell of changes.
+    """A file whose rows are changes.
 
     Args:
-        version: The version that made the changes.
-        timestamp_ms: When that was, milliseconds since the epoch.
-        change_type: ``insert`` or ``delete``; None for a change file, whose rows say it themselves.
-        file: The file.
+        timestamp_ms: When the version was committed, milliseconds since the epoch.
+        change_type: ``insert`` or ``delete``; None for a change file, whose rows have it themselves.
     """
 
     version: int
@@ -45,15 +43,9 @@ class ChangedFile:
 
 
 def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[ChangedFile, ...]:
-    """Finds the files with the changes of some versions.
+    """Return the files with the changes of some versions, by version.
 
-    Args:
-        snapshot: The latest version, whose schema the changes are read with.
-        first: The first version whose changes are wanted.
-        last: The last one, at most the snapshot's.
-
-    Returns:
-        The files, by version.
+    Changes are read with the schema of `snapshot`, the latest version.
 
     Raises:
         DeltaAnalysisException: Changes were not recorded for a version, or its schema does not fit.
@@ -116,7 +108,7 @@ def _changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[
 
 
 def _only_copied(info: CommitInfo | None) -> bool:
-    """Tells whether a commit is a merge that wrote files again without changing a row."""
+    """Return whether a commit is a merge that wrote files again without changing a row."""
     values = {} if info is None else info.values
     metrics = values.get("operationMetrics") or {}
     return values.get("operation") == "MERGE" and all(metrics.get(name) == "0" for name in _ROWS_CHANGED)
@@ -135,7 +127,6 @@ def _as_data_file(file: AddCDCFile | RemoveFile) -> AddFile:
 
 
 def _check_metadata_of(removes: list[RemoveFile], version: int) -> None:
-    """Refuses a tombstone that says too little."""
     for file in removes:
         if file.partition_values is None:
             raise DeltaLogCorruptException(
@@ -182,22 +173,17 @@ def _not_recorded(version: int, first: int, last: int) -> DeltaAnalysisException
 
 @dataclass(frozen=True)
 class ChangeBoundary:
-    """Where changes begin or end: a version, or a moment in milliseconds since the epoch, or neither."""
+    """Where changes begin or end: a version, or a timestamp in milliseconds since the epoch, or neither."""
 
     version: int | None = None
     moment_ms: int | None = None
 
 
 def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary) -> tuple[int, int] | None:
-    """Finds the versions between two boundaries.
+    """Return the first and the last version between two inclusive boundaries.
 
-    Args:
-        snapshot: The latest version.
-        start: Where the changes begin, inclusive; a moment means the first version made then or later.
-        end: Where they end, inclusive; a moment means the last version not after it, neither means the latest.
-
-    Returns:
-        The first and the last version, or None where two moments have no version between them.
+    A timestamp means the first version at or after it as the start, the last one not after it as the end; without
+    an end it is the latest version. None where two timestamps have no version between them.
 
     Raises:
         DeltaAnalysisException: The boundaries are missing, doubled or in the wrong order, or not in the log.

@@ -28,15 +28,10 @@ _DAY = 24 * 3_600_000
 
 
 def clean_up_expired_log(snapshot: Snapshot, now_ms: int) -> tuple[str, ...]:
-    """Deletes log files that no readable version needs and whose retention is over.
+    """Delete log files that no readable version needs and whose retention is over; return their paths.
 
-    Args:
-        snapshot: The latest snapshot; its metadata says how long commits are kept, and whether they are
-            cleaned up at all (``delta.enableExpiredLogCleanup``).
-        now_ms: Milliseconds since the epoch.
-
-    Returns:
-        The paths of the deleted files.
+    How long commits are kept is ``delta.logRetentionDuration``, whether they are cleaned up at all
+    ``delta.enableExpiredLogCleanup``.
     """
     if not is_enabled(snapshot.metadata, "delta.enableExpiredLogCleanup", True):
         return ()
@@ -62,7 +57,7 @@ def clean_up_expired_log(snapshot: Snapshot, now_ms: int) -> tuple[str, ...]:
 
 
 def _protected_before(snapshot: Snapshot) -> int:
-    """Gives the version up to which the log may go only as a whole (Protocol: Checkpoint Protection)."""
+    """Return the version up to which the log may only be deleted as a whole (Protocol: Checkpoint Protection)."""
     if "checkpointProtection" not in writer_features(snapshot.protocol):
         return 0
     text = snapshot.metadata.configuration.get(PROTECTED_BEFORE, "0")
@@ -70,13 +65,10 @@ def _protected_before(snapshot: Snapshot) -> int:
 
 
 def adjusted_timestamps(commits: tuple[CommitFile, ...]) -> list[int]:
-    """Gives the commits' modification times, made to grow with the versions.
+    """Return the commits' modification times, each at least 1 ms later than the one before, as delta-spark does.
 
     Args:
-        commits: Commit files, oldest first.
-
-    Returns:
-        Milliseconds since the epoch; each at least 1 later than the one before, as delta-spark has it.
+        commits: Oldest first.
     """
     times: list[int] = []
     for commit in commits:
@@ -86,7 +78,7 @@ def adjusted_timestamps(commits: tuple[CommitFile, ...]) -> list[int]:
 
 
 def _covering_checkpoint(store: Store, listing: LogListing, cutoff: int) -> Checkpoint | None:
-    """Finds the newest sound checkpoint from which all versions within the retention can be read."""
+    """Return the newest sound checkpoint from which all versions within the retention can be read."""
     times = zip(listing.commits, adjusted_timestamps(listing.commits), strict=True)
     # The newest expired commit was still the latest version when the retention began.
     newest = max((commit.start for commit, time in times if time <= cutoff), default=-1)

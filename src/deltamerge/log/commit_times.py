@@ -29,7 +29,7 @@ _SQLSTATE = "42816"
 
 
 def has_in_commit_timestamps(metadata: Metadata) -> bool:
-    """Tells whether a table's commits say themselves when they were made."""
+    """Return whether a table's commits hold their own timestamps."""
     return is_enabled(metadata, ENABLED, False)
 
 
@@ -38,10 +38,9 @@ class CommitTimes:
     """The commits that the log still has, and when each was made.
 
     Args:
-        store: The table.
-        versions: Their versions, rising by 1.
+        versions: Rising by 1.
         modified: For each its file's modification time, made to grow; milliseconds since the epoch.
-        first_by_itself: The place of the first commit that counts by its in-commit timestamp.
+        first_by_itself: The index of the first commit that counts by its in-commit timestamp.
     """
 
     store: Store
@@ -52,11 +51,9 @@ class CommitTimes:
 
     @staticmethod
     def of(snapshot: Snapshot, *, recreatable: bool = True) -> CommitTimes:
-        """Finds the commits up to a snapshot.
+        """Return the commits up to a snapshot, the latest one.
 
-        Args:
-            snapshot: The latest version; its metadata says by what the commits count.
-            recreatable: Whether to leave out versions whose state can no longer be read.
+        Unless `recreatable` is false, versions whose state can no longer be read are left out.
         """
         listing = list_log(snapshot.store)
         commits = [commit for commit in listing.commits if commit.start <= snapshot.version]
@@ -73,11 +70,7 @@ class CommitTimes:
         )
 
     def at(self, place: int) -> int:
-        """Gives when the commit at a place was made, milliseconds since the epoch.
-
-        Raises:
-            DeltaLogCorruptException: The commit lacks the in-commit timestamp that the table asks of it.
-        """
+        """Return when the commit at an index was made, milliseconds since the epoch."""
         if place < self.first_by_itself:
             return self.modified[place]
         version = self.versions[place]
@@ -86,11 +79,11 @@ class CommitTimes:
         return self._read[version]
 
     def of_version(self, version: int) -> int:
-        """Gives when a version was made."""
+        """Return when a version was made."""
         return self.at(version - self.versions[0])
 
     def last_not_after(self, moment_ms: int) -> int | None:
-        """Finds the place of the last commit that is not after a moment; None where all are after it."""
+        """Return the index of the last commit that is not after a timestamp; None where all are later."""
         split, end = self.first_by_itself, len(self.versions)
         place = bisect_right(range(split, end), moment_ms, key=self.at) + split
         if place == split:
@@ -99,17 +92,10 @@ class CommitTimes:
 
 
 def version_at(times: CommitTimes, moment_ms: int) -> int:
-    """Finds the version that a table had at a moment, as ``TIMESTAMP AS OF`` means it.
-
-    Args:
-        times: The table's commits.
-        moment_ms: Milliseconds since the epoch.
-
-    Returns:
-        The last version not after the moment.
+    """Return the version that a table had at a timestamp, as ``TIMESTAMP AS OF`` means it.
 
     Raises:
-        DeltaAnalysisException: The moment is before the first version that can be read, or after the last one.
+        DeltaAnalysisException: It is before the first version that can be read, or after the last one.
     """
     place = times.last_not_after(moment_ms)
     if place is None:
@@ -120,7 +106,7 @@ def version_at(times: CommitTimes, moment_ms: int) -> int:
 
 
 def first_version_from(times: CommitTimes, moment_ms: int) -> int:
-    """Finds the first version made at a moment or after it, as ``startingTimestamp`` means it.
+    """Return the first version made at a timestamp or after it, as ``startingTimestamp`` means it.
 
     Raises:
         DeltaAnalysisException: All versions were made before it.

@@ -18,12 +18,7 @@ _AHEAD = 16
 
 @dataclass(frozen=True)
 class Commit:
-    """One version's actions.
-
-    Args:
-        version: The version.
-        actions: All actions that this library knows, in the file's order.
-    """
+    """One version's actions: all that this library knows, in the file's order."""
 
     version: int
     actions: tuple[Action, ...]
@@ -35,32 +30,15 @@ class Commit:
 
 
 def read_commit(store: Store, version: int) -> Commit:
-    """Reads one commit with all its actions, as conflict checks need it.
-
-    Args:
-        store: The table.
-        version: The version.
-
-    Returns:
-        The commit.
-
-    Raises:
-        FileNotFoundError: There is no such version, or its commit file was cleaned up.
-        DeltaLogCorruptException: The file is damaged.
-    """
+    """Read one commit with all its actions, as conflict checks need it."""
     path = commit_path(version)
     return Commit(version, tuple(parse_actions(store.get(path), store.absolute(path))))
 
 
 def parse_actions(content: bytes, where: str) -> Iterator[Action]:
-    """Parses all lines of a commit (or of a V2 checkpoint's JSON file).
+    """Parse all lines of a commit (or of a V2 checkpoint's JSON file).
 
-    Args:
-        content: The file.
-        where: Its path, for messages.
-
-    Raises:
-        DeltaLogCorruptException: A line is no JSON, or an action lacks what it must have.
+    `where` is the file's path, for messages.
     """
     for number, line in enumerate(content.split(b"\n"), 1):
         if line and not line.isspace():
@@ -70,7 +48,7 @@ def parse_actions(content: bytes, where: str) -> Iterator[Action]:
 
 
 def parse_action(line: bytes, where: str, number: int) -> Action | None:
-    """Parses one line; see `parse_actions`."""
+    """Parse one line; see `parse_actions`."""
     try:
         return from_json(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -78,12 +56,7 @@ def parse_action(line: bytes, where: str, number: int) -> Action | None:
 
 
 def damaged(where: str, why: str) -> DeltaLogCorruptException:
-    """Makes the error for a file of the log that cannot be read.
-
-    Args:
-        where: The file.
-        why: What is wrong with it.
-    """
+    """Return the error for a file of the log that cannot be read."""
     return DeltaLogCorruptException(
         "DELTA_STATE_RECOVER_ERROR",
         f"The log file {where} is damaged: {why}. Restore it from a backup.",
@@ -93,18 +66,7 @@ def damaged(where: str, why: str) -> DeltaLogCorruptException:
 
 
 def read_ahead(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Reads files in order, some of them at the same time, as object stores answer slowly.
-
-    Args:
-        store: The table.
-        paths: What to read.
-
-    Yields:
-        Path and content.
-
-    Raises:
-        FileNotFoundError: A file is not there.
-    """
+    """Yield path and content of files in order, some read at the same time, as object stores answer slowly."""
     remaining = iter(paths)
     first = list(islice(remaining, _AHEAD))
     if len(first) < 2 or store.is_local:

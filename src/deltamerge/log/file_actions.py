@@ -73,24 +73,18 @@ _BLOCK = 4 << 20
 
 
 def camel_case(name: str) -> str:
-    """Gives the protocol's name of a field: ``base_row_id`` is ``baseRowId``."""
+    """Return the protocol's name of a field: ``base_row_id`` is ``baseRowId``."""
     first, *others = name.split("_")
     return first + "".join(part.capitalize() for part in others)
 
 
 def parse_file_actions(lines: Sequence[bytes], action: str, schema: pa.Schema) -> pa.Table:
-    """Parses lines of a commit that all hold the same file action.
+    """Parse lines of a commit that all hold the same file action, one row a line.
 
     Args:
         lines: Lines such as ``{"add":{...}}``.
         action: ``add`` or ``remove``.
-        schema: Which fields are wanted: `ADD_SCHEMA`, `REMOVE_SCHEMA` or `REMOVE_KEY_SCHEMA`.
-
-    Returns:
-        A table of `schema`, one row a line.
-
-    Raises:
-        ValueError: A line is no JSON or no such action.
+        schema: The wanted fields: `ADD_SCHEMA`, `REMOVE_SCHEMA` or `REMOVE_KEY_SCHEMA`.
     """
     if not lines:
         return empty_table(schema)
@@ -105,11 +99,11 @@ def parse_file_actions(lines: Sequence[bytes], action: str, schema: pa.Schema) -
 
 
 def from_parquet(structs: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
-    """Gives the rows of a checkpoint's ``add`` or ``remove`` column as a table.
+    """Return the rows of a checkpoint's ``add`` or ``remove`` column as a table.
 
     Args:
         structs: The column, without nulls, fields under the protocol's names.
-        schema: `ADD_SCHEMA`, `REMOVE_SCHEMA` or `REMOVE_KEY_SCHEMA`; what the column lacks becomes NULL.
+        schema: As for `parse_file_actions`; what the column lacks becomes NULL.
     """
     table = pa.Table.from_batches(
         [pa.RecordBatch.from_struct_array(chunk) for chunk in structs.chunks],
@@ -119,15 +113,9 @@ def from_parquet(structs: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
 
 
 def file_keys(paths: pa.ChunkedArray, deletion_vectors: pa.ChunkedArray, root: str) -> pa.ChunkedArray:
-    """Gives what identifies a logical file: its canonical path and its deletion vector's unique id.
+    """Return what identifies a logical file: its canonical path and its deletion vector's unique id.
 
-    Args:
-        paths: The log's spellings.
-        deletion_vectors: Structs of `DELETION_VECTOR`.
-        root: The table's root.
-
-    Returns:
-        One string a row. Source: Protocol, Action Reconciliation.
+    Source: Protocol, Action Reconciliation. `deletion_vectors` are structs of `DELETION_VECTOR`.
     """
     keys = _canonical(paths, root)
     if deletion_vectors.null_count == len(deletion_vectors):
@@ -240,7 +228,7 @@ def _child_names(kind: pa.DataType, name: str) -> list[str]:
 def _maps_from_structs(
     structs: pa.ChunkedArray, lines: Sequence[bytes], action: str, field: str
 ) -> pa.ChunkedArray:
-    """Turns structs that Arrow's JSON reader made of objects back into maps."""
+    """Turn structs that Arrow's JSON reader made of objects back into maps."""
     rows = structs.combine_chunks()
     children = [pc.struct_field(rows, [index]) for index in range(rows.type.num_fields)]
     count, width = len(rows), len(children)

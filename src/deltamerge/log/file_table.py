@@ -19,13 +19,13 @@ from deltamerge.log.paths import decode_paths
 
 
 class PerFile(Protocol):
-    """Something that was worked out of files and is dear, one element per file."""
+    """Something derived from files that is expensive to derive, one element per file."""
 
     def at_next_version(self, kept: npt.NDArray[np.bool_], added: int) -> PerFile:
-        """Gives the same for the next version of the table.
+        """Return the same for the next version of the table.
 
         Args:
-            kept: Which of the files are still there.
+            kept: Which of the files are still in the table.
             added: How many come after them, of which nothing is known yet.
         """
 
@@ -35,9 +35,8 @@ class FileTable:
     """Files of a table, one row each; an immutable view that filters and takes without Python objects.
 
     Args:
-        arrow: A table of `ADD_SCHEMA`: an AddFile's fields in snake_case, `path` in the log's spelling.
-        derived: What was worked out of the files, by what it is: whoever does so puts it here, and the next version of
-            the table starts with it.
+        arrow: Rows of `ADD_SCHEMA`.
+        derived: What was derived from the files, by what it is; the next version of the table starts with it.
     """
 
     arrow: pa.Table
@@ -45,7 +44,7 @@ class FileTable:
 
     @staticmethod
     def from_add_files(files: Iterable[AddFile]) -> FileTable:
-        """Makes a table of actions."""
+        """Make a table of actions."""
         return FileTable(add_files_to_arrow(files))
 
     @property
@@ -59,34 +58,34 @@ class FileTable:
         return int(pc.sum(self.arrow.column("size")).as_py() or 0)
 
     def rows_about(self) -> int:
-        """Estimates the files' rows together; see `deltamerge.log.add_file_stats.rows_about`."""
+        """Estimate the files' rows together; see `deltamerge.log.add_file_stats.rows_about`."""
         columns = (self.arrow.column(name).to_pylist() for name in ("stats", "size"))
         return rows_about(zip(*columns, strict=True))
 
     @property
     def has_deletion_vectors(self) -> bool:
-        """Tells whether any file has a deletion vector."""
+        """Return whether any file has a deletion vector."""
         column = self.arrow.column("deletion_vector")
         return bool(column.null_count < len(column))
 
     def paths(self) -> list[str]:
-        """Gives the files' paths in the log's spelling (URIs), in row order."""
+        """Return the files' paths in the log's spelling (URIs), in row order."""
         paths: list[str] = self.arrow.column("path").to_pylist()
         return paths
 
     def real_paths(self) -> list[str]:
-        """Gives the files' real names, decoded: relative to the table or absolute, in row order."""
+        """Return the files' real names, decoded: relative to the table or absolute, in row order."""
         return list(decode_paths(self.paths()))
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> FileTable:
-        """Keeps the files whose place in `mask` (one bool a row) is true."""
+        """Keep the files whose bool in `mask` is true."""
         return FileTable(self.arrow.filter(mask_from_numpy(mask)))
 
     def at_next_version(self, kept: npt.NDArray[np.bool_], added: pa.Table) -> FileTable:
-        """Gives the files of the table's next version.
+        """Return the files of the table's next version.
 
         Args:
-            kept: Which of the files are still there, one bool a row.
+            kept: Which of the files are still in the table, one bool a row.
             added: The new files, rows of `ADD_SCHEMA`.
         """
         left = _among(self.arrow, kept)
@@ -96,11 +95,11 @@ class FileTable:
         return FileTable(pa.concat_tables([left, added]) if added.num_rows else left, derived)
 
     def take(self, indices: npt.ArrayLike) -> FileTable:
-        """Gives the files of these rows, in this order."""
+        """Return the files of these rows, in this order."""
         return FileTable(self.arrow.take(from_numpy(np.asarray(indices, dtype=np.int64))))
 
     def add_files(self) -> list[AddFile]:
-        """Gives the files as actions: for the few that a commit names, not for a whole table."""
+        """Return the files as actions: for the few that a commit names, not for a whole table."""
         return [_add_file(row) for row in self.arrow.to_pylist()]
 
 
@@ -115,7 +114,7 @@ def _among(table: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:
 
 
 def add_files_to_arrow(files: Iterable[AddFile]) -> pa.Table:
-    """Gives actions as an Arrow table of `ADD_SCHEMA`."""
+    """Return actions as an Arrow table of `ADD_SCHEMA`."""
     rows = list(files)
     columns = []
     for wanted in ADD_SCHEMA:

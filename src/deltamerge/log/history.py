@@ -32,21 +32,11 @@ _PLAIN = (
 
 
 def read_history(store: Store, limit: int | None = None) -> list[dict[str, Any]]:
-    """Reads the commits' provenance.
+    """Return one row a commit, newest first, with the columns of DESCRIBE HISTORY; None where a commit lacks one.
 
-    Args:
-        store: The table.
-        limit: How many commits; None for all that the log still has.
-
-    Returns:
-        One row a commit, newest first, with the columns of DESCRIBE HISTORY: ``version``, ``timestamp`` (an
-        aware datetime: the in-commit timestamp, else the file's modification time), ``operation``,
-        ``operationParameters`` and ``operationMetrics`` (strings by name) and the rest; None where a commit
-        does not say.
-
-    Raises:
-        DeltaTableNotFoundException: There is no Delta table.
-        DeltaLogCorruptException: A commit's info cannot be read.
+    ``timestamp`` is the in-commit timestamp, else the file's modification time; the values of
+    ``operationParameters`` and ``operationMetrics`` are strings. `limit` is the number of commits; None for all
+    that the log still has.
     """
     listing = list_log(store)
     if not listing.commits and not listing.checkpoints:

@@ -19,19 +19,16 @@ _SAFE = "/-_.!~*'(),;$&+=@"
 
 
 def is_absolute(path: str) -> bool:
-    """Tells whether a decoded or encoded path does not depend on the table's root."""
+    """Return whether a decoded or encoded path does not depend on the table's root."""
     return path.startswith("/") or _SCHEME.match(path) is not None
 
 
 def decode_path(add_path: str) -> str:
-    """Gives the real name of a file from the log's spelling.
-
-    Args:
-        add_path: `path` of an add, remove or cdc action: a URI, relative or absolute.
+    """Return the real name of a file from the log's spelling, a URI.
 
     Returns:
-        The name relative to the table, or an absolute one: a plain path for local files (without
-        ``file:``), scheme and decoded path for all others.
+        The name relative to the table, or an absolute one: a plain path for local files (without ``file:``), scheme
+        and decoded path for all others.
     """
     decoded = unquote(add_path) if "%" in add_path else add_path
     local = _FILE.match(add_path)
@@ -39,13 +36,10 @@ def decode_path(add_path: str) -> str:
 
 
 def encode_path(real_path: str) -> str:
-    """Gives the log's spelling of a file's real name; `decode_path` is its inverse.
+    """Return the log's spelling of a file's real name; `decode_path` is its inverse.
 
     Args:
         real_path: A name relative to the table with ``/`` between folders, or an absolute path or URL.
-
-    Returns:
-        The URI to write as `path` of an action.
     """
     scheme = _SCHEME.match(real_path)
     if scheme is None:
@@ -57,7 +51,7 @@ def encode_path(real_path: str) -> str:
 
 
 def decode_paths(add_paths: Iterable[str]) -> Iterator[str]:
-    """Decodes many paths; files of one folder share the work of decoding its name."""
+    """Decode many paths; files of one folder share the work of decoding its name."""
     folders: dict[str, str] = {}
     for path in add_paths:
         if "%" not in path and ":" not in path:
@@ -74,17 +68,10 @@ def decode_paths(add_paths: Iterable[str]) -> Iterator[str]:
 
 
 def canonical_path(add_path: str, root: str) -> str:
-    """Gives the form in which two spellings of one file are equal.
+    """Return the form in which two spellings of one file are equal: decoded, with scheme if absolute.
 
-    Args:
-        add_path: The log's spelling.
-        root: The table's root, as `Store.root` has it; an absolute path without a scheme gets this root's.
-
-    Returns:
-        The decoded path; an absolute one with scheme.
-
-    The rule: Delta qualifies absolute paths with the file system's scheme and leaves relative ones as they
-    are (delta-spark, `DeltaLog.canonicalizePath`).
+    Delta qualifies absolute paths with the file system's scheme and leaves relative ones as they are (delta-spark,
+    `DeltaLog.canonicalizePath`). An absolute path without a scheme gets that of `root`.
     """
     decoded = decode_path(add_path)
     if not is_absolute(decoded):
@@ -101,7 +88,7 @@ def canonical_path(add_path: str, root: str) -> str:
 
 
 def canonical_paths(add_paths: Iterable[str], root: str) -> Iterator[str]:
-    """Gives the canonical forms of many paths; files of one folder share the work on its name."""
+    """Yield the canonical forms of many paths; files of one folder share the work on its name."""
     folders: dict[str, str] = {}
     for path in add_paths:
         folder, slash, name = path.rpartition("/")

@@ -19,19 +19,7 @@ _PART = re.compile(r"\s*'?(\d+(?:\.\d+)?)'?\s*([a-z]+?)s?(?=\s|$|\d)")
 
 
 def interval_ms(metadata: Metadata, key: str, default: str) -> int:
-    """Gives a property that holds an interval.
-
-    Args:
-        metadata: The table's metadata.
-        key: The property, such as ``delta.logRetentionDuration``.
-        default: The interval where the table does not say.
-
-    Returns:
-        Milliseconds.
-
-    Raises:
-        DeltaTableException: The value is no interval of weeks and shorter units (DELTA_INVALID_INTERVAL).
-    """
+    """Return a property that holds an interval, such as ``delta.logRetentionDuration``, in milliseconds."""
     text = metadata.configuration.get(key, default)
     try:
         return parse_interval(text)
@@ -46,17 +34,9 @@ def interval_ms(metadata: Metadata, key: str, default: str) -> int:
 
 
 def parse_interval(text: str) -> int:
-    """Reads an interval.
+    """Return an interval such as ``interval 30 days`` or ``1 week 12 hours`` in milliseconds.
 
-    Args:
-        text: Such as ``interval 30 days`` or ``1 week 12 hours``. Months and years have no fixed length and
-            are refused, as delta-spark does.
-
-    Returns:
-        Milliseconds.
-
-    Raises:
-        ValueError: The text is no such interval.
+    Months and years have no fixed length and are refused, as delta-spark does.
 
     >>> parse_interval("interval 1 day 2 hours")
     93600000
@@ -84,12 +64,6 @@ def parse_interval(text: str) -> int:
 
 
 def is_enabled(metadata: Metadata, key: str, default: bool) -> bool:
-    """Gives a property that is true or false; anything else counts as the default.
-
-    Args:
-        metadata: The table's metadata.
-        key: The property.
-        default: What holds where the table does not say.
-    """
+    """Return a property that is true or false; any other value counts as the default."""
     text = metadata.configuration.get(key, "").lower()
     return text == "true" if text in ("true", "false") else default

@@ -84,22 +84,17 @@ LEGACY_WRITER_FEATURES: dict[int, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What tells whether a feature is in use.
-
-    Args:
-        metadata: The table's metadata.
-        schema: Its schema, parsed.
-    """
+    """What shows whether a feature is in use."""
 
     metadata: Metadata
     schema: StructType
 
     def property_is(self, key: str, value: str) -> bool:
-        """Tells whether a table property has a value, whatever its case."""
+        """Return whether a table property has a value, whatever its case."""
         return self.metadata.configuration.get(key, "").lower() == value
 
     def any_field_has(self, prefix: str) -> bool:
-        """Tells whether any field's metadata has a key that starts so."""
+        """Return whether any field's metadata has a key with a prefix."""
         return any(key.startswith(prefix) for _, field in self.schema.walk() for key in field.metadata)
 
 
@@ -123,41 +118,32 @@ READER_IN_USE: frozenset[str] = frozenset({"columnMapping"})
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
-    """Gives the features that a reader must know, named or implied by the version."""
+    """Return the features that a reader must know, named or implied by the version."""
     if protocol.min_reader_version < 3:
         return LEGACY_READER_FEATURES.get(protocol.min_reader_version, frozenset())
     return protocol.reader_features or frozenset()
 
 
 def writer_features(protocol: Protocol) -> frozenset[str]:
-    """Gives the features that a writer must know, named or implied by the version."""
+    """Return the features that a writer must know, named or implied by the version."""
     if protocol.min_writer_version < 7:
         return LEGACY_WRITER_FEATURES.get(protocol.min_writer_version, frozenset())
     return protocol.writer_features or frozenset()
 
 
 def supports_column_mapping(protocol: Protocol) -> bool:
-    """Tells whether a reader honours the property ``delta.columnMapping.mode``.
+    """Return whether a reader honours the property ``delta.columnMapping.mode``.
 
     Protocol: Column Mapping. delta-rs sets the property, ids and physical names also in tables whose protocol lists
     other features only, and then writes files under the columns' own names.
-
-    Args:
-        protocol: The table's protocol.
     """
     return "columnMapping" in reader_features(protocol)
 
 
 def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None:
-    """Refuses a table that this library cannot read rightly.
+    """Refuse a table that this library cannot read correctly.
 
-    Args:
-        protocol: The table's protocol.
-        metadata: Its metadata; without it every feature counts as used.
-
-    Raises:
-        DeltaUnsupportedFeatureException: The protocol's versions are unknown, or it names a feature that is
-            not implemented.
+    Without metadata every feature counts as used.
     """
     _check_versions(protocol)
     managed = sorted(
@@ -178,11 +164,7 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None
 
 
 def check_writable(protocol: Protocol, metadata: Metadata) -> None:
-    """Refuses a table that this library cannot write rightly.
-
-    Args:
-        protocol: The table's protocol.
-        metadata: Its metadata.
+    """Refuse a table that this library cannot write correctly.
 
     Raises:
         DeltaUnsupportedFeatureException: The table cannot be read, its protocol names or implies a writer feature
@@ -201,13 +183,9 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
 
 
 def universal_formats(configuration: Mapping[str, str]) -> frozenset[str]:
-    """Gives the other formats that a table is to be readable as, each as an error names it.
+    """Return the other formats that a table is to be readable as, each as an error names it.
 
-    Args:
-        configuration: The table's properties.
-
-    Returns:
-        Such as ``delta.universalFormat.enabledFormats=hudi``.
+    Such as ``delta.universalFormat.enabledFormats=hudi``.
     """
     formats = configuration.get(UNIVERSAL_FORMATS, "").split(",")
     return frozenset(f"{UNIVERSAL_FORMATS}={name.strip()}" for name in formats if name.strip())

@@ -48,7 +48,7 @@ class TableState:
     domain_metadata: Mapping[str, DomainMetadata] = field(default_factory=dict)
 
     def apply(self, actions: Iterable[Action]) -> TableState:
-        """Gives the state after some actions, oldest first."""
+        """Return the state after some actions, oldest first."""
         protocol, metadata = self.protocol, self.metadata
         transactions, domains = dict(self.set_transactions), dict(self.domain_metadata)
         for action in actions:
@@ -74,13 +74,12 @@ class TableState:
 
 @dataclass(frozen=True, eq=False)
 class LogLines:
-    """What the lines of some log files say, oldest first.
+    """The parsed lines of some log files, oldest first.
 
     Args:
-        adds: Rows of `ADD_SCHEMA`.
-        add_order: For each of them its place among all lines.
+        add_order: For each of the adds its place among all lines.
         removes: Rows of the schema that was asked for.
-        remove_order: For each of them its place among all lines.
+        remove_order: For each of the removes its place among all lines.
         actions: The other actions, without change data files.
     """
 
@@ -102,18 +101,12 @@ def parse_log_files(
     remove_schema: pa.Schema = REMOVE_KEY_SCHEMA,
     with_commit_info: frozenset[str] = frozenset(),
 ) -> LogLines:
-    """Parses commits (plain or compacted) or JSON checkpoints.
+    """Parse commits (plain or compacted) or JSON checkpoints.
 
     Args:
         files: Path and content of each, oldest first; they are taken one by one.
         remove_schema: Which fields of removes are wanted.
         with_commit_info: The files whose commit info is wanted.
-
-    Returns:
-        Their lines, parsed.
-
-    Raises:
-        DeltaLogCorruptException: A line cannot be read; its parameter ``path`` is the file's path.
     """
     collector = _Collector(remove_schema)
     for path, content in files:
@@ -122,15 +115,9 @@ def parse_log_files(
 
 
 def live_files(base: FileTable | None, lines: LogLines, root: str) -> FileTable:
-    """Applies commits to the files of an earlier version.
+    """Return the live files after some commits.
 
-    Args:
-        base: Live files before; None at the start of the log.
-        lines: The commits.
-        root: The table's root.
-
-    Returns:
-        The live files after.
+    `base` has those before; None at the start of the log.
     """
     if lines.adds.num_rows == 0 and lines.removes.num_rows == 0:
         return FileTable(lines.adds) if base is None else base
@@ -145,15 +132,9 @@ def live_files(base: FileTable | None, lines: LogLines, root: str) -> FileTable:
 
 
 def tombstones(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
-    """Gives the removes that no later add took back.
+    """Return the removes that no later add took back, whatever their age.
 
-    Args:
-        base: Tombstones before, rows of `REMOVE_SCHEMA`.
-        lines: The commits, parsed with `REMOVE_SCHEMA`.
-        root: The table's root.
-
-    Returns:
-        The tombstones after, whatever their age.
+    `base` has those before, rows of `REMOVE_SCHEMA`, with which the commits are parsed, too.
     """
     if lines.adds.num_rows == 0 and lines.removes.num_rows == 0:
         return lines.removes if base is None else base
@@ -166,7 +147,7 @@ def tombstones(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
 
 
 def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """Gives all keys, and for each the row of its newest action (removes counted after the adds)."""
+    """Return all keys, and for each the row of its newest action (removes counted after the adds)."""
     keys = [
         file_keys(table.column("path"), table.column("deletion_vector"), root)
         for table in (lines.adds, lines.removes)
@@ -182,7 +163,6 @@ def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]
 
 
 def _untouched(base: pa.Table, touched: pa.Array, root: str) -> npt.NDArray[np.bool_]:
-    """Tells of each file whether its key is none of some."""
     keys = file_keys(base.column("path"), base.column("deletion_vector"), root)
     found = _chunks(pc.invert(pc.is_in(keys, value_set=touched)))
     return np.concatenate([bools(chunk) for chunk in found]) if found else np.ones(0, np.bool_)
@@ -200,7 +180,7 @@ def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
 
 
 class _Collector:
-    """Sorts lines by action and parses them in batches, so that the text need not stay in memory."""
+    """Sorts lines by action and parses them in batches, so that the bytes need not stay in memory."""
 
     def __init__(self, remove_schema: pa.Schema) -> None:
         self._schemas = {"add": ADD_SCHEMA, "remove": remove_schema}
@@ -277,7 +257,6 @@ class _Collector:
             lines.clear()
 
     def _blame(self, action: str, lines: list[bytes], error: Exception) -> Exception:
-        """Finds the file whose line could not be parsed, for the message."""
         places = self._order[action][-len(lines) :]
         for place, line in zip(places, lines, strict=True):
             try:
@@ -295,7 +274,6 @@ def _damaged(path: str, why: str) -> Exception:
 
 
 def _text_chunks(content: bytes) -> Iterator[bytes]:
-    """Cuts a file into pieces of whole lines."""
     at = 0
     while at < len(content):
         end = content.find(b"\n", at + _CHUNK) if len(content) - at > _CHUNK else -1
@@ -305,5 +283,5 @@ def _text_chunks(content: bytes) -> Iterator[bytes]:
 
 
 def commit_info(lines: LogLines) -> CommitInfo | None:
-    """Gives the newest commit info among the lines."""
+    """Return the newest commit info among the lines."""
     return next((a for a in reversed(lines.actions) if isinstance(a, CommitInfo)), None)

@@ -59,22 +59,14 @@ class StructType:
         return tuple(item.name for item in self.fields)
 
     def find(self, name: str, *, case_sensitive: bool = False) -> StructField | None:
-        """Finds a field.
-
-        Args:
-            name: The field's name, without quotes.
-            case_sensitive: Whether the name must be spelled exactly so.
-
-        Returns:
-            The field, or None.
-        """
+        """Return the field of a name, in any case unless `case_sensitive`; None where there is none."""
         if case_sensitive:
             return next((item for item in self.fields if item.name == name), None)
         lower = name.lower()
         return next((item for item in self.fields if item.name.lower() == lower), None)
 
     def walk(self) -> Iterator[tuple[tuple[str, ...], StructField]]:
-        """Gives every field, also those nested in structs, arrays and maps, with its path of names."""
+        """Yield every field, also those nested in structs, arrays and maps, with its path of names."""
         return _walk(self, ())
 
 
@@ -86,7 +78,7 @@ _SIMPLE_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte"
 
 
 def contains_type(data_type: DataType, name: str) -> bool:
-    """Tells whether a type is, or holds at any depth, the primitive type of a name such as ``variant``."""
+    """Return whether a type is, or holds at any depth, the primitive type of a name such as ``variant``."""
     if isinstance(data_type, StructType):
         return any(contains_type(item.data_type, name) for item in data_type.fields)
     if isinstance(data_type, ArrayType):
@@ -97,17 +89,7 @@ def contains_type(data_type: DataType, name: str) -> bool:
 
 
 def parse_schema(schema_string: str | None) -> StructType:
-    """Reads a schema string.
-
-    Args:
-        schema_string: `metaData.schemaString`; None, as some old tables have it, means no columns.
-
-    Returns:
-        The schema.
-
-    Raises:
-        DeltaLogCorruptException: The text is no schema.
-    """
+    """Return the schema of a `metaData.schemaString`; None, as some old tables have it, means no columns."""
     if not schema_string:
         return StructType()
     try:
@@ -120,12 +102,12 @@ def parse_schema(schema_string: str | None) -> StructType:
 
 
 def schema_to_json(schema: StructType) -> str:
-    """Gives the schema string that the log holds, as compact as Spark writes it."""
+    """Return the schema string that the log holds, as compact as Spark writes it."""
     return json.dumps(_to_json(schema), ensure_ascii=False, separators=(",", ":"))
 
 
 def simple_string(data_type: DataType) -> str:
-    """Gives a type as Spark's `simpleString` does, for messages: ``struct<id:bigint,name:string>``."""
+    """Return a type as Spark's `simpleString` does, for messages: ``struct<id:bigint,name:string>``."""
     if isinstance(data_type, PrimitiveType):
         return _SIMPLE_NAMES.get(data_type.name, data_type.name)
     if isinstance(data_type, ArrayType):
@@ -212,11 +194,9 @@ def _corrupt(schema_string: str, why: str) -> DeltaLogCorruptException:
 
 
 def fits_into(written: StructType, read: StructType) -> bool:
-    """Tells whether rows of one schema can be read with another: columns may have been added, nothing else.
+    """Return whether rows of one schema can be read with another: columns may have been added, nothing else.
 
-    Args:
-        written: The rows' schema.
-        read: The other one; the case of names is all the same.
+    The case of names does not matter.
     """
     known = {item.name.lower(): item for item in read.fields}
     for item in written.fields:

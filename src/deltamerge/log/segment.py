@@ -48,7 +48,6 @@ class LogSegment:
     """What has to be read for one version of the table.
 
     Args:
-        version: The version.
         checkpoint: Where to start, or None to start from version 0.
         commits: What to apply on top, oldest first, without gaps.
         last_commit: The commit file of `version`; None where only its checkpoint is left.
@@ -78,39 +77,27 @@ _VERSIONED = re.compile(
 
 
 def log_file_version(name: str) -> int | None:
-    """Gives the version that a file of the log folder belongs to (for compacted commits their first).
+    """Return the version of a file of the log folder; None for files that are none of the log's.
 
-    Args:
-        name: The file's name; Hadoop's checksums of log files count too.
-
-    Returns:
-        The version, or None for all other files.
+    Compacted commits count by their first version; Hadoop's checksums of log files count too.
     """
     match = _VERSIONED.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def commit_path(version: int) -> str:
-    """Gives the path of a version's commit file."""
+    """Return the path of a version's commit file."""
     return f"{LOG_FOLDER}/{version:020d}.json"
 
 
 def list_log(store: Store, from_version: int = 0) -> LogListing:
-    """Lists the log from a version on.
-
-    Args:
-        store: The table.
-        from_version: The first version of interest.
-
-    Returns:
-        The log's files; all else in the folder is passed over.
-    """
+    """Return the log's files from a version on; all else in the folder is passed over."""
     start_after = f"{LOG_FOLDER}/{from_version:020d}" if from_version > 0 else None
     return sort_log_files(store.list_folder(LOG_FOLDER, start_after))
 
 
 def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
-    """Sorts files of a log folder by kind; see `LogListing`."""
+    """Sort files of a log folder by kind; see `LogListing`."""
     commits, compacted, checksums = [], [], []
     single: list[Checkpoint] = []
     parts: dict[tuple[int, int], dict[int, StoredFile]] = {}
@@ -144,13 +131,9 @@ def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
 
 
 def read_last_checkpoint(store: Store) -> int | None:
-    """Reads where the log says that its last checkpoint is.
+    """Return the version of the last checkpoint by the log's own pointer.
 
-    Args:
-        store: The table.
-
-    Returns:
-        The version, or None where the file is missing or damaged: it is a hint, never the truth.
+    None where the pointer is missing or damaged: it is a hint, never the truth.
     """
     try:
         version = json.loads(store.get(LAST_CHECKPOINT))["version"]
@@ -162,15 +145,10 @@ def read_last_checkpoint(store: Store) -> int | None:
 def find_segment(
     store: Store, version: int | None = None, unreadable: frozenset[str] = frozenset()
 ) -> LogSegment:
-    """Finds the files that make up a version.
+    """Return the files that make up a version, from the newest usable checkpoint.
 
-    Args:
-        store: The table.
-        version: The version, or None for the latest.
-        unreadable: Paths of checkpoints and compacted commits that turned out to be damaged.
-
-    Returns:
-        The segment, from the newest usable checkpoint.
+    `version` is None for the latest; `unreadable` are paths of checkpoints and compacted commits that turned out to
+    be damaged.
 
     Raises:
         DeltaTableNotFoundException: There is no Delta table.
@@ -198,7 +176,7 @@ def choose_segment(
     version: int | None = None,
     unreadable: frozenset[str] = frozenset(),
 ) -> LogSegment:
-    """Chooses among listed files those that make up a version; see `find_segment`."""
+    """Choose among listed files those that make up a version; see `find_segment`."""
     checkpoints = [item for item in listing.checkpoints if _usable(item, unreadable)]
     compacted = [item for item in listing.compacted if item.file.path not in unreadable]
     # Compacted commits are an aid for reading: what versions there are, commits and checkpoints say.
@@ -229,7 +207,7 @@ def _usable(checkpoint: Checkpoint, unreadable: frozenset[str]) -> bool:
 def _cover(
     first: int, target: int, commits: Sequence[CommitFile], compacted: Sequence[CommitFile]
 ) -> list[CommitFile] | int:
-    """Gives files that cover `first` to `target` without gaps, or the first version that is missing."""
+    """Return files that cover `first` to `target` without gaps, or the first version that is missing."""
     by_version = {item.start: item for item in commits}
     longest: dict[int, CommitFile] = {}
     for item in compacted:
@@ -260,7 +238,7 @@ def _no_table(store: Store, listing: LogListing) -> DeltaTableException:
 
 
 def table_not_found(store: Store) -> DeltaTableNotFoundException:
-    """Makes the error for a path without a Delta table: the path is missing, or has no log."""
+    """Return the error for a path without a Delta table: the path is missing, or has no log."""
     if store.is_local and not Path(store.root).exists():
         return DeltaTableNotFoundException(
             "DELTA_PATH_DOES_NOT_EXIST",

@@ -33,17 +33,13 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What a table is at a version.
+    """A table at a version.
 
     Args:
-        store: Where the table lies.
-        version: The version.
-        timestamp_ms: When it was committed, milliseconds since the epoch: the commit's in-commit timestamp
+        timestamp_ms: When the version was committed, milliseconds since the epoch: the commit's in-commit timestamp
             where the table has those, else the commit file's modification time.
-        protocol: What the table requires of readers and writers; this library meets it for reading.
-        metadata: Schema, partitioning, properties.
+        protocol: This library meets it for reading.
         files: The live files.
-        set_transactions: By application.
         domain_metadata: By domain, without removed ones.
         segment: The files of the log that this was read from.
     """
@@ -69,18 +65,11 @@ class Snapshot:
         return mapping_mode(self.metadata.configuration) if supports_column_mapping(self.protocol) else NONE
 
     def check_writable(self) -> None:
-        """Refuses a table that this library cannot write rightly; see `protocol.check_writable`."""
+        """Refuse a table that this library cannot write correctly; see `protocol.check_writable`."""
         check_protocol_writable(self.protocol, self.metadata)
 
     def tombstones(self) -> pa.Table:
-        """Reads the table's tombstones from the log, whatever their age: they are not kept in memory.
-
-        Returns:
-            Rows of `REMOVE_SCHEMA`.
-
-        Raises:
-            DeltaLogCorruptException: Log files were deleted or damaged since the snapshot was read.
-        """
+        """Read the tombstones from the log, whatever their age, as rows of `REMOVE_SCHEMA`."""
         try:
             return _read_tombstones(self.store, self.segment)
         except (FileNotFoundError, DeltaLogCorruptException):
@@ -98,11 +87,7 @@ def _read_tombstones(store: Store, segment: LogSegment) -> pa.Table:
 
 
 def table_exists(store: Store) -> bool:
-    """Tells whether there is a Delta table: a log with a commit or a checkpoint.
-
-    Args:
-        store: Where to look.
-    """
+    """Return whether there is a Delta table: a log with a commit or a checkpoint."""
     hint = read_last_checkpoint(store)
     # The end of a long log is listed faster than all of it.
     return (bool(hint) and _has_versions(store, hint or 0)) or _has_versions(store, 0)
@@ -114,16 +99,10 @@ def _has_versions(store: Store, from_version: int) -> bool:
 
 
 def load_snapshot(store: Store, version: int | None = None, previous: Snapshot | None = None) -> Snapshot:
-    """Reads a version of a table.
+    """Read a version of a table.
 
-    Args:
-        store: The table.
-        version: The version, or None for the latest.
-        previous: An earlier snapshot of the same table: then only newer commits are read, unless the log was
-            replaced or cleaned up in between.
-
-    Returns:
-        The snapshot.
+    `version` is None for the latest. After `previous`, an earlier snapshot of the same table, only newer commits
+    are read, unless the log was replaced or cleaned up in between.
 
     Raises:
         DeltaTableNotFoundException: There is no Delta table.
@@ -182,7 +161,7 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
 
 
 def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot | None:
-    """Advances a snapshot by the commits after it; None where only the whole log can tell."""
+    """Return a snapshot advanced by the commits after it; None where the whole log must be read."""
     anchor = previous.segment.last_commit
     if anchor is None or (version is not None and version < previous.version):
         return None

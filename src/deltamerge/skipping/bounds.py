@@ -22,18 +22,13 @@ from deltamerge.skipping.statistics import FileStatistics, read_statistics
 
 @dataclass(frozen=True)
 class _Read:
-    """What was read of a column.
-
-    Args:
-        bounds: One element per file of the table; they mean something where `files` is true.
-        files: The files whose statistics were read.
-    """
+    """What was read of a column: bounds, one element per file of the table, and the files that were read."""
 
     bounds: Bounds
     files: Mask
 
     def at_next_version(self, kept: Mask, added: int) -> _Read:
-        """Keeps what was read of files that are still there; see `PerFile`."""
+        """Keep what was read of files that are still in the table; see `PerFile`."""
 
         def with_added(values: KeyArray) -> KeyArray:
             return np.concatenate([values[kept], np.zeros(added, values.dtype)])
@@ -45,15 +40,9 @@ class _Read:
 def data_bounds(
     columns: Iterable[TargetColumn], files: FileTable, wanted: Mask
 ) -> dict[tuple[str, ...], Bounds]:
-    """Gives what statistics tell of some columns in some of a table's files.
+    """Return the bounds of some columns by their statistics, by path, one element per wanted file.
 
-    Args:
-        columns: The columns; those that statistics do not know are left out of the answer.
-        files: The files.
-        wanted: Which of them are asked for, one bool per file.
-
-    Returns:
-        By the column's path the bounds, one element per wanted file.
+    Columns that statistics do not know are left out. `wanted` are the files that are asked for, one bool per file.
     """
     # Of structs, arrays and maps themselves statistics say nothing.
     asked = [column for column in columns if not column.partition and column.counts_nulls]
@@ -75,7 +64,6 @@ def _among(column: pa.ChunkedArray, wanted: Mask) -> pa.ChunkedArray:
 
 
 def _with(before: _Read | None, files: Mask, bounds: Bounds) -> _Read:
-    """Adds what was read of some files."""
     if files.all():
         return _Read(bounds, files)
     arrays: dict[str, Any] = {}
@@ -88,11 +76,10 @@ def _with(before: _Read | None, files: Mask, bounds: Bounds) -> _Read:
 
 
 def _bounds_of(column: TargetColumn, statistics: FileStatistics) -> Bounds:
-    """Gives a data column's bounds from statistics.
+    """Return a data column's bounds from statistics.
 
-    Wide bounds (``tightBounds`` false) need no care here: minima and maxima still bound every row, a
-    nullCount of zero still means no NULL and one of all physical rows still means no value
-    (Protocol: Per-file Statistics).
+    Wide bounds (``tightBounds`` false) need no care here: minima and maxima still bound every row, a nullCount of
+    zero still means no NULL and one of all physical rows still means no value (Protocol: Per-file Statistics).
     """
     found = statistics.columns[column.path]
     count = len(found.null_count)

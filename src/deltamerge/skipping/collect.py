@@ -43,7 +43,7 @@ _UNITS_PER_MILLI = {"milliseconds": 1, "microseconds": 1_000, "nanoseconds": 1_0
 
 @dataclass(frozen=True)
 class _Leaf:
-    """One leaf column of the footer over all row groups; None for what it does not tell."""
+    """One leaf column of the footer over all row groups; None for what it does not have."""
 
     low: object
     high: object
@@ -69,20 +69,12 @@ def parquet_statistics(
     indexed: IndexedColumns,
     count_nulls: NullCounter | None = None,
 ) -> str:
-    """Gives the statistics of a file.
+    """Return the statistics of a file, the ``stats`` JSON of an AddFile.
 
-    Floating-point maxima are left out unless the file tells of NaN or its writer is known to let NaN into them: Spark's
-    NaN is greater than everything, and a maximum without it would make readers skip its rows.
-
-    Args:
-        footer: The file's footer.
-        schema: The table's schema; its physical names are looked for in the file.
-        indexed: The columns that have statistics.
-        count_nulls: Counts in the file how often an array or a map is NULL, by its path in the file and its leaves;
-            called where the footer does not tell. None, as a result too, leaves the count out.
-
-    Returns:
-        The ``stats`` JSON of an AddFile.
+    Floating-point maxima are left out unless the file records NaN or its writer is known to let NaN into them:
+    Spark's NaN is greater than everything, and a maximum without it would make readers skip its rows. The physical
+    names of `schema`, the table's, are looked for in the file. `count_nulls` counts in the file how often an array
+    or a map is NULL, where the footer does not have it; None, as a result too, leaves the count out.
     """
     places = _places(footer)
     has_nan = nan_columns(footer.metadata)
@@ -126,7 +118,7 @@ def _column(
     has_nan: bool | None,
     count_nulls: NullCounter | None,
 ) -> tuple[object, object, int | None]:
-    """Gives a column's minimum, maximum and NULLs, None for each that is not known."""
+    """Return a column's minimum, maximum and NULLs, None for each that is not known."""
     if not place.leaves:
         # The file lacks the column: it reads as NULL in every row.
         return None, None, footer.num_rows
@@ -140,7 +132,7 @@ def _column(
 
 
 def _nulls_of_many(footer: pq.FileMetaData, place: _Place, count_nulls: NullCounter | None) -> int | None:
-    """Counts the NULLs of a list, a map or a variant, whose leaves count missing parts as well."""
+    """Count the NULLs of a list, a map or a variant, whose leaves count missing parts as well."""
     for index in place.leaves:
         nulls = _leaf(footer, index).null_count
         # A leaf that must be in every value, as a variant's metadata, misses only with the whole value.
@@ -165,7 +157,7 @@ def _bounds(
 
 
 def _reader(kind: str, column: Any) -> Callable[[Any], object] | None:  # noqa: ANN401
-    """Gives the function from a footer's raw value to its JSON value."""
+    """Return the function from a footer's raw value to its JSON value."""
     whole = column.physical_type in ("INT32", "INT64")
     logical = json.loads(column.logical_type.to_json())
     if kind == "integral" and whole and logical.get("isSigned", True):
@@ -227,15 +219,12 @@ def _string_bounds(leaf: _Leaf, prefix_length: int) -> tuple[str | None, str | N
 
 
 def truncate_max_string(text: str, prefix_length: int) -> str | None:
-    """Shortens a maximal string to something not less, as delta-spark's ``truncateMaxStringAgg``.
+    """Shorten a maximal string to one not less, as delta-spark's ``truncateMaxStringAgg``.
 
-    Args:
-        text: The greatest string of a file.
-        prefix_length: How much to keep, in units of UTF-16, which Java counts.
+    `prefix_length` is in units of UTF-16, which Java counts.
 
     Returns:
-        The text where it is short; else a prefix with a character behind it that is above what it stands for,
-        or None where no short text can be.
+        A prefix with a character behind it that is above what it replaces; None where no short string can be.
     """
     if _utf16_length(text) <= prefix_length:
         return text
@@ -258,13 +247,13 @@ def _utf16_length(text: str) -> int:
 
 
 def _utf16_prefix(text: str, length: int) -> str:
-    """Gives the first units of UTF-16, with the whole of a character that begins in them."""
+    """Return the first units of UTF-16, with the whole of a character that begins in them."""
     whole = text.encode("utf-16-le")[: 2 * length].decode("utf-16-le", errors="ignore")
     return text[: len(whole) + (_utf16_length(whole) < length)]
 
 
 def _leaf(footer: pq.FileMetaData, index: int, has_nan: bool | None = None) -> _Leaf:
-    """Merges a leaf column's statistics over the row groups, which leave out NaN where it is told apart."""
+    """Merge a leaf column's statistics over the row groups, which leave out NaN where the file records it."""
     lows: list[Any] = []
     highs: list[Any] = []
     nulls: int | None = 0
@@ -292,7 +281,7 @@ def _leaf(footer: pq.FileMetaData, index: int, has_nan: bool | None = None) -> _
 
 
 def _raw_order(footer: pq.FileMetaData, index: int) -> Callable[[Any], Any]:
-    """Gives how raw values are ordered: decimals in bytes by their number, NaN above all, all else as they are."""
+    """Return how raw values are ordered: decimals in bytes by their number, NaN above all, all else as they are."""
     if footer.schema.column(index).logical_type.type == "DECIMAL":
         return lambda raw: raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
     return lambda raw: (_is_nan(raw), raw)
@@ -303,7 +292,7 @@ def _is_nan(value: object) -> bool:
 
 
 def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
-    """Gives the fields of the file and of its structs by their paths.
+    """Return the fields of the file and of its structs by their paths.
 
     Paths come from the schema's tree: the footer's dotted paths are ambiguous where names hold dots.
     """
@@ -335,7 +324,7 @@ def _lower(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unique_by_lower(places: Mapping[tuple[str, ...], _Place]) -> dict[tuple[str, ...], _Place | None]:
-    """Gives fields by their names in lower case, None where that is ambiguous."""
+    """Return fields by their names in lower case, None where that is ambiguous."""
     found: dict[tuple[str, ...], _Place | None] = {}
     for path, place in places.items():
         found[_lower(path)] = None if _lower(path) in found else place
@@ -350,7 +339,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: object) -> None:
 
 @dataclass(frozen=True)
 class _Number:
-    """A floating-point number to be written with the fewest digits that give it back in its own type."""
+    """A floating-point number to be written with the fewest digits that read back as itself in its own type."""
 
     value: float
     kind: str

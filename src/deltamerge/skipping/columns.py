@@ -33,8 +33,8 @@ class ColumnType:
         kind: One of integral, decimal, float, double, date, timestamp, timestamp_ntz, string, boolean.
         precision: A decimal's digits.
         scale: A decimal's digits after the point.
-        was_float: Whether a double may have been a float when a file was written: the text of its statistics then
-            stands for a float, whose value as a double is another number.
+        was_float: Whether a double may have been a float when a file was written: its statistics then spell a
+            float, whose value as a double is another number.
     """
 
     kind: str
@@ -50,8 +50,8 @@ class TargetColumn:
     Args:
         path: Its name and names of fields, as the predicate and the table spell them.
         physical_path: The same as statistics and partition values spell it.
-        type: Its type, or None where its values cannot be compared with literals (char padding, collations,
-            binary, arrays, maps, structs).
+        type: None where its values cannot be compared with literals (char padding, collations, binary, arrays,
+            maps, structs).
         counts_nulls: Whether statistics of the column count the column's own NULLs.
         partition: Whether the value comes from the partition.
     """
@@ -64,7 +64,7 @@ class TargetColumn:
 
 
 def referenced_columns(predicate: Predicate) -> frozenset[tuple[str, ...]]:
-    """Gives the path of every column that a predicate names."""
+    """Return the path of every column that a predicate names."""
     if isinstance(predicate, Unknown):
         return frozenset()
     if isinstance(predicate, Not):
@@ -76,13 +76,9 @@ def referenced_columns(predicate: Predicate) -> frozenset[tuple[str, ...]]:
 
 
 def column_type(name: str) -> ColumnType | None:
-    """Gives a primitive type by its name, in the log's spelling or in SQL's.
+    """Return a primitive type by its name, in the log's spelling or in SQL's.
 
-    Args:
-        name: Such as ``integer``, ``int``, ``decimal(10,2)`` or ``varchar(5)``.
-
-    Returns:
-        The type, or None for one whose values cannot be compared here.
+    None for a type whose values cannot be compared here.
     """
     lowered = name.strip().lower()
     lowered = _NAMES.get(lowered, lowered)
@@ -101,16 +97,7 @@ def column_type(name: str) -> ColumnType | None:
 def find_column(
     schema: StructType, path: tuple[str, ...], partition_columns: frozenset[str]
 ) -> TargetColumn | None:
-    """Finds a column by its path.
-
-    Args:
-        schema: The table's schema.
-        path: A column's name and then names of struct fields.
-        partition_columns: The names of the partition columns.
-
-    Returns:
-        The column, or None where the schema has none of exactly that path.
-    """
+    """Return the column of exactly a path: a column's name, then names of struct fields."""
     struct: object = schema
     physical: list[str] = []
     field: StructField | None = None

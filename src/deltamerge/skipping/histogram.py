@@ -27,31 +27,23 @@ _LAST_BEFORE_SURROGATES, _AFTER_SURROGATES, _LAST_CHARACTER = 0xD7FF, 0xE000, 0x
 
 @dataclass(frozen=True)
 class IntegerHistogram:
-    """A span of integers cut into 32,768 slices.
-
-    Args:
-        begin: Where the first begins.
-        width: How many integers each has.
-    """
+    """A span of integers cut into 32,768 buckets of the same width."""
 
     begin: int
     width: int
 
     @property
     def end(self) -> int:
-        """The integer after the last slice."""
+        """The integer after the last bucket."""
         return self.begin + self.width * _SLICES
 
     def ranges(self, bits: bytes, low: int, high: int) -> tuple[tuple[int, int], ...]:
-        """Finds ranges that hold all values.
+        """Return ranges that hold all values, in order and without overlap, `MOST_RANGES` at most.
 
         Args:
-            bits: For each slice, the lowest bit first, whether it has a value.
-            low: The least value, which may lie before the slices.
-            high: The greatest value, which may lie behind them.
-
-        Returns:
-            The lowest and the highest integer of each range, in order and without overlap, `MOST_RANGES` at most.
+            bits: For each bucket, the lowest bit first, whether it has a value.
+            low: The least value, which may be below the buckets.
+            high: The greatest value, which may be above them.
         """
         filled = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
         found: list[tuple[int, int]] = []
@@ -70,11 +62,11 @@ class IntegerHistogram:
 
 @dataclass(frozen=True)
 class DecimalHistogram:
-    """A span of decimals cut into slices of units of their last digit.
+    """A span of decimals cut into buckets of units of their last digit.
 
     Args:
         scale: How many digits after the point the target's values have; no other value equals one of them.
-        units: The slices of the unscaled values.
+        units: The buckets of the unscaled values.
     """
 
     scale: int
@@ -82,23 +74,20 @@ class DecimalHistogram:
 
     @property
     def low(self) -> Decimal:
-        """The least decimal of the first slice."""
+        """The least decimal of the first bucket."""
         return scaled(self.units.begin, self.scale)
 
     @property
     def high(self) -> Decimal:
-        """The greatest decimal of the last slice."""
+        """The greatest decimal of the last bucket."""
         return scaled(self.units.end - 1, self.scale)
 
     def ranges(
         self, bits: bytes, low: Decimal | int, high: Decimal | int
     ) -> tuple[tuple[Decimal, Decimal], ...]:
-        """Finds ranges that hold all values that have no more digits after the point than the target's.
+        """Return ranges of all values that have no more digits after the point than the target's.
 
-        Args:
-            bits: As for `IntegerHistogram.ranges`.
-            low: The least value, which may lie before the slices.
-            high: The greatest value, which may lie behind them.
+        Arguments are as for `IntegerHistogram.ranges`.
         """
         one = 10**self.scale
         first, last = _rounded_down(low, one), -_rounded_down(-high, one)
@@ -110,13 +99,13 @@ class DecimalHistogram:
 
 @dataclass(frozen=True)
 class StringHistogram:
-    """A span of texts cut into slices by the bytes after what all of them begin with.
+    """A span of strings cut into buckets by the bytes after their common prefix.
 
     Args:
-        low: The span's least text.
-        high: The span's greatest text.
-        prefix: The bytes, in UTF-8, with which each text of the span begins.
-        numbers: The slices of the next `STRING_BYTES` bytes, those that a text does not have being zeros.
+        low: The span's least string.
+        high: The span's greatest string.
+        prefix: The common prefix, in UTF-8.
+        numbers: The buckets of the next `STRING_BYTES` bytes, those that a string does not have being zeros.
     """
 
     low: str
@@ -125,13 +114,7 @@ class StringHistogram:
     numbers: IntegerHistogram
 
     def ranges(self, bits: bytes, low: str, high: str) -> tuple[tuple[str, str], ...]:
-        """Finds ranges that hold all values.
-
-        Args:
-            bits: As for `IntegerHistogram.ranges`.
-            low: The least value, which may lie before the slices.
-            high: The greatest value, which may lie behind them.
-        """
+        """Return ranges that hold all values; see `IntegerHistogram.ranges`."""
         found = [(low, min(high, self.low))] if low < self.low else []
         last = min(self.numbers.end - 1, _GREATEST_NUMBER)
         for begin, end in self.numbers.ranges(bits, self.numbers.begin, last):
@@ -141,11 +124,11 @@ class StringHistogram:
         return _joined(found)
 
     def _at_most(self, number: int) -> str:
-        """Gives a text that no text with such a number, or a greater one, is less than."""
+        """Return a string that no string with such a number, or a greater one, is less than."""
         return _text_of(self.prefix + number.to_bytes(STRING_BYTES, "big").rstrip(b"\0"))
 
     def _above(self, number: int) -> str:
-        """Gives a text that is greater than all texts with such a number."""
+        """Return a string that is greater than all strings with such a number."""
         text = _text_of(self.prefix + number.to_bytes(STRING_BYTES, "big"))
         while text:
             character = ord(text[-1])
@@ -160,16 +143,10 @@ KeyHistogram: TypeAlias = IntegerHistogram | DecimalHistogram | StringHistogram
 
 
 def histogram_of(low: Key, high: Key, scale: int | None = None) -> KeyHistogram | None:
-    """Cuts a span into slices.
+    """Return the histogram of a span.
 
-    Args:
-        low: Its least key.
-        high: Its greatest key.
-        scale: The digits after the point, where keys are unscaled decimals; None where they are not.
-
-    Returns:
-        The slices; None where integers or units do not fit 64 bits, and where decimals have very many digits after the
-        point.
+    None where integers or units do not fit 64 bits, and where decimals have very many digits after the point.
+    `scale` is the number of digits after the point, where keys are unscaled decimals.
     """
     if isinstance(low, str) or isinstance(high, str):
         return _text_slices(str(low), str(high))
@@ -194,7 +171,7 @@ def _number_of(text: bytes) -> int:
 
 
 def _text_of(utf8: bytes) -> str:
-    """Gives the text of the first bytes, as many as are one."""
+    """Return the string of the first bytes, as many as are one."""
     try:
         return utf8.decode()
     except UnicodeDecodeError as error:
@@ -217,7 +194,6 @@ def _without_narrow_gaps(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int]
 
 
 def _joined(ranges: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Makes one range of those that meet."""
     found: list[tuple[str, str]] = []
     for low, high in ranges:
         if found and low <= found[-1][1]:

@@ -23,7 +23,6 @@ class Leaf:
     Args:
         names: Its path as the table spells it.
         path: Its path as files spell it.
-        field: The field.
     """
 
     names: tuple[str, ...]
@@ -33,12 +32,12 @@ class Leaf:
 
 @dataclass(frozen=True)
 class IndexedColumns:
-    """What a table wants statistics of.
+    """The statistics that a table's properties ask for.
 
     Args:
         paths: The physical paths of the leaf columns that have statistics.
         string_prefix_length: Characters kept of minimal and maximal strings.
-        tight_bounds: Whether files say that their bounds are tight: they may get deletion vectors.
+        tight_bounds: Whether files record that their bounds are tight: they may get deletion vectors.
     """
 
     paths: frozenset[tuple[str, ...]]
@@ -49,15 +48,9 @@ class IndexedColumns:
     def of(
         schema: StructType, partition_columns: Iterable[str], configuration: Mapping[str, str]
     ) -> IndexedColumns:
-        """Reads a table's properties; one that cannot be read counts as absent.
+        """Return the columns that delta-spark would index (``StatisticsCollection.getIndexedColumns``).
 
-        Args:
-            schema: The table's schema.
-            partition_columns: The names of the partition columns, which have no statistics.
-            configuration: The table's properties.
-
-        Returns:
-            The columns that delta-spark would index (``StatisticsCollection.getIndexedColumns``).
+        A property that cannot be read counts as absent.
         """
         partitions = set(partition_columns)
         leaves = [leaf for leaf in leaves_of(schema) if leaf.names[0] not in partitions]
@@ -76,7 +69,7 @@ class IndexedColumns:
 
 
 def leaves_of(schema: StructType) -> Iterator[Leaf]:
-    """Gives a schema's leaves in order; arrays and maps are leaves whole."""
+    """Yield a schema's leaves in order; arrays and maps are leaves whole."""
     for field in schema.fields:
         yield from _leaves(field, (), ())
 
@@ -104,7 +97,7 @@ def _number(text: str | None, default: int) -> int:
 
 
 def _split(text: str) -> Iterator[tuple[str, ...]]:
-    """Splits ``a, b.c, `d.e`.f`` into paths; a doubled backtick inside backticks is one."""
+    """Split ``a, b.c, `d.e`.f`` into paths; a doubled backtick inside backticks is one."""
     parts: list[str] = []
     name = ""
     quoted = False

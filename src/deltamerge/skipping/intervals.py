@@ -34,15 +34,9 @@ class Interval:
 
 
 def interval_of(op: str, span: Span, kind: ColumnType) -> Interval | None:
-    """Gives the keys for which ``column op literal`` may be TRUE.
+    """Return the keys for which ``column op literal`` may be TRUE; None for an unknown operator.
 
-    Args:
-        op: One of ``=  <=>  <  <=  >  >=``.
-        span: The literal's place.
-        kind: The column's type.
-
-    Returns:
-        The interval, empty (low above high) where no key fits, or None for another operator.
+    The interval is empty (low above high) where no key fits.
     """
     # Keys that are not text are whole numbers: `< 5` is `<= 4`, and `< 5.5` is `<= 5`.
     text = kind.kind == "string"
@@ -59,16 +53,7 @@ def interval_of(op: str, span: Span, kind: ColumnType) -> Interval | None:
 
 
 def may_meet(interval: Interval, bounds: Bounds, kind: ColumnType) -> Mask:
-    """Tells which files may hold a key of one interval.
-
-    Args:
-        interval: The keys.
-        bounds: What is known of the files.
-        kind: The column's type.
-
-    Returns:
-        One bool per file.
-    """
+    """Return which files may hold a key of one interval."""
     low, high = interval.low, interval.high
     if low is not None and high is not None and low > high:
         return np.zeros(len(bounds.may_be_null), dtype=bool)
@@ -93,17 +78,7 @@ def may_meet(interval: Interval, bounds: Bounds, kind: ColumnType) -> Mask:
 
 
 def may_meet_any(lows: Sequence[Key], highs: Sequence[Key], bounds: Bounds, kind: ColumnType) -> Mask:
-    """Tells which files may hold a key of any of many closed intervals.
-
-    Args:
-        lows: Where the intervals begin.
-        highs: Where they end, each not before its beginning.
-        bounds: What is known of the files.
-        kind: The column's type.
-
-    Returns:
-        One bool per file.
-    """
+    """Return which files may hold a key of any of many closed intervals."""
     begins, ends = _sorted(lows, highs, kind)
     if len(begins) == 0:
         return ~(bounds.lower_known & bounds.upper_known) if lows else np.zeros(len(bounds.lower), bool)
@@ -129,7 +104,7 @@ def _sorted(lows: Sequence[Key], highs: Sequence[Key], kind: ColumnType) -> tupl
 
 
 def may_differ(span: Span, bounds: Bounds) -> Mask:
-    """Tells which files may hold a key other than a literal's."""
+    """Return which files may hold a key other than a literal's."""
     if bounds.hides_nan or not span.exact or span.low != span.high:
         return np.ones(len(bounds.may_be_null), dtype=bool)
     only = as_mask(bounds.lower == span.low) & as_mask(bounds.upper == span.low)
@@ -137,7 +112,7 @@ def may_differ(span: Span, bounds: Bounds) -> Mask:
 
 
 def may_start_with(prefix: str, bounds: Bounds) -> Mask:
-    """Tells which files may hold a text that starts with a prefix."""
+    """Return which files may hold a string that starts with a prefix."""
     size = len(prefix)
     starts = np.array([text[:size] for text in bounds.lower], dtype=object)
     below = ~bounds.lower_known | as_mask(starts <= prefix)

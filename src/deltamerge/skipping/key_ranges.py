@@ -20,20 +20,15 @@ _MOST_TEXTS = 200_000
 
 
 def may_have_key_ranges(type_name: str, values: int) -> bool:
-    """Tells whether it is worth reading so many values of a type, by Spark's name of it, for `key_ranges`."""
+    """Return whether it is worth reading so many values of a type, by Spark's name of it, for `key_ranges`."""
     return type_name != "string" or values <= _MOST_TEXTS
 
 
 def key_ranges(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | None:
-    """Finds ranges that hold all values and as little else as may be.
+    """Return ranges that hold all values and as little else as possible, in order and without overlap.
 
-    Args:
-        values: Integers, dates or texts; NULLs do not count.
-        most: Of how many ranges at most.
-
-    Returns:
-        The lowest and the highest value of each range, in order and without overlap; None for values of other types
-        and for dates that Python does not have.
+    None for values other than integers, dates or strings, and for dates that Python does not have. NULLs do not
+    count.
     """
     if pa.types.is_date32(values.type):
         return _as_dates(_of_integers(values.drop_null().cast(pa.int32()).to_numpy(), most))
@@ -45,7 +40,7 @@ def key_ranges(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | Non
 
 
 def _of_integers(values: np.ndarray[Any, Any], most: int) -> tuple[tuple[int, int], ...]:
-    """Leaves the widest gaps out."""
+    """Leave the widest gaps out."""
     if not len(values):
         return ()
     ordered = np.sort(values.astype(np.int64))
@@ -69,7 +64,7 @@ def _as_dates(days: tuple[tuple[int, int], ...]) -> Ranges | None:
 
 
 def _of_texts(values: pa.ChunkedArray, most: int) -> Ranges:
-    """Cuts the texts, in the order of their bytes, into parts of the same size."""
+    """Cut the strings, in the order of their bytes, into parts of the same size."""
     distinct = pc.unique(values)
     if not len(distinct):
         return ()

@@ -30,12 +30,12 @@ SIGN_FOLD = 0x7FFF_FFFF_FFFF_FFFF
 
 
 def as_mask(array: object) -> Mask:
-    """Gives what a NumPy comparison gave as bools, objects' answers too."""
+    """Return the result of a NumPy comparison as bools, of objects too."""
     return np.asarray(array, dtype=bool)
 
 
 def float_key(value: float) -> int:
-    """Gives a floating-point number's place in Spark's order: -Infinity < … < 0 < … < Infinity < NaN."""
+    """Return a floating-point number's place in Spark's order: -Infinity < … < 0 < … < Infinity < NaN."""
     if value != value:
         return NAN_KEY
     bits: int = struct.unpack(">q", struct.pack(">d", value))[0]
@@ -69,7 +69,7 @@ class Bounds:
     hides_nan: bool
 
     def among(self, wanted: Mask) -> Bounds:
-        """Gives those of some files, one bool per file."""
+        """Return those of some files, one bool per file."""
         return (
             self if wanted.all() else replace(self, **{name: getattr(self, name)[wanted] for name in ARRAYS})
         )
@@ -80,14 +80,9 @@ ARRAYS = tuple(field.name for field in fields(Bounds) if field.name != "hides_na
 
 
 def keys_of(values: pa.Array, kind: ColumnType) -> tuple[KeyArray, Mask]:
-    """Turns a column's values into keys.
+    """Return a column's values as keys, int64 or objects, and which of them are known.
 
-    Args:
-        values: int64, float64, decimal128(38, scale), date32 or string, as statistics give them.
-        kind: The column's type.
-
-    Returns:
-        The keys, int64 or objects, and for each whether it is known (anything where it is not).
+    `values` are int64, float64, decimal128(38, scale), date32 or string, as statistics have them.
     """
     known = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
     if kind.kind == "string":
@@ -129,18 +124,18 @@ def _decimal_keys(values: pa.Array, kind: ColumnType, known: Mask) -> tuple[KeyA
 
 
 def fits_int64(kind: ColumnType) -> bool:
-    """Says whether a type's keys are 64-bit integers (and not Python's own numbers or texts)."""
+    """Return whether a type's keys are 64-bit integers (and not Python's own numbers or strings)."""
     return kind.kind != "string" and not (kind.kind == "decimal" and kind.precision > 18)
 
 
 def scaled(number: int, scale: int) -> Decimal:
-    """Gives the decimal of an unscaled integer at a scale."""
+    """Return the decimal of an unscaled integer at a scale."""
     # Decimal's own arithmetic rounds to 28 digits.
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
 
 def unscaled(value: Decimal, scale: int) -> int | None:
-    """Gives a decimal's unscaled integer at a scale, or None where that would lose digits."""
+    """Return a decimal's unscaled integer at a scale, or None where that would lose digits."""
     if not value.is_finite():
         return None
     sign, digits, exponent = value.as_tuple()

@@ -30,8 +30,8 @@ _MAX_PRECISION = 38
 class Span:
     """The keys that equal a literal: those from `low` to `high`; none where `low` is above `high`.
 
-    The literal itself lies between the two. Where `exact`, a key equals it if and only if it is in the span;
-    else a key in the span may equal it, be less or be greater.
+    The literal itself is between the two. Where `exact`, a key equals it if and only if it is in the span; else a
+    key in the span may equal it, be less or be greater.
     """
 
     low: Key
@@ -43,16 +43,10 @@ SpanOf = Callable[[object], "Span | None"]
 
 
 def span_function(column: ColumnType, literal_type: str, session_time_zone: str) -> SpanOf | None:
-    """Gives the function that finds literals of one type among a column's keys.
+    """Return the function from a literal's value to its span among a column's keys.
 
-    Args:
-        column: The column's type.
-        literal_type: Spark's name of the literals' type.
-        session_time_zone: ``spark.sql.session.timeZone``.
-
-    Returns:
-        A function from a literal's value to its span (None for a value that it cannot place), or None where
-        the comparison of the two types is not surely known.
+    None where the comparison of the two types is not surely known; the function returns None for a value that it
+    cannot place. `literal_type` is Spark's name of the literals' type.
     """
     literal = column_type(literal_type)
     if literal is None:
@@ -133,7 +127,7 @@ def _between(number: Fraction, error: Fraction) -> Span:
 
 
 def as_float32(value: float) -> float:
-    """Rounds to what a FLOAT holds."""
+    """Round to a FLOAT."""
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 
@@ -200,7 +194,7 @@ def _is_instant(value: object) -> TypeGuard[datetime]:
 
 
 def _local_of(value: object, literal: ColumnType) -> datetime | None:
-    """Gives the local time that a date, a local timestamp or a text without an offset stands for."""
+    """Return the local time of a date, a local timestamp or a string without an offset."""
     if literal.kind == "date" and _is_date(value):
         return datetime(value.year, value.month, value.day)
     if literal.kind == "timestamp_ntz" and _is_local(value):

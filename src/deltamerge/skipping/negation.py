@@ -23,14 +23,10 @@ MAX_NOT_IN = 32
 
 
 def push_not_down(predicate: Predicate) -> Predicate:
-    """Gives a predicate without `Not` that is TRUE at least for every row that this one is TRUE for.
+    """Return a predicate without `Not` that is TRUE at least for every row that this one is TRUE for.
 
-    Args:
-        predicate: Any predicate.
-
-    Returns:
-        The predicate with NOT pushed into comparisons by De Morgan's rules; NULL stays neither TRUE nor
-        FALSE, so ``NOT (x = NULL)`` is never TRUE.
+    NOT is pushed into comparisons by De Morgan's rules; NULL stays neither TRUE nor FALSE, so ``NOT (x = NULL)`` is
+    never TRUE.
     """
     if isinstance(predicate, And):
         return And(tuple(push_not_down(part) for part in predicate.parts))

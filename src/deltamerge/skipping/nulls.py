@@ -13,17 +13,10 @@ _BATCH_ROWS = 8192
 
 
 def count_nulls(file: pq.ParquetFile, path: tuple[str, ...], leaves: Sequence[int]) -> int | None:
-    """Counts the rows in which a column is NULL, or a struct that it stands in.
+    """Count the rows in which a column is NULL, or a struct that it is in; None where PyArrow cannot read it.
 
-    Reads the column's smallest leaf only, some rows at a time: every leaf tells which rows have a value.
-
-    Args:
-        file: The file.
-        path: The column's path in it, through structs alone.
-        leaves: The indices of the column's leaves.
-
-    Returns:
-        How many, or None where PyArrow cannot read the leaf.
+    Reads the column's smallest leaf only, some rows at a time: every leaf has which rows have a value. `path` is
+    the column's in the file, through structs only, `leaves` are the indices of its leaves.
     """
     chunks = {leaf: _chunks(file.metadata, leaf) for leaf in leaves}
     smallest = min(leaves, key=lambda leaf: sum(chunk.total_compressed_size for chunk in chunks[leaf]))

@@ -27,17 +27,11 @@ HIVE_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 def partition_bounds(
     partition_values: pa.Array, name: str, kind: ColumnType | None, session_time_zone: str
 ) -> Bounds:
-    """Gives one partition column's values as bounds.
+    """Return one partition column's values as bounds, both ends of which are the value.
 
-    Args:
-        partition_values: The files' partition values, map<string, string>.
-        name: The column's (physical) name.
-        kind: Its type, or None where only its NULLs are to be known.
-        session_time_zone: ``spark.sql.session.timeZone``.
-
-    Returns:
-        Bounds whose lower and upper ends are the value; a text that cannot be read surely is unknown, so is a
-        file that does not name the column at all.
+    A string that cannot surely be read is unknown, so is a file that does not name the column at all.
+    `partition_values` are map<string, string>, `name` is the column's physical name; without `kind` only the
+    column's NULLs are known.
     """
     texts, present = _texts_of(partition_values, name)
     encoded = texts.dictionary_encode()

@@ -11,11 +11,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class ColumnRef:
-    """A target column or one of its nested struct fields.
-
-    Args:
-        path: The column's name and then the names of fields, as the table spells them.
-    """
+    """A target column or one of its nested struct fields: its path as the table spells it."""
 
     path: tuple[str, ...]
 
@@ -71,13 +67,11 @@ class StartsWith:
 
 @dataclass(frozen=True)
 class InRanges:
-    """The column's value lies in one of some closed ranges, or is NULL where that is allowed.
+    """The column's value is in one of some closed ranges, or is NULL where that is allowed.
 
     Args:
-        column: The target column.
         ranges: Pairs of lowest and highest value, sorted, without overlap; values as in `Comparison`.
         or_null: Whether a NULL matches too.
-        type_name: Spark's name of the values' type.
     """
 
     column: ColumnRef

@@ -44,18 +44,10 @@ def files_that_may_match(
     session_time_zone: str,
     among: Mask | None = None,
 ) -> Mask:
-    """Finds the files that may hold a row for which a predicate is TRUE.
+    """Return which files may hold a row for which a predicate is TRUE.
 
-    Args:
-        predicate: The condition, as far as it is known.
-        files: The table's files.
-        schema: The table's schema; its spelling of names is the predicate's.
-        partition_columns: The names of the partition columns.
-        session_time_zone: ``spark.sql.session.timeZone``.
-        among: Which files are asked for, one bool per file; None for all.
-
-    Returns:
-        One bool per file. FALSE is certain: no row of the file matches, or it was not asked for. TRUE says nothing.
+    FALSE is certain: no row of the file matches, or it was not asked for. TRUE proves nothing. `schema` spells
+    names as the predicate does. Only the files of `among` are asked for, one bool per file.
     """
     pushed = push_not_down(predicate)
     partitions = frozenset(partition_columns)
@@ -81,19 +73,10 @@ def extents(
     session_time_zone: str,
     among: Mask,
 ) -> dict[tuple[str, ...], tuple[Key, Key]]:
-    """Finds between which values the columns of a table lie, as far as its log tells.
+    """Return the least and the greatest value of columns in a table's files, as far as the log has them.
 
-    Args:
-        paths: The columns.
-        files: The table's files.
-        schema: The table's schema.
-        partition_columns: The names of the partition columns.
-        session_time_zone: ``spark.sql.session.timeZone``.
-        among: Which files are asked for, one bool per file.
-
-    Returns:
-        The least and the greatest value of integers, decimals (unscaled), texts, dates (days) and timestamps
-        (microseconds since 1970); other columns, and those of which nothing is known, are left out.
+    Values are integers, unscaled decimals, strings, days and microseconds since 1970; other columns, and those of
+    which nothing is known, are left out. Only the files of `among` are asked for, one bool per file.
     """
     partitions = frozenset(partition_columns)
     found = (find_column(schema, path, partitions) for path in paths)
@@ -198,7 +181,7 @@ def _in_ranges(
     kind: ColumnType | None,
     session_time_zone: str,
 ) -> Mask:
-    """Evaluates closed ranges of literals; one that cannot be placed makes every file with values match."""
+    """Evaluate closed ranges of literals; one that cannot be placed makes every file with values match."""
     span_of = None if kind is None else span_function(kind, type_name, session_time_zone)
     if span_of is None or kind is None:
         return as_mask(bounds.may_be_value.copy())

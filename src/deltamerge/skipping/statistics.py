@@ -47,7 +47,7 @@ class FileStatistics:
 
     Args:
         num_records: Rows in each file, those deleted by a deletion vector included, int64.
-        tight_bounds: Whether the bounds are attained; null where the file does not say.
+        tight_bounds: Whether the bounds are attained; null where the file does not record it.
         columns: By the columns' paths.
     """
 
@@ -57,14 +57,9 @@ class FileStatistics:
 
 
 def read_statistics(stats: pa.Array | pa.ChunkedArray, columns: Sequence[TargetColumn]) -> FileStatistics:
-    """Reads the statistics of some columns.
+    """Read the statistics of some columns, null for what a file lacks or has unintelligibly.
 
-    Args:
-        stats: The files' ``stats``, strings, null where a file has none.
-        columns: The columns wanted.
-
-    Returns:
-        One element per file everywhere, null for what a file does not say or says unintelligibly.
+    `stats` are the files' strings, null where a file has none.
     """
     readers = _readers(columns)
     schema = _json_schema(columns)
@@ -96,7 +91,7 @@ def read_statistics(stats: pa.Array | pa.ChunkedArray, columns: Sequence[TargetC
 
 @dataclass(frozen=True)
 class _Reader:
-    """How one statistic is read: from its place in the JSON to the type it gets here."""
+    """How one statistic is read: from its place in the JSON to its type here."""
 
     group: str
     path: tuple[str, ...]
@@ -164,7 +159,7 @@ def _json_type(kind: ColumnType) -> pa.DataType:
 
 
 def _read_fast(chunk: pa.Array, schema: pa.Schema, readers: Sequence[_Reader]) -> list[pa.Array] | None:
-    """Reads a chunk with Arrow's JSON reader, or gives None where that does not surely read every text."""
+    """Read a chunk with Arrow's JSON reader; None where that does not surely read every string."""
     texts = pc.fill_null(chunk, "{}")
     # One line must be one text: anything that could join or split lines goes the exact way.
     if pc.any(pc.match_substring_regex(texts, r"[\r\n]")).as_py():
@@ -255,7 +250,7 @@ def _bound_reader(group: str, path: tuple[str, ...], kind: ColumnType) -> _Reade
 
 
 def _once_float_reader(group: str, path: tuple[str, ...], is_upper: bool) -> _Reader:
-    """Reads a bound of a double that was a float once: the text may stand for either."""
+    """Read a bound of a double that was a float once: the digits may spell either."""
     outer = np.fmax if is_upper else np.fmin
 
     def widened(array: pa.Array) -> pa.Array:

@@ -32,14 +32,7 @@ _SHORT_ID = re.compile(r"[A-Z]{3}")
 
 @lru_cache(maxsize=64)
 def session_zone(name: str) -> tzinfo | None:
-    """Gives the time zone that a session setting names.
-
-    Args:
-        name: The value of ``spark.sql.session.timeZone``, such as ``Europe/Berlin``, ``+05:30`` or ``UTC``.
-
-    Returns:
-        The zone, or None where the name may mean something else to Spark.
-    """
+    """Return the time zone that ``spark.sql.session.timeZone`` names, or None where it may be another to Spark."""
     if name in ("UTC", "GMT", "UT", "Z", "Etc/UTC"):
         return timezone.utc
     match = _OFFSET.fullmatch(name)
@@ -58,18 +51,18 @@ def session_zone(name: str) -> tzinfo | None:
 
 
 def days_of(value: date) -> int:
-    """Gives a date as days since 1970-01-01."""
+    """Return a date as days since 1970-01-01."""
     return value.toordinal() - EPOCH_DATE.toordinal()
 
 
 def local_micros(value: datetime) -> int:
-    """Gives a local time as microseconds since 1970-01-01 00:00 on the same clock."""
+    """Return a local time as microseconds since 1970-01-01 00:00 on the same clock."""
     since = value.replace(tzinfo=None) - EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def instant_micros(value: datetime) -> int:
-    """Gives an instant (a datetime with a time zone) as microseconds since the epoch."""
+    """Return an instant (a datetime with a time zone) as microseconds since the epoch."""
     offset = value.utcoffset()
     assert offset is not None
     shift = (offset.days * 86_400 + offset.seconds) * 1_000_000 + offset.microseconds
@@ -77,16 +70,16 @@ def instant_micros(value: datetime) -> int:
 
 
 def zoned_micros(value: datetime, zone: tzinfo) -> int:
-    """Gives the instant of a local time in a zone.
+    """Return the instant of a local time in a zone.
 
-    In an overlap the earlier instant is meant, in a gap the clock goes on with the offset before it, as in
-    Java (and so Spark).
+    In an overlap it is the earlier instant, in a gap the clock goes on with the offset before it, as in Java (and
+    so Spark).
     """
     return instant_micros(value.replace(tzinfo=zone, fold=0))
 
 
 def parse_date(text: str) -> int | None:
-    """Reads ``yyyy-MM-dd`` as days since 1970-01-01, or gives None."""
+    """Return ``yyyy-MM-dd`` as days since 1970-01-01, or None."""
     match = _DATE.fullmatch(text)
     if match is None:
         return None
@@ -97,14 +90,10 @@ def parse_date(text: str) -> int | None:
 
 
 def parse_timestamp(text: str) -> tuple[datetime, str | None] | None:
-    """Splits a timestamp's text into its local time and its offset.
+    """Split a timestamp such as ``2024-01-01T10:00:00.000000Z`` into its local time and its offset.
 
-    Args:
-        text: Such as ``2021-09-08 11:11:11``, ``2024-01-01T10:00:00.000000Z`` or ``2020-01-01``.
-
-    Returns:
-        The local time, with digits below a microsecond dropped, and the offset's text (None without one); or
-        None where the text is no timestamp or lies outside of the years 1 to 9999.
+    Digits below a microsecond are dropped; None for the offset where there is none, and for all where the string is
+    no timestamp of the years 1 to 9999.
     """
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
@@ -127,7 +116,7 @@ def parse_timestamp(text: str) -> tuple[datetime, str | None] | None:
 
 
 def offset_micros(offset: str) -> int:
-    """Gives an offset's text (``Z``, ``+01:00``, ``-0752``) in microseconds east of UTC."""
+    """Return an offset (``Z``, ``+01:00``, ``-0752``) in microseconds east of UTC."""
     if offset == "Z":
         return 0
     digits = offset[1:].replace(":", "")

@@ -18,15 +18,10 @@ _ACCOUNT_KEY = re.compile(r"fs\.azure\.account\.key\.([^.]+)\.(?:dfs|blob)\.core
 
 
 def obstore_options(authority: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Gives options of a store under obstore's names.
+    """Return options of a store under obstore's names.
 
-    Args:
-        authority: What stands between ``://`` and the path: a bucket, or ``container@account.dfs.core.windows.net``.
-        options: Options under either names.
-
-    Returns:
-        Those under Hadoop's names under obstore's, unless that is given too; the key of another Azure account is left
-        out; all others as they are.
+    An option given under obstore's own name wins; the key of another Azure account is left out. `authority` is a
+    bucket, or ``container@account.dfs.core.windows.net``.
     """
     translated: dict[str, str] = {}
     others: dict[str, str] = {}

@@ -26,9 +26,9 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
 class LocalStore:
     """A folder on a local (or mounted) file system.
 
-    Plain file calls rather than obstore's local store: that one hides names such as ``x#1`` and has no way
-    to know Hadoop's checksum files. A file that is replaced loses its ``.name.crc`` neighbour, which Hadoop
-    would otherwise check the new content against.
+    Plain file calls rather than obstore's local store: that one hides names such as ``x#1`` and has no way to know
+    Hadoop's checksum files. A file that is replaced loses its ``.name.crc`` neighbour, which Hadoop would otherwise
+    check the new content against.
     """
 
     is_local = True
@@ -37,7 +37,7 @@ class LocalStore:
         self.root = root.rstrip("/") or "/"
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        """Lists all files below a folder; see `Store.list`."""
+        """List all files below a folder; see `Store.list`."""
         found = [
             _stored(path, entry)
             for path, entry in self._walk(prefix.strip("/"))
@@ -46,7 +46,7 @@ class LocalStore:
         return sorted(found, key=lambda file: file.path)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        """Lists the files directly in a folder; see `Store.list_folder`."""
+        """List the files directly in a folder; see `Store.list_folder`."""
         found = []
         for path, entry in self._entries(folder.strip("/")):
             if (start_after is None or path > start_after) and entry.is_file():
@@ -56,14 +56,14 @@ class LocalStore:
         return sorted(found, key=lambda file: file.path)
 
     def get(self, path: str) -> bytes:
-        """Reads a whole file; see `Store.get`."""
+        """Read a whole file; see `Store.get`."""
         return self._path(path).read_bytes()
 
     def put_if_absent(self, path: str, content: bytes) -> None:
-        """Writes a file unless it is there; see `Store.put_if_absent`.
+        """Write a file unless it exists; see `Store.put_if_absent`.
 
-        The content is written under another name and linked into place, so that a killed process leaves
-        either the whole file or none.
+        The content is written under another name and linked into place, so that a killed process leaves either the
+        whole file or none.
         """
         target = self._path(path)
         if target.exists():
@@ -87,7 +87,7 @@ class LocalStore:
             temporary.unlink(missing_ok=True)
 
     def put(self, path: str, content: bytes) -> None:
-        """Writes or replaces a file; see `Store.put`."""
+        """Write or replaces a file; see `Store.put`."""
         target = self._path(path)
         temporary = self._write_temporary(target, content)
         try:
@@ -97,18 +97,18 @@ class LocalStore:
             temporary.unlink(missing_ok=True)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files; see `Store.delete`."""
+        """Delete files; see `Store.delete`."""
         for path in paths:
             target = self._path(path)
             target.unlink(missing_ok=True)
             self._drop_checksum(target)
 
     def make_folder(self, folder: str) -> None:
-        """Makes a folder; see `Store.make_folder`."""
+        """Make a folder; see `Store.make_folder`."""
         self._path(folder).mkdir(parents=True, exist_ok=True)
 
     def delete_folder(self, folder: str) -> None:
-        """Deletes a folder; see `Store.delete_folder`."""
+        """Delete a folder; see `Store.delete_folder`."""
         path = self._path(folder)
         for _ in range(_DELETIONS):
             shutil.rmtree(path, ignore_errors=True)
@@ -116,7 +116,7 @@ class LocalStore:
                 break
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file; see `Store.rename`."""
+        """Rename a file; see `Store.rename`."""
         before, after = self._path(source), self._path(target)
         after.parent.mkdir(parents=True, exist_ok=True)
         self._drop_checksum(before)
@@ -124,15 +124,15 @@ class LocalStore:
         before.replace(after)
 
     def exists(self, path: str) -> bool:
-        """Tells whether there is such a file; see `Store.exists`."""
+        """Return whether there is such a file; see `Store.exists`."""
         return self._path(path).is_file()
 
     def absolute(self, path: str) -> str:
-        """Gives the absolute local path; see `Store.absolute`."""
+        """Return the absolute local path; see `Store.absolute`."""
         return path if _SCHEME.match(path) else str(self._path(path))
 
     def open_input(self, path: str) -> IO[bytes]:
-        """Opens a file for reading; see `Store.open_input`."""
+        """Open a file for reading; see `Store.open_input`."""
         return self._path(path).open("rb")
 
     def _path(self, path: str) -> Path:

@@ -25,7 +25,6 @@ class ObjectStore:
     """A prefix in an object store.
 
     Args:
-        root: The URL of the table.
         inner: obstore's store of the bucket or container.
         prefix: The table's path in it.
     """
@@ -38,13 +37,13 @@ class ObjectStore:
         self._prefix = prefix.strip("/")
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        """Lists all files below a folder; see `Store.list`."""
+        """List all files below a folder; see `Store.list`."""
         offset = None if start_after is None else self._key(start_after)
         batches = obstore.list(self._inner, prefix=self._key(prefix) or None, offset=offset)
         return sorted((self._stored(meta) for batch in batches for meta in batch), key=lambda f: f.path)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        """Lists the files directly in a folder; see `Store.list_folder`."""
+        """List the files directly in a folder; see `Store.list_folder`."""
         folder = folder.strip("/")
         if start_after is None:
             listed = obstore.list_with_delimiter(self._inner, prefix=self._key(folder) or None)
@@ -52,22 +51,22 @@ class ObjectStore:
         return [file for file in self.list(folder, start_after) if file.path.rpartition("/")[0] == folder]
 
     def get(self, path: str) -> bytes:
-        """Reads a whole file; see `Store.get`."""
+        """Read a whole file; see `Store.get`."""
         return bytes(obstore.get(self._inner, self._key(path)).bytes())
 
     def put_if_absent(self, path: str, content: bytes) -> None:
-        """Writes a file unless it is there; see `Store.put_if_absent`."""
+        """Write a file unless it exists; see `Store.put_if_absent`."""
         try:
             obstore.put(self._inner, self._key(path), content, mode="create", use_multipart=False)
         except AlreadyExistsError as error:
             raise FileExistsError(f"{self.absolute(path)} exists") from error
 
     def put(self, path: str, content: bytes) -> None:
-        """Writes or replaces a file; see `Store.put`."""
+        """Write or replaces a file; see `Store.put`."""
         obstore.put(self._inner, self._key(path), content)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files; see `Store.delete`."""
+        """Delete files; see `Store.delete`."""
         keys = [self._key(path) for path in paths]
         if not keys:
             return
@@ -80,18 +79,18 @@ class ObjectStore:
                     obstore.delete(self._inner, key)
 
     def make_folder(self, folder: str) -> None:
-        """Does nothing: there are no folders; see `Store.make_folder`."""
+        """Do nothing: there are no folders; see `Store.make_folder`."""
 
     def delete_folder(self, folder: str) -> None:
-        """Deletes what lies below a prefix; see `Store.delete_folder`."""
+        """Delete everything below a prefix; see `Store.delete_folder`."""
         self.delete([file.path for file in self.list(folder)])
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file; see `Store.rename`."""
+        """Rename a file; see `Store.rename`."""
         obstore.rename(self._inner, self._key(source), self._key(target), overwrite=True)
 
     def exists(self, path: str) -> bool:
-        """Tells whether there is such a file; see `Store.exists`."""
+        """Return whether there is such a file; see `Store.exists`."""
         try:
             obstore.head(self._inner, self._key(path))
         except FileNotFoundError:
@@ -99,13 +98,13 @@ class ObjectStore:
         return True
 
     def absolute(self, path: str) -> str:
-        """Gives the URL; see `Store.absolute`."""
+        """Return the URL; see `Store.absolute`."""
         if _SCHEME.match(path) or path.startswith("/"):
             return path
         return f"{self.root}/{path}" if path else self.root
 
     def open_input(self, path: str) -> IO[bytes]:
-        """Opens a file for reading; see `Store.open_input`."""
+        """Open a file for reading; see `Store.open_input`."""
         key = self._key(path)
         size = obstore.head(self._inner, key)["size"]
         return io.BufferedReader(_ObjectInput(self._inner, key, size), buffer_size=1 << 20)

@@ -56,20 +56,18 @@ class Store(Protocol):
     is_local: bool
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        """Lists all files below a folder, in its sub-folders too, by path; an absent folder is empty.
+        """Return all files below a folder, sub-folders included, by path: none where it does not exist.
 
-        Args:
-            prefix: The folder.
-            start_after: Only paths greater than this one.
+        With `start_after` only paths greater than this one.
         """
         ...
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        """Lists the files directly in a folder, by name; an absent folder is empty."""
+        """Return the files directly in a folder, by name; see `list`."""
         ...
 
     def get(self, path: str) -> bytes:
-        """Reads a whole file.
+        """Read a whole file.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -77,7 +75,7 @@ class Store(Protocol):
         ...
 
     def put_if_absent(self, path: str, content: bytes) -> None:
-        """Writes a file whole, or not at all.
+        """Write a file whole, or not at all.
 
         Raises:
             FileExistsError: There is such a file; it is as it was.
@@ -85,35 +83,35 @@ class Store(Protocol):
         ...
 
     def put(self, path: str, content: bytes) -> None:
-        """Writes or replaces a file whole."""
+        """Write or replaces a file whole."""
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files; those that are not there are passed over."""
+        """Delete files; those that do not exist are passed over."""
         ...
 
     def make_folder(self, folder: str) -> None:
-        """Makes a folder with all above it, where the store has folders that are not just names' beginnings."""
+        """Make a folder with all above it, where the store has folders that are more than prefixes."""
         ...
 
     def delete_folder(self, folder: str) -> None:
-        """Deletes a folder with all that is in it; one that is not there is passed over."""
+        """Delete a folder with everything in it, if it exists."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Gives a file another name, replacing what had it."""
+        """Rename a file, replacing the one that had the name."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Tells whether there is such a file."""
+        """Return whether there is such a file."""
         ...
 
     def absolute(self, path: str) -> str:
-        """Gives the path as Spark is given it: a plain local path or a URL, not percent-encoded."""
+        """Return the path as Spark takes it: a plain local path or a URL, not percent-encoded."""
         ...
 
     def open_input(self, path: str) -> IO[bytes]:
-        """Opens a file for reading at random positions, as `pyarrow.parquet` needs it.
+        """Open a file for reading at random positions, as `pyarrow.parquet` needs it.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -122,16 +120,13 @@ class Store(Protocol):
 
 
 def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
-    """Opens the store of a table.
+    """Return the store of a table; nothing is read yet.
 
     Args:
         root: A local path (also ``file:/...``) or a URL (``s3://``, ``s3a://``, ``gs://``, ``az://``,
-            ``abfss://``...), spelled as Spark is given it: not percent-encoded.
-        options: obstore's options for an object store, such as ``region``, ``endpoint``, ``allow_http``; those that
-            `obstore_options` knows under Hadoop's names too.
-
-    Returns:
-        The store; nothing is read yet.
+            ``abfss://``...), spelled as Spark takes it: not percent-encoded.
+        options: obstore's options for an object store, such as ``region``, ``endpoint``, ``allow_http``, or their
+            Hadoop names.
 
     Raises:
         DeltaTableException: There is no store for this kind of URL, or its options are wrong.

@@ -16,12 +16,7 @@ DEFAULT_CHECKPOINT_INTERVAL = 10
 
 
 def is_checkpoint_due(version: int, metadata: Metadata) -> bool:
-    """Tells whether a version is to have a checkpoint, as delta-spark decides it.
-
-    Args:
-        version: The version just committed.
-        metadata: The table's metadata.
-    """
+    """Return whether a version is to have a checkpoint, as delta-spark decides it."""
     try:
         interval = int(metadata.configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))
     except ValueError:
@@ -30,13 +25,7 @@ def is_checkpoint_due(version: int, metadata: Metadata) -> bool:
 
 
 def maintain_log(committed: Committed, metadata: Metadata | None, clock: Callable[[], int]) -> None:
-    """Writes a checkpoint and removes expired log files, where the new version is due for it.
-
-    Args:
-        committed: The commit.
-        metadata: The table's metadata after it.
-        clock: Gives milliseconds since the epoch.
-    """
+    """Write a checkpoint and remove expired log files, where the new version is due for it."""
     if metadata is None or not is_checkpoint_due(committed.version, metadata):
         return
     try:

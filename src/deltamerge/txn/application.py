@@ -15,49 +15,28 @@ from deltamerge.spark.config import KEYS, MergeConf
 
 @dataclass(frozen=True)
 class ApplicationTransaction:
-    """What an application calls a write.
-
-    Args:
-        app_id: The application.
-        version: Its number for the write; those of later writes are greater.
-    """
+    """An application's name for a write, and its number, which grows with each write."""
 
     app_id: str
     version: int
 
     def is_in(self, snapshot: Snapshot) -> bool:
-        """Tells whether a table has the transaction already, or a later one."""
+        """Return whether a table has the transaction already, or a later one."""
         seen = snapshot.set_transactions.get(self.app_id)
         return seen is not None and seen.version >= self.version
 
     def action(self, now: int) -> SetTransaction:
-        """Gives what the commit says of it; `now` is in milliseconds since 1970."""
+        """Return the action that records it; `now` is in milliseconds since the epoch."""
         return SetTransaction(self.app_id, self.version, now)
 
 
 def session_transaction(conf: MergeConf) -> ApplicationTransaction | None:
-    """Gives the transaction that the session names.
-
-    Args:
-        conf: The session's settings.
-
-    Raises:
-        DeltaIllegalArgumentException: One of ``write.txnAppId`` and ``write.txnVersion`` is set alone: a write that
-            seems idempotent would not be.
-    """
+    """Return the transaction that the session's settings name; app id or version alone are refused."""
     return _transaction(conf.txn_app_id, conf.txn_version, KEYS["txn_app_id"], KEYS["txn_version"])
 
 
 def option_transaction(app_id: str | None, version: int | None) -> ApplicationTransaction | None:
-    """Gives the transaction that the options of a write name.
-
-    Args:
-        app_id: The application.
-        version: Its number for the write.
-
-    Raises:
-        DeltaIllegalArgumentException: One is given alone, or the number is negative.
-    """
+    """Return the transaction that the options of a write name; app id or version alone are refused."""
     if version is not None and version < 0:
         raise DeltaIllegalArgumentException(
             "DELTA_ILLEGAL_OPTION",

@@ -38,16 +38,9 @@ _REFUSED = (
 def commit_content(
     prepared: PreparedCommit, version: int, timestamp_ms: int, row_id_high_water_mark: int = -1
 ) -> bytes:
-    """Gives a commit file's bytes.
+    """Return a commit file's bytes: one action per line, commitInfo first (Protocol: In-Commit Timestamps).
 
-    Args:
-        prepared: The transaction.
-        version: The version that the commit makes.
-        timestamp_ms: The commit's timestamp.
-        row_id_high_water_mark: The highest row id that the table has given out, -1 for none.
-
-    Returns:
-        One action per line, commitInfo first (Protocol: In-Commit Timestamps wants it so).
+    `row_id_high_water_mark` is the highest row id that the table has assigned, -1 for none.
     """
     info = CommitInfo(_commit_info(prepared, timestamp_ms))
     actions = [_enabling(a, prepared, version, timestamp_ms) for a in prepared.actions]
@@ -60,12 +53,12 @@ def commit_content(
 
 
 def commits_say_when(prepared: PreparedCommit) -> bool:
-    """Tells whether the table, as this commit leaves it, has in-commit timestamps."""
+    """Return whether the table, as this commit leaves it, has in-commit timestamps."""
     return prepared.metadata is not None and has_in_commit_timestamps(prepared.metadata)
 
 
 def _enabling(action: Action, prepared: PreparedCommit, version: int, timestamp_ms: int) -> Action:
-    """Notes in the metadata from which version on a table that was there before has in-commit timestamps."""
+    """Add to the metadata since which version a table that existed before has in-commit timestamps."""
     read = prepared.read_snapshot
     if not isinstance(action, Metadata) or read is None:
         return action
@@ -94,29 +87,20 @@ def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:
 
 
 def _tags(metadata: Metadata | None) -> dict[str, str] | None:
-    """Says that rows kept their ids, where the table has row tracking enabled, as delta-spark does."""
+    """Return the tag for rows that kept their ids, where the table has row tracking enabled, as delta-spark does."""
     if metadata is None or materialized_columns(metadata) is None:
         return None
     return {"delta.rowTracking.preserved": "true"}
 
 
 def write_commit(store: Store, version: int, content: bytes, txn_id: str) -> bool:
-    """Writes a commit file unless its version is taken.
+    """Write a commit file unless its version is taken; return whether the version is this transaction's.
 
-    A store may write and then fail to say so. The same bytes are then offered again: where the first offer
-    landed after all, the version is taken, by this transaction.
-
-    Args:
-        store: The table.
-        version: The version to write.
-        content: The file.
-        txn_id: The transaction's id, which `content` holds.
-
-    Returns:
-        Whether the version is this transaction's; else another's.
+    A store may write and then fail to report it. The same bytes are then offered again: where the first offer
+    landed after all, the version is taken, by this transaction. `content` holds the transaction's id.
 
     Raises:
-        CommitStateUnknownException: The store does not say.
+        CommitStateUnknownException: It is not known whether the store wrote.
         Exception: The store did not write: its own error.
     """
     path = commit_path(version)
@@ -145,16 +129,7 @@ def write_commit(store: Store, version: int, content: bytes, txn_id: str) -> boo
 
 
 def is_own_commit(store: Store, version: int, txn_id: str) -> bool:
-    """Tells whether a version that is taken was written by a transaction itself, in an earlier try.
-
-    Args:
-        store: The table.
-        version: The version.
-        txn_id: The transaction's id.
-
-    Raises:
-        CommitStateUnknownException: The file cannot be read.
-    """
+    """Return whether a version that is taken was written by a transaction itself, in an earlier try."""
     try:
         return _txn_id(store.get(commit_path(version))) == txn_id
     except Exception as error:
@@ -162,7 +137,7 @@ def is_own_commit(store: Store, version: int, txn_id: str) -> bool:
 
 
 def _owner(store: Store, version: int, txn_id: str) -> bool | None:
-    """Tells whether a version is this transaction's or another's; None where it is not there (yet)."""
+    """Return whether a version is this transaction's or another's; None where it does not exist (yet)."""
     try:
         return _txn_id(store.get(commit_path(version))) == txn_id
     except FileNotFoundError:

@@ -47,15 +47,10 @@ class WinningCommit:
     """What matters of a commit that another writer made first.
 
     Args:
-        version: Its version.
-        info: Its provenance.
-        protocol: The protocol it sets.
-        metadata: The metadata it sets.
-        added: The files it adds.
-        removed: The files it removes.
+        protocol: The protocol it sets, as `metadata`.
         app_ids: The applications whose transactions it records.
         domains: The domains whose metadata it sets.
-        row_id_high_water_mark: The highest row id that it gave out, where it gave out any.
+        row_id_high_water_mark: The highest row id that it assigned, where it assigned any.
     """
 
     version: int
@@ -70,7 +65,7 @@ class WinningCommit:
 
     @staticmethod
     def of(commit: Commit) -> WinningCommit:
-        """Sums up a commit."""
+        """Sum up a commit."""
         actions = commit.actions
         return WinningCommit(
             version=commit.version,
@@ -86,7 +81,7 @@ class WinningCommit:
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether its writer read nothing; one that does not say may have."""
+        """Whether its writer read nothing; without the flag it may have."""
         return self.info is not None and self.info.values.get("isBlindAppend") is True
 
     @property
@@ -102,16 +97,7 @@ class WinningCommit:
 
 
 def check_conflicts(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Checks a transaction against one commit that it did not read.
-
-    Args:
-        prepared: The transaction.
-        winner: The commit.
-
-    Raises:
-        DeltaConcurrentModificationException: They conflict; the message names the version, who wrote it, what
-            is concerned and what to do.
-    """
+    """Raise a DeltaConcurrentModificationException where a commit conflicts with a transaction."""
     check_protocol(prepared, winner)
     check_metadata(prepared, winner)
     check_domain_metadata(prepared, winner)
@@ -122,11 +108,7 @@ def check_conflicts(prepared: PreparedCommit, winner: WinningCommit) -> None:
 
 
 def check_protocol(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Finds a protocol other than the one that was read; two transactions cannot both set it.
-
-    Raises:
-        ProtocolChangedException: It was changed.
-    """
+    """Refuse a protocol other than the one that was read; two transactions cannot both set it."""
     if winner.protocol is None:
         return
     read = prepared.read_snapshot
@@ -151,11 +133,7 @@ def check_protocol(prepared: PreparedCommit, winner: WinningCommit) -> None:
 
 
 def check_metadata(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Finds metadata other than what was read; two transactions cannot both set it.
-
-    Raises:
-        MetadataChangedException: It was changed.
-    """
+    """Refuse metadata other than what was read; two transactions cannot both set it."""
     read = prepared.read_snapshot
     if winner.metadata is None:
         return
@@ -172,11 +150,7 @@ def check_metadata(prepared: PreparedCommit, winner: WinningCommit) -> None:
 
 
 def check_domain_metadata(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Finds a domain that both set.
-
-    Raises:
-        ConcurrentTransactionException: There is one.
-    """
+    """Refuse a domain that both set."""
     own = {action.domain for action in prepared.actions if isinstance(action, DomainMetadata)}
     both = sorted(own & winner.domains)
     if both:
@@ -190,11 +164,7 @@ def check_domain_metadata(prepared: PreparedCommit, winner: WinningCommit) -> No
 
 
 def check_application_transactions(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Finds an application whose transactions both record.
-
-    Raises:
-        ConcurrentTransactionException: There is one.
-    """
+    """Refuse an application whose transactions both record."""
     own = {action.app_id for action in prepared.actions if isinstance(action, SetTransaction)}
     both = sorted(own & winner.app_ids)
     if both:
@@ -210,13 +180,10 @@ def check_application_transactions(prepared: PreparedCommit, winner: WinningComm
 
 
 def check_appended_files(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Finds a file that the transaction would have read, had it been there.
+    """Refuse a file that the transaction would have read, had it existed.
 
-    Under WriteSerializable blind appends do not count: their writer read nothing, so they may be taken to have
-    come later; but where the transaction changes the metadata they do.
-
-    Raises:
-        ConcurrentAppendException: There is one.
+    Under WriteSerializable blind appends do not count: their writer read nothing, so they may be taken to have come
+    later; but where the transaction changes the metadata they do.
     """
     serializable = prepared.isolation_level == "Serializable" or prepared.new_metadata is not None
     if winner.is_blind_append and not serializable:
@@ -238,11 +205,7 @@ def check_appended_files(prepared: PreparedCommit, winner: WinningCommit) -> Non
 
 
 def check_deleted_read_files(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Finds a file that the transaction read and that is gone.
-
-    Raises:
-        ConcurrentDeleteReadException: There is one.
-    """
+    """Refuse the removal of a file that the transaction read."""
     root = prepared.store.root
     for file in winner.removed:
         if prepared.read_set.whole_table or canonical_path(file.path, root) in prepared.read_paths:
@@ -259,11 +222,7 @@ def check_deleted_read_files(prepared: PreparedCommit, winner: WinningCommit) ->
 
 
 def check_deleted_twice(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Finds a file that both delete.
-
-    Raises:
-        ConcurrentDeleteDeleteException: There is one.
-    """
+    """Refuse a file that both remove."""
     root = prepared.store.root
     for file in winner.removed:
         if canonical_path(file.path, root) in prepared.removed_paths:
@@ -305,7 +264,6 @@ def _operation(winner: WinningCommit) -> str:
 
 
 def _where(prepared: PreparedCommit, path: str, values: Mapping[str, str | None] | None) -> str:
-    """Gives `` the file ... in the partition [a=1]`` for messages."""
     partition = "" if prepared.read_snapshot is None else _partition(prepared.read_snapshot, values or {})
     return f" the file {path}" + (f" in the partition {partition}" if partition else "")
 

@@ -22,8 +22,8 @@ class ReadSet:
 
     Args:
         predicates: A row that any of these is TRUE for would have been read; none for a blind append.
-        files: The paths of the files that were read, in the log's spelling.
-        whole_table: Whether everything was read, whatever the predicates say.
+        files: In the log's spelling.
+        whole_table: Whether everything was read, whatever the predicates are.
     """
 
     predicates: tuple[Predicate, ...] = ()
@@ -38,15 +38,12 @@ class PreparedCommit:
     Args:
         snapshot: The version that was read, or the store of a table that does not exist yet.
         actions: What to commit, without a commitInfo.
-        read_set: What was read.
         operation: Such as ``MERGE``.
-        operation_parameters: The operation's parameters, JSON-encoded strings.
-        operation_metrics: The operation's metrics, or None to leave them out.
+        operation_parameters: JSON-encoded strings.
+        operation_metrics: None to leave them out.
         isolation_level: The table's ``delta.isolationLevel``.
         is_blind_append: Whether only files were added, and none were read.
-        user_metadata: Free text for the table's history.
-        engine_info: Who writes.
-        txn_id: A random id that tells this commit from all others.
+        txn_id: A random id, unique to this commit.
         session_time_zone: ``spark.sql.session.timeZone``, which partition values may be in.
     """
 
@@ -70,7 +67,7 @@ class PreparedCommit:
 
     @property
     def store(self) -> Store:
-        """Where the table lies."""
+        """Where the table is stored."""
         return self.snapshot.store if isinstance(self.snapshot, Snapshot) else self.snapshot
 
     @property
@@ -117,10 +114,8 @@ class Committed:
     """A commit that landed.
 
     Args:
-        version: The table's new version.
-        timestamp_ms: The commit's timestamp, milliseconds since the epoch.
+        timestamp_ms: Milliseconds since the epoch.
         attempts: How many versions were tried until one was free.
-        store: Where the table lies.
         read: The snapshot that the transaction had read.
     """
 

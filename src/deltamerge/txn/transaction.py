@@ -22,19 +22,14 @@ MAX_ATTEMPTS = 1000
 
 
 def commit(prepared: PreparedCommit, clock: Callable[[], int], max_attempts: int = MAX_ATTEMPTS) -> Committed:
-    """Commits a transaction.
+    """Commit a transaction.
 
-    Args:
-        prepared: The transaction.
-        clock: Gives milliseconds since the epoch.
-        max_attempts: How many versions to try while other writers are faster.
-
-    Returns:
-        The commit, with the new version.
+    `clock` returns milliseconds since the epoch; at most `max_attempts` versions are tried while other writers are
+    faster.
 
     Raises:
         DeltaConcurrentModificationException: Another writer's commit conflicts; nothing was written.
-        CommitStateUnknownException: The store did not say whether the commit landed.
+        CommitStateUnknownException: It is not known whether the commit landed.
         Exception: The store's own error; nothing was written.
     """
     seen = prepared.read_version
@@ -66,7 +61,7 @@ def _read_row_id(prepared: PreparedCommit) -> int:
 
 
 def _winning_commits(prepared: PreparedCommit, first: int) -> Iterator[WinningCommit]:
-    """Gives the commits from one that is there up to the latest."""
+    """Yield the commits from one that exists up to the latest."""
     version = first
     while True:
         try:

@@ -15,13 +15,10 @@ from deltamerge.log.arrays import EMPTY, repeat, strings, text
 
 
 def stats_to_json(structs: pa.Array) -> pa.Array:
-    """Gives the statistics of many files as JSON text, column by column rather than row by row.
+    """Return the statistics of many files as JSON, column by column rather than row by row.
 
     Args:
         structs: A struct array such as ``struct<numRecords, minValues, maxValues, nullCount>``.
-
-    Returns:
-        A string array; NULL where the struct is NULL.
     """
     return _struct(structs)
 

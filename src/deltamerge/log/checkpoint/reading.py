@@ -32,8 +32,7 @@ class CheckpointActions:
     """The actions of a checkpoint that are no file actions, and where the file actions are.
 
     Args:
-        actions: Protocol, metadata, transactions, domains.
-        parquet_files: Parquet files with file actions: the checkpoint's own and its sidecars.
+        parquet_files: The checkpoint's own Parquet files and its sidecars.
         json_lines: The file actions of a JSON top-level file.
     """
 
@@ -43,18 +42,7 @@ class CheckpointActions:
 
 
 def read_checkpoint_actions(store: Store, checkpoint: Checkpoint) -> CheckpointActions:
-    """Reads all of a checkpoint but its file actions, so that a table can be refused before those are read.
-
-    Args:
-        store: The table.
-        checkpoint: Its checkpoint.
-
-    Returns:
-        The actions, and where the rest is.
-
-    Raises:
-        DeltaLogCorruptException: A file is missing or damaged; parameter ``path`` is the checkpoint's.
-    """
+    """Read all of a checkpoint but its file actions, so that a table can be refused before those are read."""
     actions: list[Action] = []
     parquet_files: list[str] = []
     lines = None
@@ -74,26 +62,14 @@ def read_checkpoint_actions(store: Store, checkpoint: Checkpoint) -> CheckpointA
 
 
 def read_checkpoint_adds(store: Store, checkpoint: Checkpoint, found: CheckpointActions) -> pa.Table:
-    """Reads the live files of a checkpoint.
-
-    Args:
-        store: The table.
-        checkpoint: Its checkpoint.
-        found: What `read_checkpoint_actions` gave.
-
-    Returns:
-        Rows of `ADD_SCHEMA`; statistics that are there as structs only have become JSON.
-
-    Raises:
-        DeltaLogCorruptException: A file is missing or damaged; parameter ``path`` is the checkpoint's.
-    """
+    """Return the live files of a checkpoint, rows of `ADD_SCHEMA`, statistics always as JSON."""
     tables = [] if found.json_lines is None else [found.json_lines.adds]
     tables.extend(_file_actions(store, checkpoint, path, "add", ADD_SCHEMA) for path in found.parquet_files)
     return pa.concat_tables(tables) if tables else empty_table(ADD_SCHEMA)
 
 
 def read_checkpoint_removes(store: Store, checkpoint: Checkpoint, found: CheckpointActions) -> pa.Table:
-    """Reads the tombstones of a checkpoint, rows of `REMOVE_SCHEMA`; see `read_checkpoint_adds`."""
+    """Return the tombstones of a checkpoint, rows of `REMOVE_SCHEMA`; see `read_checkpoint_adds`."""
     tables = [] if found.json_lines is None else [found.json_lines.removes]
     tables.extend(
         _file_actions(store, checkpoint, path, "remove", REMOVE_SCHEMA) for path in found.parquet_files

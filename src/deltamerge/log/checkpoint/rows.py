@@ -94,21 +94,13 @@ Rows: TypeAlias = "list[tuple[str, dict[str, Any]]]"
 
 
 def kept_tombstones(removes: pa.Table, expired_ms: int) -> pa.Table:
-    """Leaves out tombstones that are too old for a checkpoint.
-
-    Args:
-        removes: Rows of `REMOVE_SCHEMA`.
-        expired_ms: The last time at which a tombstone is too old, milliseconds since the epoch.
-
-    Returns:
-        The others, without statistics.
-    """
+    """Return the tombstones that are later than `expired_ms`, without statistics."""
     times = pc.fill_null(removes.column("deletion_timestamp"), 0)
     return removes.filter(pc.greater(times, expired_ms)).drop_columns(["stats"])
 
 
 def state_rows(snapshot: Snapshot) -> Rows:
-    """Gives all actions of a version but its files, each by its name in the log."""
+    """Return all actions of a version but its files, each by its name in the log."""
     rows: Rows = [
         ("protocol", _protocol(snapshot.protocol)),
         ("metaData", _metadata(snapshot.metadata)),
@@ -128,7 +120,7 @@ def state_rows(snapshot: Snapshot) -> Rows:
 
 
 def v2_rows(snapshot: Snapshot, sidecars: Iterable[Sidecar]) -> Rows:
-    """Gives the actions of a V2 checkpoint's top-level file."""
+    """Return the actions of a V2 checkpoint's top-level file."""
     rows: Rows = [("checkpointMetadata", {"version": snapshot.version, "tags": None}), *state_rows(snapshot)]
     rows.extend(
         (
@@ -146,7 +138,7 @@ def v2_rows(snapshot: Snapshot, sidecars: Iterable[Sidecar]) -> Rows:
 
 
 def as_table(rows: Rows, schema: pa.Schema) -> pa.Table:
-    """Puts actions into the columns of a checkpoint, one a row."""
+    """Return actions in the columns of a checkpoint, one a row."""
     columns = [
         pa.array([values if name == field.name else None for name, values in rows], field.type)
         for field in schema
@@ -181,12 +173,9 @@ def _metadata(metadata: Metadata) -> dict[str, Any]:
 
 
 def file_batches(action: str, table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Puts file actions into the columns of a checkpoint.
+    """Yield file actions in the columns of a checkpoint.
 
-    Args:
-        action: ``add`` or ``remove``.
-        table: Rows of `ADD_SCHEMA`, or of `REMOVE_SCHEMA` without statistics.
-        schema: The checkpoint's columns.
+    `action` is ``add`` or ``remove``, `table` has rows of `ADD_SCHEMA`, or of `REMOVE_SCHEMA` without statistics.
     """
     wanted = schema.field(action).type
     for batch in table.to_batches(max_chunksize=_ROW_GROUP):

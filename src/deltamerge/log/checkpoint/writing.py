@@ -33,7 +33,7 @@ _ROWS_IN_SIDECAR = 1 << 20
 
 
 def has_v2_policy(snapshot: Snapshot) -> bool:
-    """Tells whether the table wants V2 checkpoints (``delta.checkpointPolicy``) and its protocol allows them."""
+    """Return whether the table asks for V2 checkpoints (``delta.checkpointPolicy``) and its protocol allows them."""
     policy = snapshot.metadata.configuration.get("delta.checkpointPolicy", "classic").lower()
     return policy == "v2" and "v2Checkpoint" in reader_features(snapshot.protocol)
 
@@ -41,16 +41,10 @@ def has_v2_policy(snapshot: Snapshot) -> bool:
 def write_checkpoint(
     snapshot: Snapshot, now_ms: int, new_id: Callable[[], str] = lambda: str(uuid.uuid4())
 ) -> str:
-    """Writes a checkpoint of a snapshot, of the kind that the table asks for, and the log's pointer to it.
+    """Write a checkpoint, of the kind that the table asks for, and the log's pointer to it; return its path.
 
-    Args:
-        snapshot: The version to write; its tombstones are read from the log.
-        now_ms: Milliseconds since the epoch: tombstones that are older than the table's
-            ``delta.deletedFileRetentionDuration`` before it are left out.
-        new_id: Gives a UUID that was never given before, for the names of a V2 checkpoint's files.
-
-    Returns:
-        The checkpoint's path. A pointer to a newer checkpoint stays as it is.
+    Tombstones older than the table's ``delta.deletedFileRetentionDuration`` are left out; a pointer to a newer
+    checkpoint stays as it is. `new_id` makes the UUIDs in the names of a V2 checkpoint's files.
     """
     retention = interval_ms(snapshot.metadata, "delta.deletedFileRetentionDuration", "interval 1 week")
     removes = kept_tombstones(snapshot.tombstones(), now_ms - retention)

@@ -18,11 +18,7 @@ MOST_COLUMNS = 4
 
 
 def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str, ...], ...]:
-    """Gives the columns that a table is clustered by, each by the parts of its name; none where it is not.
-
-    Raises:
-        DeltaLogCorruptException: The domain cannot be read.
-    """
+    """Return the columns that a table is clustered by, each by the parts of its name."""
     domain = domains.get(DOMAIN)
     if domain is None:
         return ()
@@ -36,6 +32,6 @@ def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str
 
 
 def clustering_domain(columns: Sequence[Sequence[str]]) -> DomainMetadata:
-    """Gives the action that makes a table clustered by some columns."""
+    """Return the action that makes a table clustered by some columns."""
     values = {"clusteringColumns": [list(parts) for parts in columns], "domainName": DOMAIN}
     return DomainMetadata(DOMAIN, json.dumps(values, separators=(",", ":"), ensure_ascii=False))

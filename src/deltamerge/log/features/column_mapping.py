@@ -29,17 +29,7 @@ NONE, NAME, ID = "none", "name", "id"
 
 
 def mapping_mode(configuration: Mapping[str, str]) -> str:
-    """Gives a table's column mapping mode.
-
-    Args:
-        configuration: The table's properties.
-
-    Returns:
-        ``none``, ``name`` or ``id``.
-
-    Raises:
-        DeltaAnalysisException: The property says something else.
-    """
+    """Return a table's column mapping mode: ``none``, ``name`` or ``id``."""
     mode = configuration.get(MODE, NONE).lower()
     if mode in (NONE, NAME, ID):
         return mode
@@ -52,26 +42,18 @@ def mapping_mode(configuration: Mapping[str, str]) -> str:
 
 
 def physical_name(field: StructField) -> str:
-    """Gives the name that files, statistics and partition values use for a column of a mapped table."""
+    """Return the name that files, statistics and partition values use for a column of a mapped table."""
     name = field.metadata.get(PHYSICAL_NAME)
     return name if isinstance(name, str) else field.name
 
 
 def physical_schema(schema: StructType, mode: str) -> StructType:
-    """Gives a table's schema whose fields' physical names count.
-
-    Args:
-        schema: The table's schema.
-        mode: Its column mapping mode.
-
-    Returns:
-        The schema; without mapping its fields have no physical names that differ from their own.
-    """
+    """Return a schema whose physical names count: without mapping no field has one of its own."""
     return without_mapping(schema) if mode == NONE else schema
 
 
 def without_mapping(schema: StructType) -> StructType:
-    """Takes ids and physical names from all fields of a schema."""
+    """Return a schema without ids and physical names."""
     return _each_field(schema, (), lambda _, field: replace(field, metadata=_unmapped(field.metadata)))
 
 
@@ -80,16 +62,10 @@ def with_column_ids(
     new_id: Callable[[], str],
     before: StructType | None = None,
 ) -> Metadata:
-    """Gives each field that has none its id and its physical name, where the table maps columns.
+    """Add the ids and physical names that fields lack, and the highest id, where the table maps columns.
 
-    Args:
-        metadata: The table's metadata.
-        new_id: Gives an id that was never given before.
-        before: The schema that is overwritten; a column that stays what it was keeps its id and name.
-
-    Returns:
-        The metadata with ids, and with the highest of them among its properties.
-        Delta: DeltaColumnMapping.assignColumnIdAndPhysicalName.
+    Delta: DeltaColumnMapping.assignColumnIdAndPhysicalName. A column that is the same in `before`, the schema that
+    is overwritten, keeps its id and name.
     """
     if mapping_mode(metadata.configuration) == NONE:
         return metadata
@@ -118,20 +94,12 @@ def with_column_ids(
 
 
 def invalid_names(schema: StructType) -> list[str]:
-    """Gives the paths of the fields whose names need column mapping, such as those with spaces."""
+    """Return the paths of the fields whose names need column mapping, such as those with spaces."""
     return [".".join(path) for path, field in schema.walk() if any(c in " ,;{}()\n\t=" for c in field.name)]
 
 
 def check_names(schema: StructType, configuration: Mapping[str, str]) -> None:
-    """Refuses names that need column mapping in a table without it.
-
-    Args:
-        schema: The table's schema.
-        configuration: Its properties.
-
-    Raises:
-        DeltaAnalysisException: A column's or field's name has such characters.
-    """
+    """Refuse names that need column mapping in a table without it."""
     wrong = invalid_names(schema)
     if wrong and mapping_mode(configuration) == NONE:
         raise DeltaAnalysisException(
@@ -148,7 +116,7 @@ def _each_field(
     above: tuple[str, ...],
     change: Callable[[tuple[str, ...], StructField], StructField],
 ) -> StructType:
-    """Changes every field, those outside before those within; paths are of the names before the change."""
+    """Change every field, outer ones first; paths are of the names before the change."""
     fields = []
     for field in schema.fields:
         path = (*above, field.name)
@@ -177,7 +145,7 @@ def _each_within(
 
 
 def _kind(data_type: DataType) -> object:
-    """What must stay of a type for its column to stay the same: all of a primitive one."""
+    """Return what must stay of a type for its column to stay the same: all of a primitive one."""
     nested = (StructType, ArrayType, MapType)
     return type(data_type) if isinstance(data_type, nested) else data_type
 

@@ -34,23 +34,16 @@ _READ_THREADS = 16
 
 
 def vector_file_name(file_id: uuid.UUID) -> str:
-    """Names a deletion vector file."""
+    """Return the name of a deletion vector file."""
     return f"deletion_vector_{file_id}.bin"
 
 
 def relative_descriptor(
     folder: str, file_id: uuid.UUID, place: tuple[int, int], cardinality: int
 ) -> DeletionVectorDescriptor:
-    """Describes a vector in a file below the table's root.
+    """Describe a vector in a file below the table's root.
 
-    Args:
-        folder: The file's folder relative to the root, the descriptor's prefix; empty for the root itself.
-        file_id: The UUID in the file's name.
-        place: The vector's offset and size.
-        cardinality: How many rows it deletes.
-
-    Returns:
-        The descriptor, of storage type ``u``.
+    `folder` is the file's, relative to the root; `place` is the vector's offset and size.
     """
     return DeletionVectorDescriptor(
         storage_type="u",
@@ -62,17 +55,7 @@ def relative_descriptor(
 
 
 def vector_path(vector: DeletionVectorDescriptor) -> str | None:
-    """Gives the file that holds a vector.
-
-    Args:
-        vector: The descriptor.
-
-    Returns:
-        The real name, relative to the table or absolute; None for an inline vector.
-
-    Raises:
-        DeltaTableException: The storage type is unknown, or the name cannot be read.
-    """
+    """Return the real name of the file that holds a vector; None for an inline vector."""
     kind, text = vector.storage_type, vector.path_or_inline_dv
     if kind == "i":
         return None
@@ -89,18 +72,7 @@ def vector_path(vector: DeletionVectorDescriptor) -> str | None:
 
 
 def read_deletion_vectors(store: Store, vectors: Iterable[DeletionVectorDescriptor]) -> dict[str, BitMap64]:
-    """Reads the vectors of many files; each deletion vector file is opened once.
-
-    Args:
-        store: The table's files.
-        vectors: The descriptors.
-
-    Returns:
-        The deleted positions by the descriptors' `unique_id`.
-
-    Raises:
-        DeltaTableException: A vector is missing or damaged.
-    """
+    """Return the deleted positions by the descriptors' `unique_id`; each file is opened once."""
     by_path: dict[str | None, dict[str, DeletionVectorDescriptor]] = defaultdict(dict)
     for vector in vectors:
         by_path[vector_path(vector)][vector.unique_id] = vector
@@ -118,17 +90,9 @@ def read_deletion_vectors(store: Store, vectors: Iterable[DeletionVectorDescript
 
 
 def parse_vector(data: bytes, vector: DeletionVectorDescriptor) -> BitMap64:
-    """Reads a vector's bytes.
+    """Return the deleted positions of a vector.
 
-    Args:
-        data: Magic number and bitmap, without length and checksum.
-        vector: The descriptor.
-
-    Returns:
-        The deleted positions.
-
-    Raises:
-        DeltaTableException: The bytes are no bitmap, or hold another number of rows than the descriptor says.
+    `data` has magic number and bitmap, without length and checksum.
     """
     try:
         positions = deserialize(data)
@@ -144,16 +108,11 @@ def parse_vector(data: bytes, vector: DeletionVectorDescriptor) -> BitMap64:
 
 
 def vector_changes(store: Store, before: AddFile, after: AddFile) -> list[tuple[str, AddFile]]:
-    """Finds the rows that another deletion vector takes out of a file or brings back.
-
-    Args:
-        store: The table's files.
-        before: The file with the vector it had.
-        after: The file with the vector it has.
+    """Return the rows that another deletion vector deletes from a file or restores.
 
     Returns:
-        ``delete`` and ``insert``, where there are such rows, each with the file and an inline vector that leaves just
-        these rows.
+        ``delete`` and ``insert``, where there are such rows, each with the file and an inline vector that leaves
+        just these rows.
     """
     given = [vector for vector in (before.deletion_vector, after.deletion_vector) if vector is not None]
     found = read_deletion_vectors(store, given)

@@ -57,27 +57,15 @@ _BY_SCHEMA: dict[str, Callable[[StructType], bool]] = {
 
 
 def with_required(features: Iterable[str]) -> frozenset[str]:
-    """Adds the features that features need.
-
-    Args:
-        features: Names of features.
-
-    Returns:
-        These and all that they need.
-    """
+    """Return features with all that they need."""
     features = frozenset(features)
     return features.union(*(_REQUIRED.get(name, frozenset()) for name in features))
 
 
 def features_not_in_protocol(protocol: Protocol, metadata: Metadata) -> frozenset[str]:
-    """Finds the features that a table asks for and its protocol does not list.
+    """Return the features that a table's metadata requires and its protocol does not list.
 
-    Args:
-        protocol: The table's protocol.
-        metadata: Its metadata.
-
-    Returns:
-        The features' names; none where the protocol lists no features.
+    None where the protocol lists no features.
     """
     if protocol.min_reader_version < 3 and protocol.min_writer_version < 7:
         return frozenset()

@@ -29,8 +29,7 @@ class MaterializedColumns:
     """The hidden columns in which data files keep what rows had before they were rewritten.
 
     Args:
-        row_id: The name of the one with row ids.
-        row_commit_version: The name of the one with the versions that last changed the rows.
+        row_commit_version: The column of the versions that last changed the rows.
     """
 
     row_id: str
@@ -43,11 +42,7 @@ class MaterializedColumns:
 
 
 def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
-    """Gives the hidden columns of a table that has row tracking enabled; None where it has not.
-
-    Raises:
-        DeltaTableException: The table does not say what they are called.
-    """
+    """Return the hidden columns of a table that has row tracking enabled; None where it has not."""
     if not is_enabled(metadata, ENABLED, False):
         return None
     found = [metadata.configuration.get(key) for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)]
@@ -64,11 +59,9 @@ def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
 def with_column_names(
     configuration: Mapping[str, str], new_id: Sequence[str] | None = None
 ) -> dict[str, str]:
-    """Gives a new table's properties with the names of its hidden columns, where it enables row tracking.
+    """Return a new table's properties with the names of its hidden columns, where it enables row tracking.
 
-    Args:
-        configuration: The properties asked for.
-        new_id: Two ids that were never given before.
+    `new_id` are two ids that were never used before.
     """
     if configuration.get(ENABLED, "").lower() != "true":
         return dict(configuration)
@@ -81,7 +74,7 @@ def with_column_names(
 
 
 def high_water_mark(domains: Iterable[DomainMetadata]) -> int | None:
-    """Gives the highest row id that was ever given out, where the domains say so."""
+    """Return the highest row id ever assigned, where the domains have it."""
     for domain in domains:
         if domain.domain == DOMAIN and not domain.removed:
             try:
@@ -97,20 +90,10 @@ def high_water_mark(domains: Iterable[DomainMetadata]) -> int | None:
 def assign_row_ids(
     actions: Sequence[Action], protocol: Protocol, metadata: Metadata, mark: int, version: int
 ) -> tuple[Action, ...]:
-    """Gives new files of a commit their row ids and version.
+    """Assign row ids and version to the new files of a commit, and add the new high-water mark.
 
-    Args:
-        actions: The commit's actions.
-        protocol: The table's protocol after it.
-        metadata: The table's metadata after it.
-        mark: The highest row id given out so far, -1 for none.
-        version: The version that the commit makes.
-
-    Returns:
-        The actions; where ids were given out, with the new high-water mark. Files that had ids keep them.
-
-    Raises:
-        DeltaTableException: A new file does not say how many rows it has.
+    `protocol` and `metadata` are those after the commit, which makes `version`; `mark` is the highest row id
+    assigned so far, -1 for none.
     """
     if FEATURE not in writer_features(protocol) or is_enabled(metadata, SUSPENDED, False):
         return tuple(actions)

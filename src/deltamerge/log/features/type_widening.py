@@ -25,29 +25,16 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 
 
 def widening_mode(configuration: Mapping[str, str], features: Collection[str], allowed: str) -> str:
-    """Tells how far schema evolution may widen a table's columns.
+    """Return how far schema evolution may widen a table's columns.
 
-    Args:
-        configuration: The table's properties.
-        features: The writer features of its protocol.
-        allowed: The session's setting: ``always``, ``same_family_type`` or ``never``.
-
-    Returns:
-        The setting where the table permits it, else ``never``.
+    `allowed` is the session's setting: ``always``, ``same_family_type`` or ``never``.
     """
     enabled = configuration.get(ENABLED, "").lower() == "true"
     return allowed if enabled and (STABLE in features or PREVIEW in features) else NEVER
 
 
 def check_type_changes(schema: StructType) -> None:
-    """Refuses a table some of whose columns had types that cannot be read as the present ones.
-
-    Args:
-        schema: The table's schema.
-
-    Raises:
-        DeltaUnsupportedFeatureException: A recorded change is none that this library knows.
-    """
+    """Refuse a table some of whose columns had types that cannot be read as the present ones."""
     for path, field in schema.walk():
         for change in field.metadata.get(TYPE_CHANGES, ()):
             before, after = str(change.get("fromType")), str(change.get("toType"))
@@ -63,15 +50,9 @@ def check_type_changes(schema: StructType) -> None:
 
 
 def can_widen(before: str, after: str, mode: str = ALWAYS) -> bool:
-    """Tells whether a primitive type may become another one.
+    """Return whether every value of one primitive type is a value of another, within a mode.
 
-    Args:
-        before: The column's type, as the log spells it.
-        after: The type it is to have.
-        mode: ``always``, ``same_family_type`` (integers stay integers, decimals decimals) or ``never``.
-
-    Returns:
-        Whether every value of the one is a value of the other. Protocol: Type Widening, "Supported Type Changes".
+    Protocol: Type Widening, "Supported Type Changes". Types are spelled as in the log.
 
     >>> can_widen("byte", "long"), can_widen("integer", "double"), can_widen("long", "double")
     (True, True, False)
@@ -97,16 +78,10 @@ def can_widen(before: str, after: str, mode: str = ALWAYS) -> bool:
 
 
 def with_type_changes(before: StructType, after: StructType, table_version: int | None) -> StructType:
-    """Records in a schema's fields which types have changed.
+    """Record in a schema's fields which types have changed, the newest change last.
 
-    Args:
-        before: The table's schema.
-        after: Its schema with wider types; its fields are the old ones in their order, then new ones.
-        table_version: The version that the change makes; the preview of the feature records it.
-
-    Returns:
-        The schema, fields of whose metadata list all changes, the newest last.
-        Protocol: Type Widening, "Type Change Metadata".
+    Protocol: Type Widening, "Type Change Metadata". The fields of `after` are the old ones in their order, then new
+    ones. The preview of the feature records `table_version`.
     """
     old = {field.name: field for field in before.fields}
     return StructType(
@@ -135,7 +110,6 @@ def _changed(before: StructField, after: StructField, table_version: int | None)
 
 
 def _within(before: DataType, after: DataType, table_version: int | None) -> DataType:
-    """Records the changes of the structs inside a type."""
     if isinstance(before, StructType) and isinstance(after, StructType):
         return with_type_changes(before, after, table_version)
     if isinstance(before, ArrayType) and isinstance(after, ArrayType):
@@ -152,7 +126,7 @@ def _within(before: DataType, after: DataType, table_version: int | None) -> Dat
 def _type_changes(
     before: DataType, after: DataType, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], PrimitiveType, PrimitiveType]]:
-    """Gives the changes of a field's own type, also inside arrays and maps, but not inside structs."""
+    """Yield the changes of a field's own type, also inside arrays and maps, but not inside structs."""
     if isinstance(before, PrimitiveType) and isinstance(after, PrimitiveType):
         if before != after:
             yield path, before, after

@@ -15,14 +15,7 @@ UUID_LENGTH = 20
 
 
 def z85_encode(data: bytes) -> str:
-    """Spells bytes as text.
-
-    Args:
-        data: Bytes, their number a multiple of 4.
-
-    Returns:
-        Five characters for every four bytes.
-    """
+    """Encode bytes, their number a multiple of 4, as five characters for every four."""
     text = []
     for start in range(0, len(data), 4):
         number = int.from_bytes(data[start : start + 4], "big")
@@ -31,17 +24,7 @@ def z85_encode(data: bytes) -> str:
 
 
 def z85_decode(text: str) -> bytes:
-    """Undoes `z85_encode`.
-
-    Args:
-        text: Text of the alphabet, its length a multiple of 5.
-
-    Returns:
-        Four bytes for every five characters.
-
-    Raises:
-        ValueError: The text is not of this form.
-    """
+    """Decode five characters to every four bytes."""
     if len(text) % 5:
         raise ValueError(f"Base85 text comes in groups of five characters, here are {len(text)}")
     data = bytearray()
@@ -58,10 +41,10 @@ def z85_decode(text: str) -> bytes:
 
 
 def encode_uuid(value: uuid.UUID) -> str:
-    """Spells a UUID as 20 characters."""
+    """Encode a UUID as 20 characters."""
     return z85_encode(value.bytes)
 
 
 def decode_uuid(text: str) -> uuid.UUID:
-    """Undoes `encode_uuid`."""
+    """Decode 20 characters to a UUID."""
     return uuid.UUID(bytes=z85_decode(text))
