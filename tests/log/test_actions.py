@@ -12,6 +12,7 @@ from deltamerge.log.actions import (
     CommitInfo,
     DeletionVectorDescriptor,
     DomainMetadata,
+    Format,
     Metadata,
     Protocol,
     RemoveFile,
@@ -40,7 +41,7 @@ ADD = AddFile(
 ACTIONS = [
     Protocol(1, 2),
     Protocol(3, 7, frozenset({"v2Checkpoint"}), frozenset()),
-    Metadata("id", "name", "é", "parquet", "{}", ("a",), {"delta.x": "y"}, 5, {"o": "p"}),
+    Metadata("id", "name", "é", Format("parquet", {"o": "p"}), "{}", ("a",), {"delta.x": "y"}, 5),
     Metadata("id"),
     ADD,
     AddFile("p", {}, 0, 0, data_change=False),

@@ -1,17 +1,32 @@
 """The actions of a commit, as frozen values, and their JSON.
 
-Source: Delta protocol, "Actions". Fields have the protocol's names in snake_case. Paths keep the log's
-URI spelling; `paths.decode_path` gives real names.
+Source: Delta protocol, "Actions". Fields have the protocol's names in snake_case and its order; how a value differs
+from its JSON is in the field's metadata. Paths keep the log's URI spelling; `paths.decode_path` returns real names.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
+
+
+def _read_as(convert: Callable[[Any], object]) -> dict[str, Any]:
+    """Return the metadata of a field whose value `convert` makes from its JSON, or from None where that is absent."""
+    return {"convert": convert}
+
+
+def _optional(convert: Callable[[Any], object]) -> dict[str, Any]:
+    return _read_as(lambda content: None if content is None else convert(content))
+
+
+# Arrow has maps as lists of pairs.
+_MAP = _read_as(lambda content: dict(content or ()))
+_OPTIONAL_MAP = _optional(dict)
 
 
 @dataclass(frozen=True)
@@ -20,8 +35,16 @@ class Protocol:
 
     min_reader_version: int
     min_writer_version: int
-    reader_features: frozenset[str] | None = None
-    writer_features: frozenset[str] | None = None
+    reader_features: frozenset[str] | None = field(default=None, metadata=_optional(frozenset))
+    writer_features: frozenset[str] | None = field(default=None, metadata=_optional(frozenset))
+
+
+@dataclass(frozen=True)
+class Format:
+    """The format of the table's data files."""
+
+    provider: str = field(default="parquet", metadata=_read_as(lambda content: content or "parquet"))
+    options: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=_MAP)
 
 
 @dataclass(frozen=True)
@@ -31,12 +54,15 @@ class Metadata:
     id: str
     name: str | None = None
     description: str | None = None
-    format_provider: str = "parquet"
+    format: Format = field(
+        default_factory=Format, metadata=_read_as(lambda content: _from_fields(Format, content or {}))
+    )
     schema_string: str | None = None
-    partition_columns: tuple[str, ...] = ()
-    configuration: Mapping[str, str] = field(default_factory=dict, hash=False)
+    partition_columns: tuple[str, ...] = field(
+        default=(), metadata=_read_as(lambda content: tuple(content or ()))
+    )
+    configuration: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=_MAP)
     created_time: int | None = None
-    format_options: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -53,7 +79,7 @@ class DeletionVectorDescriptor:
 
     storage_type: str
     path_or_inline_dv: str
-    offset: int | None
+    offset: int | None = field(metadata=_read_as(lambda content: content))
     size_in_bytes: int
     cardinality: int
 
@@ -64,6 +90,9 @@ class DeletionVectorDescriptor:
         return f"{self.storage_type}{self.path_or_inline_dv}{at}"
 
 
+_VECTOR = _optional(lambda content: _from_fields(DeletionVectorDescriptor, content))
+
+
 @dataclass(frozen=True)
 class RemoveFile:
     """A file that is no longer part of the table, kept as a tombstone until its retention ends."""
@@ -72,10 +101,12 @@ class RemoveFile:
     deletion_timestamp: int | None = None
     data_change: bool = True
     extended_file_metadata: bool | None = None
-    partition_values: Mapping[str, str | None] | None = field(default=None, hash=False)
+    partition_values: Mapping[str, str | None] | None = field(
+        default=None, hash=False, metadata=_OPTIONAL_MAP
+    )
     size: int | None = None
-    tags: Mapping[str, str | None] | None = field(default=None, hash=False)
-    deletion_vector: DeletionVectorDescriptor | None = None
+    tags: Mapping[str, str | None] | None = field(default=None, hash=False, metadata=_OPTIONAL_MAP)
+    deletion_vector: DeletionVectorDescriptor | None = field(default=None, metadata=_VECTOR)
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
     stats: str | None = None
@@ -95,13 +126,13 @@ class AddFile:
     """
 
     path: str
-    partition_values: Mapping[str, str | None] = field(hash=False)
+    partition_values: Mapping[str, str | None] = field(hash=False, metadata=_MAP)
     size: int
     modification_time: int
     data_change: bool = True
     stats: str | None = None
-    tags: Mapping[str, str | None] | None = field(default=None, hash=False)
-    deletion_vector: DeletionVectorDescriptor | None = None
+    tags: Mapping[str, str | None] | None = field(default=None, hash=False, metadata=_OPTIONAL_MAP)
+    deletion_vector: DeletionVectorDescriptor | None = field(default=None, metadata=_VECTOR)
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
     clustering_provider: str | None = None
@@ -129,12 +160,13 @@ class AddFile:
 
 @dataclass(frozen=True)
 class AddCDCFile:
-    """A file with change data of this commit only."""
+    """A file with change data of this commit only, so it never changes the table's data (Protocol: Add CDC File)."""
 
     path: str
-    partition_values: Mapping[str, str | None] = field(hash=False)
+    partition_values: Mapping[str, str | None] = field(hash=False, metadata=_MAP)
     size: int
-    tags: Mapping[str, str | None] | None = field(default=None, hash=False)
+    tags: Mapping[str, str | None] | None = field(default=None, hash=False, metadata=_OPTIONAL_MAP)
+    data_change: bool = field(default=False, init=False)
 
 
 @dataclass(frozen=True)
@@ -151,8 +183,8 @@ class DomainMetadata:
     """The configuration of a named domain; `removed` is a tombstone."""
 
     domain: str
-    configuration: str
-    removed: bool = False
+    configuration: str = field(metadata=_read_as(lambda content: content or ""))
+    removed: bool = field(default=False, metadata=_read_as(bool))
 
 
 @dataclass(frozen=True)
@@ -184,243 +216,84 @@ Action: TypeAlias = (
 )
 
 
-def to_json_line(action: Action) -> str:
-    """Return an action as one line of a commit, without the line feed.
+_KINDS = {
+    "add": AddFile,
+    "remove": RemoveFile,
+    "cdc": AddCDCFile,
+    "commitInfo": CommitInfo,
+    "txn": SetTransaction,
+    "metaData": Metadata,
+    "protocol": Protocol,
+    "domainMetadata": DomainMetadata,
+    "sidecar": Sidecar,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
 
-    Returns:
-        Compact JSON; fields that are None are left out, as delta-spark does.
-    """
-    name, values = _to_json(action)
-    return json.dumps({name: values}, ensure_ascii=False, separators=(",", ":"))
+
+def to_json(action: Action) -> tuple[str, Json]:
+    """Return an action's name and JSON object; fields that are None are left out, as delta-spark does."""
+    values = action.values if isinstance(action, CommitInfo) else _to_fields(action)
+    return _NAMES[type(action)], dict(values)
+
+
+def to_json_line(action: Action) -> str:
+    """Return an action as one line of a commit, without the line feed."""
+    return json.dumps(dict([to_json(action)]), ensure_ascii=False, separators=(",", ":"))
 
 
 def to_json_lines(actions: Iterable[Action]) -> bytes:
-    """Return the content of a commit file.
-
-    Returns:
-        One line each, in UTF-8.
-    """
+    """Return the content of a commit file, a line for each action in order."""
     return "".join(to_json_line(action) + "\n" for action in actions).encode()
 
 
 def from_json(values: Json) -> Action | None:
-    """Read one action.
+    """Return the action of a parsed line such as ``{"add": {...}}``.
 
-    Returns:
-        The action, or None for one that this library does not know (Protocol: readers ignore those).
+    None for one that this library does not know (Protocol: readers ignore those). Maps may be lists of pairs, as Arrow
+    has them.
 
     Raises:
         KeyError: A field that an action must have is missing.
     """
-    for name, read in _READERS.items():
+    for name, kind in _KINDS.items():
         content = values.get(name)
         if content is not None:
-            return read(content)
+            action: Action = kind(content) if kind is CommitInfo else _from_fields(kind, content)
+            return action
     return None
 
 
-def _to_json(action: Action) -> tuple[str, Json]:
-    if isinstance(action, AddFile):
-        return "add", _present(
-            path=action.path,
-            partitionValues=dict(action.partition_values),
-            size=action.size,
-            modificationTime=action.modification_time,
-            dataChange=action.data_change,
-            stats=action.stats,
-            tags=_plain(action.tags),
-            deletionVector=_deletion_vector_json(action.deletion_vector),
-            baseRowId=action.base_row_id,
-            defaultRowCommitVersion=action.default_row_commit_version,
-            clusteringProvider=action.clustering_provider,
-        )
-    if isinstance(action, RemoveFile):
-        return "remove", _present(
-            path=action.path,
-            deletionTimestamp=action.deletion_timestamp,
-            dataChange=action.data_change,
-            extendedFileMetadata=action.extended_file_metadata,
-            partitionValues=_plain(action.partition_values),
-            size=action.size,
-            tags=_plain(action.tags),
-            deletionVector=_deletion_vector_json(action.deletion_vector),
-            baseRowId=action.base_row_id,
-            defaultRowCommitVersion=action.default_row_commit_version,
-            stats=action.stats,
-        )
-    if isinstance(action, AddCDCFile):
-        # A change data file never changes the table's data (Protocol: Add CDC File).
-        return "cdc", _present(
-            path=action.path,
-            partitionValues=dict(action.partition_values),
-            size=action.size,
-            tags=_plain(action.tags),
-            dataChange=False,
-        )
-    if isinstance(action, Metadata):
-        return "metaData", _present(
-            id=action.id,
-            name=action.name,
-            description=action.description,
-            format={"provider": action.format_provider, "options": dict(action.format_options)},
-            schemaString=action.schema_string,
-            partitionColumns=list(action.partition_columns),
-            configuration=dict(action.configuration),
-            createdTime=action.created_time,
-        )
-    if isinstance(action, Protocol):
-        return "protocol", _present(
-            minReaderVersion=action.min_reader_version,
-            minWriterVersion=action.min_writer_version,
-            readerFeatures=_sorted(action.reader_features),
-            writerFeatures=_sorted(action.writer_features),
-        )
-    if isinstance(action, SetTransaction):
-        return "txn", _present(appId=action.app_id, version=action.version, lastUpdated=action.last_updated)
-    if isinstance(action, DomainMetadata):
-        return "domainMetadata", {
-            "domain": action.domain,
-            "configuration": action.configuration,
-            "removed": action.removed,
-        }
-    if isinstance(action, Sidecar):
-        return "sidecar", {
-            "path": action.path,
-            "sizeInBytes": action.size_in_bytes,
-            "modificationTime": action.modification_time,
-        }
-    return "commitInfo", dict(action.values)
+def camel_case(name: str) -> str:
+    """Return the protocol's name of a field: ``base_row_id`` is ``baseRowId``."""
+    first, *others = name.split("_")
+    return first + "".join(part.capitalize() for part in others)
 
 
-def _present(**values: object) -> Json:
-    return {name: value for name, value in values.items() if value is not None}
+@cache
+def _named_fields(kind: Any) -> tuple[tuple[str, Field[Any]], ...]:  # noqa: ANN401 a dataclass
+    return tuple((camel_case(item.name), item) for item in fields(kind))
 
 
-def _plain(values: Mapping[str, str | None] | None) -> Json | None:
-    return None if values is None else dict(values)
+def _to_fields(value: Any) -> Json:  # noqa: ANN401 a dataclass
+    found = ((name, _plain(getattr(value, item.name))) for name, item in _named_fields(value.__class__))
+    return {name: content for name, content in found if content is not None}
 
 
-def _sorted(features: frozenset[str] | None) -> list[str] | None:
-    return None if features is None else sorted(features)
+def _plain(value: object) -> object:
+    if is_dataclass(value):
+        return _to_fields(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
-def _deletion_vector_json(vector: DeletionVectorDescriptor | None) -> Json | None:
-    if vector is None:
-        return None
-    return _present(
-        storageType=vector.storage_type,
-        pathOrInlineDv=vector.path_or_inline_dv,
-        offset=vector.offset,
-        sizeInBytes=vector.size_in_bytes,
-        cardinality=vector.cardinality,
-    )
-
-
-def _deletion_vector(content: Json | None) -> DeletionVectorDescriptor | None:
-    if content is None:
-        return None
-    return DeletionVectorDescriptor(
-        storage_type=content["storageType"],
-        path_or_inline_dv=content["pathOrInlineDv"],
-        offset=content.get("offset"),
-        size_in_bytes=content["sizeInBytes"],
-        cardinality=content["cardinality"],
-    )
-
-
-def _optional_map(content: Json | list[tuple[str, Any]] | None) -> Json | None:
-    return None if content is None else dict(content)
-
-
-def _features(content: Iterable[str] | None) -> frozenset[str] | None:
-    return None if content is None else frozenset(content)
-
-
-def _read_add(content: Json) -> AddFile:
-    return AddFile(
-        path=content["path"],
-        partition_values=_optional_map(content.get("partitionValues")) or {},
-        size=content["size"],
-        modification_time=content["modificationTime"],
-        data_change=content.get("dataChange", True),
-        stats=content.get("stats"),
-        tags=_optional_map(content.get("tags")),
-        deletion_vector=_deletion_vector(content.get("deletionVector")),
-        base_row_id=content.get("baseRowId"),
-        default_row_commit_version=content.get("defaultRowCommitVersion"),
-        clustering_provider=content.get("clusteringProvider"),
-    )
-
-
-def _read_remove(content: Json) -> RemoveFile:
-    return RemoveFile(
-        path=content["path"],
-        deletion_timestamp=content.get("deletionTimestamp"),
-        data_change=content.get("dataChange", True),
-        extended_file_metadata=content.get("extendedFileMetadata"),
-        partition_values=_optional_map(content.get("partitionValues")),
-        size=content.get("size"),
-        tags=_optional_map(content.get("tags")),
-        deletion_vector=_deletion_vector(content.get("deletionVector")),
-        base_row_id=content.get("baseRowId"),
-        default_row_commit_version=content.get("defaultRowCommitVersion"),
-        stats=content.get("stats"),
-    )
-
-
-def _read_cdc(content: Json) -> AddCDCFile:
-    return AddCDCFile(
-        path=content["path"],
-        partition_values=_optional_map(content.get("partitionValues")) or {},
-        size=content["size"],
-        tags=_optional_map(content.get("tags")),
-    )
-
-
-def _read_metadata(content: Json) -> Metadata:
-    file_format = content.get("format") or {}
-    return Metadata(
-        id=content["id"],
-        name=content.get("name"),
-        description=content.get("description"),
-        format_provider=file_format.get("provider") or "parquet",
-        format_options=_optional_map(file_format.get("options")) or {},
-        schema_string=content.get("schemaString"),
-        partition_columns=tuple(content.get("partitionColumns") or ()),
-        configuration=_optional_map(content.get("configuration")) or {},
-        created_time=content.get("createdTime"),
-    )
-
-
-def _read_protocol(content: Json) -> Protocol:
-    return Protocol(
-        min_reader_version=content["minReaderVersion"],
-        min_writer_version=content["minWriterVersion"],
-        reader_features=_features(content.get("readerFeatures")),
-        writer_features=_features(content.get("writerFeatures")),
-    )
-
-
-def _read_txn(content: Json) -> SetTransaction:
-    return SetTransaction(content["appId"], content["version"], content.get("lastUpdated"))
-
-
-def _read_domain(content: Json) -> DomainMetadata:
-    return DomainMetadata(content["domain"], content.get("configuration") or "", bool(content.get("removed")))
-
-
-def _read_sidecar(content: Json) -> Sidecar:
-    return Sidecar(content["path"], content["sizeInBytes"], content["modificationTime"])
-
-
-_READERS: dict[str, Callable[[Json], Action]] = {
-    "add": _read_add,
-    "remove": _read_remove,
-    "cdc": _read_cdc,
-    "commitInfo": CommitInfo,
-    "txn": _read_txn,
-    "metaData": _read_metadata,
-    "protocol": _read_protocol,
-    "domainMetadata": _read_domain,
-    "sidecar": _read_sidecar,
-}
+def _from_fields(kind: Callable[..., Any], content: Json) -> Any:  # noqa: ANN401 of that kind
+    values: Json = {}
+    for name, item in _named_fields(kind):
+        if "convert" in item.metadata:
+            values[item.name] = item.metadata["convert"](content.get(name))
+        elif item.init and (name in content or (item.default is MISSING and item.default_factory is MISSING)):
+            values[item.name] = content[name]
+    return kind(**values)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from deltamerge.log.actions import camel_case
 from deltamerge.log.arrays import EMPTY, empty_table, from_numpy, repeat, strings, text, to_numpy
 from deltamerge.log.paths import canonical_paths
 
@@ -70,12 +71,6 @@ REMOVE_KEY_SCHEMA = pa.schema([REMOVE_SCHEMA.field("path"), REMOVE_SCHEMA.field(
 
 _MAPS = ("partition_values", "tags")
 _BLOCK = 4 << 20
-
-
-def camel_case(name: str) -> str:
-    """Return the protocol's name of a field: ``base_row_id`` is ``baseRowId``."""
-    first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)
 
 
 def parse_file_actions(lines: Sequence[bytes], action: str, schema: pa.Schema) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -119,22 +119,10 @@ def add_files_to_arrow(files: Iterable[AddFile]) -> pa.Table:
     columns = []
     for wanted in ADD_SCHEMA:
         values: list[Any] = [getattr(file, wanted.name) for file in rows]
-        if wanted.name in ("partition_values", "tags"):
-            values = [None if value is None else list(value.items()) for value in values]
-        elif wanted.name == "deletion_vector":
-            values = [None if value is None else _as_struct(value) for value in values]
+        if wanted.name == "deletion_vector":
+            values = [None if value is None else asdict(value) for value in values]
         columns.append(pa.array(values, wanted.type))
     return pa.Table.from_arrays(columns, schema=ADD_SCHEMA)
-
-
-def _as_struct(vector: DeletionVectorDescriptor) -> dict[str, Any]:
-    return {
-        "storage_type": vector.storage_type,
-        "path_or_inline_dv": vector.path_or_inline_dv,
-        "offset": vector.offset,
-        "size_in_bytes": vector.size_in_bytes,
-        "cardinality": vector.cardinality,
-    }
 
 
 def _add_file(row: dict[str, Any]) -> AddFile:

@@ -385,7 +385,6 @@ def _commit_definition(
         id=snapshot.metadata.id if snapshot is not None else str(uuid.uuid4()),
         name=definition.name,
         description=definition.description,
-        format_provider="parquet",
         schema_string=json.dumps(definition.schema.jsonValue()),
         partition_columns=definition.partition_columns,
         configuration=with_column_names(stored_properties(definition.properties)),

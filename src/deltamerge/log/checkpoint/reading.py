@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltamerge.exceptions import DeltaLogCorruptException
-from deltamerge.log.actions import Action, Sidecar, from_json
+from deltamerge.log.actions import Action, Sidecar, camel_case, from_json
 from deltamerge.log.arrays import empty_table
 from deltamerge.log.checkpoint.parsed_stats import stats_to_json
 from deltamerge.log.commits import damaged
-from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_SCHEMA, camel_case, from_parquet
+from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_SCHEMA, from_parquet
 from deltamerge.log.paths import is_absolute
 from deltamerge.log.replay import LogLines, parse_log_files
 from deltamerge.log.segment import SIDECAR_FOLDER, Checkpoint

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltamerge.log.actions import Metadata, Protocol, Sidecar
-from deltamerge.log.file_actions import ADD_SCHEMA, DELETION_VECTOR, REMOVE_SCHEMA, STRING_MAP, camel_case
+from deltamerge.log.actions import Action, Sidecar, camel_case, to_json
+from deltamerge.log.file_actions import ADD_SCHEMA, DELETION_VECTOR, REMOVE_SCHEMA, STRING_MAP
 from deltamerge.log.snapshot import Snapshot
 
 _ROW_GROUP = 1 << 16
@@ -101,40 +101,16 @@ def kept_tombstones(removes: pa.Table, expired_ms: int) -> pa.Table:
 
 def state_rows(snapshot: Snapshot) -> Rows:
     """Return all actions of a version but its files, each by its name in the log."""
-    rows: Rows = [
-        ("protocol", _protocol(snapshot.protocol)),
-        ("metaData", _metadata(snapshot.metadata)),
-    ]
-    rows.extend(
-        ("txn", {"appId": item.app_id, "version": item.version, "lastUpdated": item.last_updated})
-        for item in snapshot.set_transactions.values()
-    )
-    rows.extend(
-        (
-            "domainMetadata",
-            {"domain": item.domain, "configuration": item.configuration, "removed": False},
-        )
-        for item in snapshot.domain_metadata.values()
-    )
-    return rows
+    actions: list[Action] = [snapshot.protocol, snapshot.metadata]
+    actions += [*snapshot.set_transactions.values()]
+    actions += [*snapshot.domain_metadata.values()]
+    return [to_json(action) for action in actions]
 
 
 def v2_rows(snapshot: Snapshot, sidecars: Iterable[Sidecar]) -> Rows:
     """Return the actions of a V2 checkpoint's top-level file."""
-    rows: Rows = [("checkpointMetadata", {"version": snapshot.version, "tags": None}), *state_rows(snapshot)]
-    rows.extend(
-        (
-            "sidecar",
-            {
-                "path": item.path,
-                "sizeInBytes": item.size_in_bytes,
-                "modificationTime": item.modification_time,
-                "tags": None,
-            },
-        )
-        for item in sidecars
-    )
-    return rows
+    pointer = ("checkpointMetadata", {"version": snapshot.version})
+    return [pointer, *state_rows(snapshot), *(to_json(sidecar) for sidecar in sidecars)]
 
 
 def as_table(rows: Rows, schema: pa.Schema) -> pa.Table:
@@ -144,32 +120,6 @@ def as_table(rows: Rows, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _protocol(protocol: Protocol) -> dict[str, Any]:
-    reader, writer = protocol.reader_features, protocol.writer_features
-    return {
-        "minReaderVersion": protocol.min_reader_version,
-        "minWriterVersion": protocol.min_writer_version,
-        "readerFeatures": None if reader is None else sorted(reader),
-        "writerFeatures": None if writer is None else sorted(writer),
-    }
-
-
-def _metadata(metadata: Metadata) -> dict[str, Any]:
-    return {
-        "id": metadata.id,
-        "name": metadata.name,
-        "description": metadata.description,
-        "format": {
-            "provider": metadata.format_provider,
-            "options": list(metadata.format_options.items()),
-        },
-        "schemaString": metadata.schema_string,
-        "partitionColumns": list(metadata.partition_columns),
-        "configuration": list(metadata.configuration.items()),
-        "createdTime": metadata.created_time,
-    }
 
 
 def file_batches(action: str, table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
