@@ -24,8 +24,9 @@ from deltamerge.log.features.deletion_vectors import (
     vector_changes,
     vector_file_name,
     vector_path,
+    z85_decode,
+    z85_encode,
 )
-from deltamerge.log.features.z85 import decode_uuid, encode_uuid, z85_decode, z85_encode
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.workers.vector_format import NATIVE_MAGIC, pack_vectors, serialize
@@ -63,7 +64,7 @@ def test_names_are_those_of_the_protocol() -> None:
     vector = DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
     assert vector_path(vector) == f"ab/deletion_vector_{FILE_ID}.bin"
     assert vector.unique_id == "uab^-aqEH.-t@S}K{vb[*k^@4"
-    assert encode_uuid(FILE_ID) == "^-aqEH.-t@S}K{vb[*k^"
+    assert z85_encode(FILE_ID.bytes) == "^-aqEH.-t@S}K{vb[*k^"
     absolute = DeletionVectorDescriptor("p", "s3://mytable/deletion_vector_x%20y.bin", 4, 40, 6)
     assert vector_path(absolute) == "s3://mytable/deletion_vector_x y.bin"
 
@@ -80,8 +81,9 @@ def test_base85_there_and_back(data: bytes) -> None:
 
 @given(st.uuids())
 def test_uuids_there_and_back(value: uuid.UUID) -> None:
-    assert len(encode_uuid(value)) == 20
-    assert decode_uuid(encode_uuid(value)) == value
+    descriptor = relative_descriptor("", value, (1, 2), 3)
+    assert len(descriptor.path_or_inline_dv) == 20
+    assert vector_path(descriptor) == vector_file_name(value)
 
 
 @pytest.mark.parametrize("text", ["abcd", "~~~~~", "####A", "#####"])
@@ -103,7 +105,7 @@ def test_native_serialization(tmp_path: Path) -> None:
     data = struct.pack("<II", NATIVE_MAGIC, len(parts))
     for part in parts:
         data += struct.pack("<I", len(part.serialize())) + part.serialize()
-    vector = DeletionVectorDescriptor("u", encode_uuid(FILE_ID), 1, len(data), 3)
+    vector = DeletionVectorDescriptor("u", z85_encode(FILE_ID.bytes), 1, len(data), 3)
     (tmp_path / vector_file_name(FILE_ID)).write_bytes(pack_vectors([data]).content)
     assert read(tmp_path, vector) == [1, 70_000, 2 * 2**32 + 3]
 

@@ -19,6 +19,7 @@ from deltamerge.log.file_actions import (
     parse_file_actions,
 )
 from deltamerge.log.file_table import FileTable
+from deltamerge.log.paths import decode_path
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=6)
 # Values that Arrow's reader would take for times or numbers, were it left to guess.
@@ -187,7 +188,7 @@ def test_file_table_is_a_view():
     files = [AddFile(f"a%20{n}", {"p": str(n)}, n, 0) for n in range(5)]
     table = FileTable.from_add_files(files)
     assert (table.num_files, table.size_in_bytes, table.has_deletion_vectors) == (5, 10, False)
-    assert table.real_paths() == [f"a {n}" for n in range(5)]
+    assert [decode_path(path) for path in table.paths()] == [f"a {n}" for n in range(5)]
     mask = to_numpy(table.arrow.column("size").combine_chunks()) > 2
     assert table.filter(mask).add_files() == files[3:]
     assert table.take([4, 0]).add_files() == [files[4], files[0]]

@@ -15,6 +15,7 @@ from deltamerge.exceptions import (
 )
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.history import read_history
+from deltamerge.log.paths import decode_path
 from deltamerge.log.protocol import SUPPORTED_READER_FEATURES, reader_features
 from deltamerge.log.schema import schema_to_json, simple_string
 from deltamerge.log.snapshot import load_snapshot, table_exists
@@ -101,7 +102,7 @@ def test_real_paths_are_the_files_on_disk(name):
     if snapshot is None:
         return
     sizes = snapshot.files.arrow.column("size").to_pylist()
-    for path, size in zip(snapshot.files.real_paths(), sizes, strict=True):
+    for path, size in zip(map(decode_path, snapshot.files.paths()), sizes, strict=True):
         assert Path(snapshot.store.absolute(path)).is_file()
         with snapshot.store.open_input(path) as file:
             assert len(file.read()) == size

@@ -87,7 +87,6 @@ def test_nested_fields_and_their_names():
     assert simple_string(schema) == "struct<a:array<struct<b:int>>,M:map<string,bigint>>"
     assert [path for path, _ in schema.walk()] == [("a",), ("a", "element", "b"), ("M",)]
     assert schema.find("m") == schema.fields[1]
-    assert schema.find("m", case_sensitive=True) is None
     assert hash(schema) == hash(parse_schema(text))
 
 

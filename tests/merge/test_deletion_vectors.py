@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaConcurrentModificationException, DeltaRuntimeException
 from deltamerge.log.actions import DeletionVectorDescriptor
-from deltamerge.log.features.deletion_vectors import read_deletion_vectors, vector_path
-from deltamerge.log.features.z85 import z85_encode
+from deltamerge.log.features.deletion_vectors import read_deletion_vectors, vector_path, z85_encode
 from deltamerge.storage.local_store import LocalStore
 
 from .tables import (

@@ -203,7 +203,7 @@ def test_a_full_disk_is_no_mystery(tmp_path):
         commit(prepare(read, write_file(read, [1])), clock)
 
 
-def test_a_transaction_gives_up_after_its_attempts(tmp_path):
+def test_a_transaction_gives_up_after_its_attempts(tmp_path, monkeypatch):
     read = create(tmp_path)
 
     class Busy(LocalStore):
@@ -213,9 +213,10 @@ def test_a_transaction_gives_up_after_its_attempts(tmp_path):
             super().put_if_absent(path, b'{"commitInfo":{"operation":"WRITE","txnId":"x"}}\n')
             super().put_if_absent(path, content)
 
+    monkeypatch.setattr("deltamerge.txn.transaction.MAX_ATTEMPTS", 5)
     read = load_snapshot(Busy(str(tmp_path)))
     with pytest.raises(ConcurrentWriteException) as caught:
-        commit(prepare(read, write_file(read, [1])), clock, max_attempts=5)
+        commit(prepare(read, write_file(read, [1])), clock)
     assert caught.value.error_class == "DELTA_CONCURRENT_WRITE"
     assert load_snapshot(open_store(str(tmp_path))).version == 5
 

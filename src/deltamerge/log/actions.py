@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 Json: TypeAlias = dict[str, Any]
 
@@ -69,12 +69,8 @@ class Metadata:
 class DeletionVectorDescriptor:
     """Where the deleted row positions of a file are stored.
 
-    Args:
-        storage_type: ``u`` (file named by a UUID), ``p`` (absolute path) or ``i`` (inline).
-        path_or_inline_dv: The encoded UUID, the path, or the vector itself in Base85.
-        offset: Bytes from the start of the file; None for inline vectors.
-        size_in_bytes: The vector's size without checksum and length.
-        cardinality: How many rows are deleted.
+    `storage_type` is ``u`` (a file named by a UUID), ``p`` (an absolute path) or ``i`` (inline); `size_in_bytes` is
+    without checksum and length.
     """
 
     storage_type: str
@@ -114,15 +110,11 @@ class RemoveFile:
 
 @dataclass(frozen=True)
 class AddFile:
-    """A data file of the table.
+    """A data file of the table; `data_change` is False where only the layout changed.
 
     Args:
-        path: The log's spelling, a URI.
         partition_values: Column (its physical name under column mapping) to serialized value.
-        size: Bytes.
         modification_time: Milliseconds since the epoch.
-        data_change: False where only the layout changed.
-        stats: The statistics' JSON.
     """
 
     path: str
@@ -138,11 +130,7 @@ class AddFile:
     clustering_provider: str | None = None
 
     def remove(self, deletion_timestamp: int, data_change: bool = True) -> RemoveFile:
-        """Return the action that removes this file.
-
-        Returns:
-            The tombstone, with all that is known of the file.
-        """
+        """Return the tombstone of this file; `data_change` is False where another file holds the same rows."""
         return RemoveFile(
             path=self.path,
             deletion_timestamp=deletion_timestamp,
@@ -216,6 +204,14 @@ Action: TypeAlias = (
 )
 
 
+_Kind = TypeVar("_Kind")
+
+
+def first_of(kind: type[_Kind], actions: Iterable[Action]) -> _Kind | None:
+    """Return the first action of a kind."""
+    return next((action for action in actions if isinstance(action, kind)), None)
+
+
 _KINDS = {
     "add": AddFile,
     "remove": RemoveFile,
@@ -249,8 +245,8 @@ def to_json_lines(actions: Iterable[Action]) -> bytes:
 def from_json(values: Json) -> Action | None:
     """Return the action of a parsed line such as ``{"add": {...}}``.
 
-    None for one that this library does not know (Protocol: readers ignore those). Maps may be lists of pairs, as Arrow
-    has them.
+    None for one that this library does not know (Protocol: readers ignore those). Maps may be lists of pairs, as
+    Arrow has them.
 
     Raises:
         KeyError: A field that an action must have is missing.

@@ -1,4 +1,4 @@
-"""What an AddFile's statistics say of its rows, and the statistics of a file whose vector grows."""
+"""The rows of an AddFile by its statistics, and the statistics of a file that gets a deletion vector."""
 
 from __future__ import annotations
 
@@ -31,11 +31,9 @@ def _record_count(stats: str | None) -> int | None:
 
 
 def rows_about(files: Iterable[tuple[str | None, int]]) -> int:
-    """Estimate the rows of many files, deleted ones included, without opening one.
+    """Estimate the rows of files, deleted ones included, from the statistics and the size in bytes of each.
 
-    Args:
-        files: The statistics and the size in bytes of each; without statistics a file counts a row for each byte,
-            which few have.
+    Without statistics a file counts a row for each byte, which few have.
     """
     counts = ((_record_count(stats), size) for stats, size in files)
     return sum(size if rows is None else rows for rows, size in counts)
@@ -64,28 +62,28 @@ def with_wide_bounds(stats: str | None, num_records: int) -> str:
     members = dict(_members(stats)) if stats else {}
     members.setdefault("numRecords", str(num_records))
     members["tightBounds"] = "false"
-    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in members.items()) + "}"
+    return "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in members.items()) + "}"
 
 
-def _members(text: str) -> Iterator[tuple[str, str]]:
+def _members(string: str) -> Iterator[tuple[str, str]]:
     """Yield the members of a JSON object with their values as they are spelled; none of what is no object."""
     try:
-        if not isinstance(json.loads(text), dict):
+        if not isinstance(json.loads(string), dict):
             return
     except ValueError:
         return
-    at = _skip(text, text.index("{") + 1)
-    while text[at] != "}":
-        name, at = _DECODER.raw_decode(text, at)
-        start = _skip(text, _skip(text, at) + 1)
-        _, at = _DECODER.raw_decode(text, start)
-        yield name, text[start:at]
-        at = _skip(text, at)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
+    at = _skip(string, string.index("{") + 1)
+    while string[at] != "}":
+        name, at = _DECODER.raw_decode(string, at)
+        start = _skip(string, _skip(string, at) + 1)
+        _, at = _DECODER.raw_decode(string, start)
+        yield name, string[start:at]
+        at = _skip(string, at)
+        if string[at] == ",":
+            at = _skip(string, at + 1)
 
 
-def _skip(text: str, at: int) -> int:
-    while text[at] in _BLANKS:
+def _skip(string: str, at: int) -> int:
+    while string[at] in _BLANKS:
         at += 1
     return at

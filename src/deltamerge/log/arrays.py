@@ -66,10 +66,9 @@ def repeat(value: str, count: int) -> pa.Array:
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(content * count))
 
 
-def text(value: str) -> pa.Scalar:
-    """Return a text as a scalar."""
+def scalar(value: str) -> pa.Scalar:
+    """Return a string as a scalar."""
     return repeat(value, 1)[0]
 
 
-EMPTY = text("")
-"""The empty text."""
+EMPTY = scalar("")

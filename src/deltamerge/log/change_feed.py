@@ -1,17 +1,17 @@
-"""The change data feed: which files say what changed from one version to another.
+"""The change data feed: which files hold what changed from one version to another.
 
-Source: Delta protocol, "Add CDC File", "Change Data Files". A commit with change files says its changes with those
-alone; of one without, each file added is inserts and each file removed is deletes, unless the data stayed the same.
-Of a file that stays with another deletion vector, the rows that only the new one names are deletes.
+Source: Delta protocol, "Add CDC File", "Change Data Files". The changes of a commit with change files are in
+those only; of one without, each file added is inserts and each file removed is deletes, unless the data stayed the
+same. Of a file that stays with another deletion vector, the rows that only the new one names are deletes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
-from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile
+from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile, first_of
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
 from deltamerge.log.commits import Commit, read_commit
 from deltamerge.log.features.deletion_vectors import vector_changes
@@ -23,18 +23,12 @@ from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.store import Store
 
 ENABLED = "delta.enableChangeDataFeed"
-_SCHEMA_SQLSTATE = "0AKDC"
 _ROWS_CHANGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 
 
 @dataclass(frozen=True)
 class ChangedFile:
-    """A file whose rows are changes.
-
-    Args:
-        timestamp_ms: When the version was committed, milliseconds since the epoch.
-        change_type: ``insert`` or ``delete``; None for a change file, whose rows have it themselves.
-    """
+    """A file whose rows are changes; `change_type` is None for a change file, whose rows have it themselves."""
 
     version: int
     timestamp_ms: int
@@ -58,8 +52,8 @@ def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[Changed
     _check_schema(snapshot, begin, first, (first, last))
     times = CommitTimes.of(snapshot, recreatable=False)
     found: list[ChangedFile] = []
-    for commit in _commits(store, first, last):
-        metadata = next((action for action in commit.actions if isinstance(action, Metadata)), None)
+    for commit in (_commit(store, version, last) for version in range(first, last + 1)):
+        metadata = first_of(Metadata, commit.actions)
         if metadata is not None:
             if not is_enabled(metadata, ENABLED, False):
                 raise _not_recorded(commit.version, first, last)
@@ -68,19 +62,18 @@ def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[Changed
     return tuple(found)
 
 
-def _commits(store: Store, first: int, last: int) -> Iterator[Commit]:
-    for version in range(first, last + 1):
-        try:
-            yield read_commit(store, version)
-        except FileNotFoundError as error:
-            kept = [commit.start for commit in list_log(store).commits]
-            raise DeltaTableException(
-                "DELTA_VERSION_NOT_FOUND",
-                f"The changes of version {version} of the table {store.root} cannot be read: its commit was cleaned "
-                f"up. Available versions: [{min(kept, default=last)}, {max(kept, default=last)}].",
-                sqlstate="22003",
-                parameters={"userVersion": str(version)},
-            ) from error
+def _commit(store: Store, version: int, last: int) -> Commit:
+    try:
+        return read_commit(store, version)
+    except FileNotFoundError as error:
+        kept = [commit.start for commit in list_log(store).commits]
+        raise DeltaTableException(
+            "DELTA_VERSION_NOT_FOUND",
+            f"The changes of version {version} of the table {store.root} cannot be read: its commit was cleaned "
+            f"up. Available versions: [{min(kept, default=last)}, {max(kept, default=last)}].",
+            sqlstate="22003",
+            parameters={"userVersion": str(version)},
+        ) from error
 
 
 def _changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[ChangedFile]:
@@ -94,17 +87,18 @@ def _changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[
     _check_metadata_of(removes, commit.version)
     stays = {canonical_path(file.path, store.root): file for file in adds}
     before = {path: file for file in removes if (path := canonical_path(file.path, store.root)) in stays}
-    found = []
-    for path, old in before.items():
-        for change_type, file in vector_changes(store, _as_data_file(old), stays[path]):
-            found.append(ChangedFile(commit.version, timestamp_ms, change_type, file))
-    for file in adds:
-        if canonical_path(file.path, store.root) not in before:
-            found.append(ChangedFile(commit.version, timestamp_ms, "insert", file))
-    for gone in removes:
-        if canonical_path(gone.path, store.root) not in before:
-            found.append(ChangedFile(commit.version, timestamp_ms, "delete", _as_data_file(gone)))
-    return found
+    changes = [
+        change
+        for path, old in before.items()
+        for change in vector_changes(store, _as_data_file(old), stays[path])
+    ]
+    changes += [("insert", file) for file in adds if canonical_path(file.path, store.root) not in before]
+    changes += [
+        ("delete", _as_data_file(file))
+        for file in removes
+        if canonical_path(file.path, store.root) not in before
+    ]
+    return [ChangedFile(commit.version, timestamp_ms, change_type, file) for change_type, file in changes]
 
 
 def _only_copied(info: CommitInfo | None) -> bool:
@@ -145,7 +139,7 @@ def _check_schema(snapshot: Snapshot, metadata: Metadata, version: int, asked: t
         f"Retrieving table changes between version {asked[0]} and {asked[1]} failed because of an incompatible schema "
         f"change. The read schema is {simple_string(read)} at version {snapshot.version}, version {version} has "
         f"{simple_string(written)}. Ask for the changes before and after that change separately.",
-        sqlstate=_SCHEMA_SQLSTATE,
+        sqlstate="0AKDC",
         parameters={
             "start": str(asked[0]),
             "end": str(asked[1]),
@@ -176,7 +170,7 @@ class ChangeBoundary:
     """Where changes begin or end: a version, or a timestamp in milliseconds since the epoch, or neither."""
 
     version: int | None = None
-    moment_ms: int | None = None
+    timestamp_ms: int | None = None
 
 
 def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary) -> tuple[int, int] | None:
@@ -190,14 +184,14 @@ def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary)
     """
     _check_boundary("starting", start)
     _check_boundary("ending", end)
-    if start.version is None and start.moment_ms is None:
+    if start.version is None and start.timestamp_ms is None:
         raise DeltaAnalysisException(
             "DELTA_NO_START_FOR_CDC_READ",
             "No startingVersion or startingTimestamp provided for CDC read.",
             sqlstate="42601",
         )
     times = CommitTimes.of(snapshot, recreatable=False)
-    first = start.version if start.moment_ms is None else first_version_from(times, start.moment_ms)
+    first = start.version if start.timestamp_ms is None else first_version_from(times, start.timestamp_ms)
     assert first is not None
     if first > snapshot.version:
         raise DeltaAnalysisException(
@@ -207,10 +201,14 @@ def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary)
             parameters={"start": str(first), "latest": str(snapshot.version)},
         )
     last = snapshot.version if end.version is None else end.version
-    if end.moment_ms is not None:
-        last = version_at(CommitTimes.of(snapshot), end.moment_ms)
+    if end.timestamp_ms is not None:
+        last = version_at(CommitTimes.of(snapshot), end.timestamp_ms)
     if last < first:
-        if start.moment_ms is not None and end.moment_ms is not None and start.moment_ms <= end.moment_ms:
+        if (
+            start.timestamp_ms is not None
+            and end.timestamp_ms is not None
+            and start.timestamp_ms <= end.timestamp_ms
+        ):
             return None
         raise DeltaAnalysisException(
             "DELTA_INVALID_CDC_RANGE",
@@ -222,7 +220,7 @@ def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary)
 
 
 def _check_boundary(which: str, boundary: ChangeBoundary) -> None:
-    if boundary.version is not None and boundary.moment_ms is not None:
+    if boundary.version is not None and boundary.timestamp_ms is not None:
         raise DeltaAnalysisException(
             "DELTA_MULTIPLE_CDC_BOUNDARY",
             f"Multiple {which} arguments provided for CDC read. Please provide one of either {which}Timestamp or "

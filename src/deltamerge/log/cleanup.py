@@ -60,16 +60,12 @@ def _protected_before(snapshot: Snapshot) -> int:
     """Return the version up to which the log may only be deleted as a whole (Protocol: Checkpoint Protection)."""
     if "checkpointProtection" not in writer_features(snapshot.protocol):
         return 0
-    text = snapshot.metadata.configuration.get(PROTECTED_BEFORE, "0")
-    return int(text) if text.isdigit() else snapshot.version + 1
+    version = snapshot.metadata.configuration.get(PROTECTED_BEFORE, "0")
+    return int(version) if version.isdigit() else snapshot.version + 1
 
 
 def adjusted_timestamps(commits: tuple[CommitFile, ...]) -> list[int]:
-    """Return the commits' modification times, each at least 1 ms later than the one before, as delta-spark does.
-
-    Args:
-        commits: Oldest first.
-    """
+    """Return the modification times of commits, oldest first, each after the last, as delta-spark does."""
     times: list[int] = []
     for commit in commits:
         time = commit.file.modification_time

@@ -1,4 +1,4 @@
-"""When versions were committed, and which version a moment means.
+"""When versions were committed, and which version a timestamp means.
 
 Source: Delta protocol, "In-Commit Timestamps". A table that has them counts by them from the version that enabled
 them; all other versions count by their files' modification times, made to grow with the versions.
@@ -24,7 +24,6 @@ ENABLED = "delta.enableInCommitTimestamps"
 ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SQLSTATE = "42816"
 
 
@@ -82,42 +81,42 @@ class CommitTimes:
         """Return when a version was made."""
         return self.at(version - self.versions[0])
 
-    def last_not_after(self, moment_ms: int) -> int | None:
+    def last_not_after(self, timestamp_ms: int) -> int | None:
         """Return the index of the last commit that is not after a timestamp; None where all are later."""
         split, end = self.first_by_itself, len(self.versions)
-        place = bisect_right(range(split, end), moment_ms, key=self.at) + split
+        place = bisect_right(range(split, end), timestamp_ms, key=self.at) + split
         if place == split:
-            place = bisect_right(self.modified[:split], moment_ms)
+            place = bisect_right(self.modified[:split], timestamp_ms)
         return place - 1 if place else None
 
 
-def version_at(times: CommitTimes, moment_ms: int) -> int:
+def version_at(times: CommitTimes, timestamp_ms: int) -> int:
     """Return the version that a table had at a timestamp, as ``TIMESTAMP AS OF`` means it.
 
     Raises:
         DeltaAnalysisException: It is before the first version that can be read, or after the last one.
     """
-    place = times.last_not_after(moment_ms)
+    place = times.last_not_after(timestamp_ms)
     if place is None:
-        raise _too_early(times, moment_ms)
-    if place == len(times.versions) - 1 and times.at(place) < moment_ms:
-        raise _too_late(times, moment_ms)
+        raise _too_early(times, timestamp_ms)
+    if place == len(times.versions) - 1 and times.at(place) < timestamp_ms:
+        raise _too_late(times, timestamp_ms)
     return times.versions[place]
 
 
-def first_version_from(times: CommitTimes, moment_ms: int) -> int:
+def first_version_from(times: CommitTimes, timestamp_ms: int) -> int:
     """Return the first version made at a timestamp or after it, as ``startingTimestamp`` means it.
 
     Raises:
         DeltaAnalysisException: All versions were made before it.
     """
-    place = times.last_not_after(moment_ms)
+    place = times.last_not_after(timestamp_ms)
     if place is None:
         return times.versions[0]
-    if times.at(place) == moment_ms:
+    if times.at(place) == timestamp_ms:
         return times.versions[place]
     if place == len(times.versions) - 1:
-        raise _too_late(times, moment_ms)
+        raise _too_late(times, timestamp_ms)
     return times.versions[place + 1]
 
 
@@ -146,31 +145,32 @@ def _in_commit_timestamp(store: Store, version: int) -> int:
     )
 
 
-def _too_early(times: CommitTimes, moment_ms: int) -> DeltaAnalysisException:
-    first = _text(times.at(0))
+def _too_early(times: CommitTimes, timestamp_ms: int) -> DeltaAnalysisException:
+    asked, first = _formatted(timestamp_ms), _formatted(times.at(0))
     return DeltaAnalysisException(
         "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
-        f"The provided timestamp ({_text(moment_ms)}) is before the earliest version available to the table "
+        f"The provided timestamp ({asked}) is before the earliest version available to the table "
         f"{times.store.root}: version {times.versions[0]} of {first}. Please use a timestamp from {first} on.",
         sqlstate=_SQLSTATE,
-        parameters={"userTimestamp": _text(moment_ms), "commitTs": first, "timestampString": first},
+        parameters={"userTimestamp": asked, "commitTs": first, "timestampString": first},
     )
 
 
-def _too_late(times: CommitTimes, moment_ms: int) -> DeltaAnalysisException:
-    last = _text(times.at(len(times.versions) - 1))
+def _too_late(times: CommitTimes, timestamp_ms: int) -> DeltaAnalysisException:
+    asked, last = _formatted(timestamp_ms), _formatted(times.at(len(times.versions) - 1))
     return DeltaAnalysisException(
         "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
-        f"Timestamp {_text(moment_ms)} is after the latest version of the table {times.store.root}: version "
+        f"Timestamp {asked} is after the latest version of the table {times.store.root}: version "
         f"{times.versions[-1]} of {last}. Use a timestamp at or before {last}, or leave it out for the latest version.",
         sqlstate=_SQLSTATE,
-        parameters={
-            "providedTimestamp": _text(moment_ms),
-            "lastCommitTimestamp": last,
-            "maximumTimestamp": last,
-        },
+        parameters={"providedTimestamp": asked, "lastCommitTimestamp": last, "maximumTimestamp": last},
     )
 
 
-def _text(milliseconds: int) -> str:
-    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(sep=" ", timespec="milliseconds")
+def _formatted(milliseconds: int) -> str:
+    return as_datetime(milliseconds).isoformat(sep=" ", timespec="milliseconds")
+
+
+def as_datetime(milliseconds: int) -> datetime:
+    """Return milliseconds since the epoch as a datetime in UTC."""
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)

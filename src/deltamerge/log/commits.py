@@ -1,4 +1,4 @@
-"""Single commits: reading their actions, and taking their text apart for replay."""
+"""Single commits: reading their actions, and their lines for replay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from deltamerge.exceptions import DeltaLogCorruptException
-from deltamerge.log.actions import Action, CommitInfo, from_json
+from deltamerge.log.actions import Action, CommitInfo, first_of, from_json
 from deltamerge.log.segment import commit_path
 from deltamerge.storage.store import Store
 
@@ -26,7 +26,7 @@ class Commit:
     @property
     def info(self) -> CommitInfo | None:
         """The commit's provenance, where it has one."""
-        return next((action for action in self.actions if isinstance(action, CommitInfo)), None)
+        return first_of(CommitInfo, self.actions)
 
 
 def read_commit(store: Store, version: int) -> Commit:

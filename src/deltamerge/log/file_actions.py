@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from deltamerge.log.actions import camel_case
-from deltamerge.log.arrays import EMPTY, empty_table, from_numpy, repeat, strings, text, to_numpy
+from deltamerge.log.actions import AddFile, RemoveFile, camel_case
+from deltamerge.log.arrays import EMPTY, empty_table, from_numpy, repeat, scalar, strings, to_numpy
 from deltamerge.log.paths import canonical_paths
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
@@ -32,38 +33,26 @@ DELETION_VECTOR = pa.struct(
     ]
 )
 
-ADD_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("partition_values", STRING_MAP),
-        ("size", pa.int64()),
-        ("modification_time", pa.int64()),
-        ("data_change", pa.bool_()),
-        ("stats", pa.string()),
-        ("tags", STRING_MAP),
-        ("deletion_vector", DELETION_VECTOR),
-        ("base_row_id", pa.int64()),
-        ("default_row_commit_version", pa.int64()),
-        ("clustering_provider", pa.string()),
-    ]
-)
+_TYPES = {
+    "path": pa.string(),
+    "partition_values": STRING_MAP,
+    "size": pa.int64(),
+    "modification_time": pa.int64(),
+    "deletion_timestamp": pa.int64(),
+    "data_change": pa.bool_(),
+    "extended_file_metadata": pa.bool_(),
+    "stats": pa.string(),
+    "tags": STRING_MAP,
+    "deletion_vector": DELETION_VECTOR,
+    "base_row_id": pa.int64(),
+    "default_row_commit_version": pa.int64(),
+    "clustering_provider": pa.string(),
+}
+
+ADD_SCHEMA = pa.schema([(field.name, _TYPES[field.name]) for field in fields(AddFile)])
 """The columns of a `FileTable`: an AddFile's fields. `path` has the log's spelling."""
 
-REMOVE_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("deletion_timestamp", pa.int64()),
-        ("data_change", pa.bool_()),
-        ("extended_file_metadata", pa.bool_()),
-        ("partition_values", STRING_MAP),
-        ("size", pa.int64()),
-        ("tags", STRING_MAP),
-        ("deletion_vector", DELETION_VECTOR),
-        ("base_row_id", pa.int64()),
-        ("default_row_commit_version", pa.int64()),
-        ("stats", pa.string()),
-    ]
-)
+REMOVE_SCHEMA = pa.schema([(field.name, _TYPES[field.name]) for field in fields(RemoveFile)])
 """The columns of a table of tombstones: a RemoveFile's fields."""
 
 REMOVE_KEY_SCHEMA = pa.schema([REMOVE_SCHEMA.field("path"), REMOVE_SCHEMA.field("deletion_vector")])
@@ -74,12 +63,9 @@ _BLOCK = 4 << 20
 
 
 def parse_file_actions(lines: Sequence[bytes], action: str, schema: pa.Schema) -> pa.Table:
-    """Parse lines of a commit that all hold the same file action, one row a line.
+    """Parse lines such as ``{"add":{...}}`` that all hold the same file action, one row a line.
 
-    Args:
-        lines: Lines such as ``{"add":{...}}``.
-        action: ``add`` or ``remove``.
-        schema: The wanted fields: `ADD_SCHEMA`, `REMOVE_SCHEMA` or `REMOVE_KEY_SCHEMA`.
+    `schema` has the wanted fields: `ADD_SCHEMA`, `REMOVE_SCHEMA` or `REMOVE_KEY_SCHEMA`.
     """
     if not lines:
         return empty_table(schema)
@@ -94,11 +80,9 @@ def parse_file_actions(lines: Sequence[bytes], action: str, schema: pa.Schema) -
 
 
 def from_parquet(structs: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
-    """Return the rows of a checkpoint's ``add`` or ``remove`` column as a table.
+    """Return the rows of a checkpoint's ``add`` or ``remove`` column, without nulls, as a table.
 
-    Args:
-        structs: The column, without nulls, fields under the protocol's names.
-        schema: As for `parse_file_actions`; what the column lacks becomes NULL.
+    What the column lacks becomes NULL.
     """
     table = pa.Table.from_batches(
         [pa.RecordBatch.from_struct_array(chunk) for chunk in structs.chunks],
@@ -119,10 +103,12 @@ def file_keys(paths: pa.ChunkedArray, deletion_vectors: pa.ChunkedArray, root: s
         pc.struct_field(deletion_vectors, name) for name in ("storage_type", "path_or_inline_dv", "offset")
     )
     at = pc.if_else(
-        pc.is_null(offset), EMPTY, pc.binary_join_element_wise(text("@"), pc.cast(offset, pa.string()), EMPTY)
+        pc.is_null(offset),
+        EMPTY,
+        pc.binary_join_element_wise(scalar("@"), pc.cast(offset, pa.string()), EMPTY),
     )
     with_vector = pc.binary_join_element_wise(
-        keys, pc.binary_join_element_wise(storage, path, at, EMPTY), text("\n")
+        keys, pc.binary_join_element_wise(storage, path, at, EMPTY), scalar("\n")
     )
     return pc.coalesce(with_vector, keys)
 
@@ -194,8 +180,8 @@ def _read_json(lines: Sequence[bytes], action: str, kind: pa.DataType, unexpecte
 
 
 def _parse_with_arrow(lines: Sequence[bytes], action: str, schema: pa.Schema) -> pa.Table:
-    # Arrow's reader makes structs of JSON objects. The first line tells the likely keys of the maps; what
-    # else turns up is inferred, and then read once more as text.
+    # Arrow's reader makes structs of JSON objects. The first line has the likely keys of the maps; what
+    # else turns up is inferred, and then read once more as strings.
     maps = [name for name in _MAPS if name in schema.names]
     first = json.loads(lines[0])[action]
     keys = {name: list(first.get(camel_case(name)) or ()) for name in maps}
@@ -237,7 +223,7 @@ def _maps_from_structs(
         order = from_numpy((np.arange(count)[:, None] + count * np.arange(width)[None, :]).ravel())
         keys, values = keys.take(order), values.take(order)
     maps = _map_array(offsets, keys, values, rows)
-    # A NULL child is either a null value or an absent key: only the line itself tells.
+    # A NULL child is either a null value or an absent key: only the line itself shows which.
     unsure = [child.is_null() for child in children if child.null_count]
     if not unsure:
         return maps
@@ -257,11 +243,12 @@ def _map_array(offsets: pa.Array, keys: pa.Array, values: pa.Array, rows: pa.Str
 
 
 def _parse_with_python(lines: Sequence[bytes], action: str, schema: pa.Schema) -> pa.Table:
-    contents: list[dict[str, Any]] = []
+    contents: list[Any] = []
     for line in lines:
         parsed = json.loads(line)
         content = parsed.get(action) if isinstance(parsed, dict) else None
-        if not isinstance(content, dict) or not isinstance(content.get("path"), str):
+        is_action = isinstance(content, dict) and isinstance(content.get("path"), str)
+        if not is_action:
             raise ValueError(f"no '{action}' action with a path: {line[:200]!r}")
         contents.append(content)
     columns = [_python_column([content.get(camel_case(f.name)) for content in contents], f) for f in schema]

@@ -15,28 +15,20 @@ from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.arrays import from_numpy, mask_from_numpy
 from deltamerge.log.file_actions import ADD_SCHEMA
-from deltamerge.log.paths import decode_paths
 
 
 class PerFile(Protocol):
     """Something derived from files that is expensive to derive, one element per file."""
 
     def at_next_version(self, kept: npt.NDArray[np.bool_], added: int) -> PerFile:
-        """Return the same for the next version of the table.
-
-        Args:
-            kept: Which of the files are still in the table.
-            added: How many come after them, of which nothing is known yet.
-        """
+        """Return the same for the next version of the table, which keeps some files and has `added` more at the end."""
 
 
 @dataclass(frozen=True, eq=False)
 class FileTable:
-    """Files of a table, one row each; an immutable view that filters and takes without Python objects.
+    """Files of a table, one row of `ADD_SCHEMA` each; filtered without Python objects.
 
-    Args:
-        arrow: Rows of `ADD_SCHEMA`.
-        derived: What was derived from the files, by what it is; the next version of the table starts with it.
+    `derived` is what was derived from the files, by what it is; the next version of the table starts with it.
     """
 
     arrow: pa.Table
@@ -45,7 +37,7 @@ class FileTable:
     @staticmethod
     def from_add_files(files: Iterable[AddFile]) -> FileTable:
         """Make a table of actions."""
-        return FileTable(add_files_to_arrow(files))
+        return FileTable(pa.Table.from_pylist([asdict(file) for file in files], schema=ADD_SCHEMA))
 
     @property
     def num_files(self) -> int:
@@ -73,21 +65,12 @@ class FileTable:
         paths: list[str] = self.arrow.column("path").to_pylist()
         return paths
 
-    def real_paths(self) -> list[str]:
-        """Return the files' real names, decoded: relative to the table or absolute, in row order."""
-        return list(decode_paths(self.paths()))
-
     def filter(self, mask: npt.NDArray[np.bool_]) -> FileTable:
         """Keep the files whose bool in `mask` is true."""
         return FileTable(self.arrow.filter(mask_from_numpy(mask)))
 
     def at_next_version(self, kept: npt.NDArray[np.bool_], added: pa.Table) -> FileTable:
-        """Return the files of the table's next version.
-
-        Args:
-            kept: Which of the files are still in the table, one bool a row.
-            added: The new files, rows of `ADD_SCHEMA`.
-        """
+        """Return the files of the table's next version: those of the mask `kept`, then `added`."""
         left = _among(self.arrow, kept)
         derived = {
             key: known.at_next_version(kept, added.num_rows) for key, known in list(self.derived.items())
@@ -111,18 +94,6 @@ def _among(table: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:
         batches.append(batch if part.all() else batch.filter(mask_from_numpy(part)))
         at += batch.num_rows
     return pa.Table.from_batches(batches, table.schema)
-
-
-def add_files_to_arrow(files: Iterable[AddFile]) -> pa.Table:
-    """Return actions as an Arrow table of `ADD_SCHEMA`."""
-    rows = list(files)
-    columns = []
-    for wanted in ADD_SCHEMA:
-        values: list[Any] = [getattr(file, wanted.name) for file in rows]
-        if wanted.name == "deletion_vector":
-            values = [None if value is None else asdict(value) for value in values]
-        columns.append(pa.array(values, wanted.type))
-    return pa.Table.from_arrays(columns, schema=ADD_SCHEMA)
 
 
 def _add_file(row: dict[str, Any]) -> AddFile:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from deltamerge.log.actions import CommitInfo
 from deltamerge.log.cleanup import adjusted_timestamps
+from deltamerge.log.commit_times import as_datetime
 from deltamerge.log.commits import parse_action, read_ahead
 from deltamerge.log.segment import list_log, table_not_found
 from deltamerge.storage.store import Store
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PLAIN = (
     "userId",
     "userName",
@@ -54,7 +53,7 @@ def read_history(store: Store, limit: int | None = None) -> list[dict[str, Any]]
 
 def _commit_info(content: bytes, where: str) -> Mapping[str, Any]:
     for number, line in enumerate(content.split(b"\n"), 1):
-        # The text also occurs in strings of other actions, so the parsed line has the last word.
+        # The name also occurs in strings of other actions, so the parsed line has the last word.
         if b'"commitInfo"' in line:
             action = parse_action(line, where, number)
             if isinstance(action, CommitInfo):
@@ -65,15 +64,15 @@ def _commit_info(content: bytes, where: str) -> Mapping[str, Any]:
 def _row(version: int, time: int, info: Mapping[str, Any]) -> dict[str, Any]:
     in_commit = info.get("inCommitTimestamp")
     milliseconds = in_commit if isinstance(in_commit, int) else time
-    row: dict[str, Any] = {"version": version, "timestamp": _EPOCH + timedelta(milliseconds=milliseconds)}
+    row: dict[str, Any] = {"version": version, "timestamp": as_datetime(milliseconds)}
     row.update((name, info.get(name)) for name in _PLAIN)
     for name in ("operationParameters", "operationMetrics"):
         if isinstance(row[name], dict):
-            row[name] = {key: _text(value) for key, value in row[name].items()}
+            row[name] = {key: _as_string(value) for key, value in row[name].items()}
     return row
 
 
-def _text(value: object) -> str | None:
+def _as_string(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,7 +1,7 @@
 """Paths of data files: the log's URI spelling, real names, and the canonical form that replay compares.
 
 `add.path` is a URI: relative to the table or absolute, percent-encoded once. Folders on disk may carry
-Hive's escapes on top, which belong to the real name and are never decoded here.
+Hive's escapes on top, which belong to the real name and are not decoded.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, unquote
 
-# A scheme counts only with a slash behind it: 'part:1.parquet' is a relative name.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
+from deltamerge.storage.stored_file import SCHEME
+
 _SLASHES = re.compile(r"/{2,}")
 _FILE = re.compile(r"file:/+", re.IGNORECASE)
 # What java.net.URI leaves as it is in a path, except ':' (a scheme would be seen in a first segment).
@@ -20,15 +20,13 @@ _SAFE = "/-_.!~*'(),;$&+=@"
 
 def is_absolute(path: str) -> bool:
     """Return whether a decoded or encoded path does not depend on the table's root."""
-    return path.startswith("/") or _SCHEME.match(path) is not None
+    return path.startswith("/") or SCHEME.match(path) is not None
 
 
 def decode_path(add_path: str) -> str:
-    """Return the real name of a file from the log's spelling, a URI.
+    """Return the real name of a file from the log's spelling, a URI: relative to the table, or absolute.
 
-    Returns:
-        The name relative to the table, or an absolute one: a plain path for local files (without ``file:``), scheme
-        and decoded path for all others.
+    Absolute are a plain path for local files (without ``file:``), scheme and decoded path for all others.
     """
     decoded = unquote(add_path) if "%" in add_path else add_path
     local = _FILE.match(add_path)
@@ -36,35 +34,14 @@ def decode_path(add_path: str) -> str:
 
 
 def encode_path(real_path: str) -> str:
-    """Return the log's spelling of a file's real name; `decode_path` is its inverse.
-
-    Args:
-        real_path: A name relative to the table with ``/`` between folders, or an absolute path or URL.
-    """
-    scheme = _SCHEME.match(real_path)
+    """Return the log's spelling of a file's real name, relative or absolute; `decode_path` is its inverse."""
+    scheme = SCHEME.match(real_path)
     if scheme is None:
         return quote(real_path, safe=_SAFE)
     # The authority (bucket, container@account) is no part of the path and is kept.
     head = scheme.group()[:-1]
     rest = real_path[len(head) :]
     return head + quote(rest, safe=_SAFE + ":")
-
-
-def decode_paths(add_paths: Iterable[str]) -> Iterator[str]:
-    """Decode many paths; files of one folder share the work of decoding its name."""
-    folders: dict[str, str] = {}
-    for path in add_paths:
-        if "%" not in path and ":" not in path:
-            yield path
-            continue
-        folder, slash, name = path.rpartition("/")
-        if not slash or "%" in name or ":" in folder:
-            yield decode_path(path)
-            continue
-        decoded = folders.get(folder)
-        if decoded is None:
-            decoded = folders[folder] = decode_path(folder + "/")
-        yield decoded + name
 
 
 def canonical_path(add_path: str, root: str) -> str:
@@ -76,12 +53,12 @@ def canonical_path(add_path: str, root: str) -> str:
     decoded = decode_path(add_path)
     if not is_absolute(decoded):
         return _SLASHES.sub("/", decoded)
-    scheme = _SCHEME.match(decoded)
+    scheme = SCHEME.match(decoded)
     if scheme is not None:
         head = scheme.group()
         authority, slash, path = decoded[len(head) :].lstrip("/").partition("/")
         return head.lower().rstrip("/") + "//" + authority + slash + _SLASHES.sub("/", path)
-    if _FILE.match(add_path) is None and (root_scheme := _SCHEME.match(root)) is not None:
+    if _FILE.match(add_path) is None and (root_scheme := SCHEME.match(root)) is not None:
         authority = root[root_scheme.end() :].lstrip("/").partition("/")[0]
         return root_scheme.group().lower().rstrip("/") + "//" + authority + _SLASHES.sub("/", decoded)
     return "file:" + _SLASHES.sub("/", decoded)
@@ -95,7 +72,6 @@ def canonical_paths(add_paths: Iterable[str], root: str) -> Iterator[str]:
         if not slash or "%" in name or not folder or is_absolute(path):
             yield canonical_path(path, root)
             continue
-        canonical = folders.get(folder)
-        if canonical is None:
-            canonical = folders[folder] = canonical_path(folder + "/", root)
-        yield canonical + name
+        if folder not in folders:
+            folders[folder] = canonical_path(folder + "/", root)
+        yield folders[folder] + name

@@ -20,20 +20,20 @@ _PART = re.compile(r"\s*'?(\d+(?:\.\d+)?)'?\s*([a-z]+?)s?(?=\s|$|\d)")
 
 def interval_ms(metadata: Metadata, key: str, default: str) -> int:
     """Return a property that holds an interval, such as ``delta.logRetentionDuration``, in milliseconds."""
-    text = metadata.configuration.get(key, default)
+    value = metadata.configuration.get(key, default)
     try:
-        return parse_interval(text)
+        return parse_interval(value)
     except ValueError as error:
         raise DeltaTableException(
             "DELTA_INVALID_INTERVAL",
-            f"The table property {key} is '{text}', which is no interval ({error}). "
+            f"The table property {key} is '{value}', which is no interval ({error}). "
             "Write it as 'interval 7 days'.",
             sqlstate="22006",
-            parameters={"interval": text},
+            parameters={"interval": value},
         ) from error
 
 
-def parse_interval(text: str) -> int:
+def parse_interval(string: str) -> int:
     """Return an interval such as ``interval 30 days`` or ``1 week 12 hours`` in milliseconds.
 
     Months and years have no fixed length and are refused, as delta-spark does.
@@ -41,9 +41,7 @@ def parse_interval(text: str) -> int:
     >>> parse_interval("interval 1 day 2 hours")
     93600000
     """
-    rest = text.strip().lower()
-    if rest.startswith("interval"):
-        rest = rest[len("interval") :]
+    rest = string.strip().lower().removeprefix("interval")
     total = 0.0
     at = 0
     while rest[at:].strip():
@@ -65,5 +63,5 @@ def parse_interval(text: str) -> int:
 
 def is_enabled(metadata: Metadata, key: str, default: bool) -> bool:
     """Return a property that is true or false; any other value counts as the default."""
-    text = metadata.configuration.get(key, "").lower()
-    return text == "true" if text in ("true", "false") else default
+    value = metadata.configuration.get(key, "").lower()
+    return value == "true" if value in ("true", "false") else default

@@ -1,7 +1,6 @@
-"""The feature gate: which tables may be read and written; anything not named here is refused.
+"""The feature gate: which tables may be read and written; anything not named in it is refused.
 
-Source: Delta protocol, "Table Features". A feature is added by implementing it and naming it in the tables
-below; a reader-writer feature must stand in both.
+Source: Delta protocol, "Table Features". A feature is added by implementing it and naming it in the sets below.
 """
 
 from __future__ import annotations
@@ -31,36 +30,23 @@ SUPPORTED_READER_FEATURES: frozenset[str] = frozenset(
     }
 )
 
-SUPPORTED_WRITER_FEATURES: frozenset[str] = frozenset(
-    {
-        "allowColumnDefaults",
-        "columnMapping",
-        "typeWidening",
-        "typeWidening-preview",
-        "variantType",
-        "variantType-preview",
-        "variantShredding",
-        "variantShredding-preview",
-        "appendOnly",
-        "invariants",
-        "checkConstraints",
-        "changeDataFeed",
-        "deletionVectors",
-        "generatedColumns",
-        "identityColumns",
-        "timestampNtz",
-        "vacuumProtocolCheck",
-        "v2Checkpoint",
-        "domainMetadata",
-        "inCommitTimestamp",
-        "rowTracking",
-        "clustering",
-        "checkpointProtection",
-    }
-)
+SUPPORTED_WRITER_FEATURES: frozenset[str] = SUPPORTED_READER_FEATURES | {
+    "allowColumnDefaults",
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "checkpointProtection",
+    "clustering",
+    "domainMetadata",
+    "generatedColumns",
+    "identityColumns",
+    "inCommitTimestamp",
+    "invariants",
+    "rowTracking",
+}
 
 NEVER_READABLE: tuple[str, ...] = ("catalogManaged", "catalogOwned")
-"""Commits of such tables are ratified by a catalog: the log alone does not say what the table holds."""
+"""Commits of such tables are ratified by a catalog: the log does not hold all of the table."""
 
 UNIVERSAL_FORMATS = "delta.universalFormat.enabledFormats"
 """Names the formats whose metadata each commit must bring up to date. Hudi's asks for no feature of the protocol."""
@@ -114,7 +100,7 @@ IN_USE: dict[str, Callable[[TableFacts], bool]] = {
 among them: it asks for row ids wherever it is supported."""
 
 READER_IN_USE: frozenset[str] = frozenset({"columnMapping"})
-"""Those of `IN_USE` that metadata alone settles for a reader too."""
+"""Those of `IN_USE` that metadata settles for a reader, too."""
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:

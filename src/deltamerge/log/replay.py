@@ -1,4 +1,4 @@
-"""Action reconciliation: the text of commits becomes the latest state, file actions staying in Arrow.
+"""Action reconciliation: lines of commits become the latest state, file actions staying in Arrow.
 
 Source: Delta protocol, "Action Reconciliation": the newest protocol, metadata, transaction of an application
 and configuration of a domain win; of a logical file (path and deletion vector) the newest add or remove.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +22,11 @@ from deltamerge.log.actions import (
     Metadata,
     Protocol,
     SetTransaction,
-    Sidecar,
+    first_of,
 )
 from deltamerge.log.arrays import bools, empty_table, mask_from_numpy, to_numpy
 from deltamerge.log.commits import damaged, parse_action
-from deltamerge.log.file_actions import (
-    ADD_SCHEMA,
-    REMOVE_KEY_SCHEMA,
-    file_keys,
-    parse_file_actions,
-)
+from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_KEY_SCHEMA, file_keys, parse_file_actions
 from deltamerge.log.file_table import FileTable
 
 _CHUNK = 8 << 20
@@ -63,24 +58,14 @@ class TableState:
                     domains.pop(action.domain, None)
                 else:
                     domains[action.domain] = action
-        return replace(
-            self,
-            protocol=protocol,
-            metadata=metadata,
-            set_transactions=transactions,
-            domain_metadata=domains,
-        )
+        return TableState(protocol, metadata, transactions, domains)
 
 
 @dataclass(frozen=True, eq=False)
 class LogLines:
-    """The parsed lines of some log files, oldest first.
+    """The parsed lines of some log files, oldest first; orders are the file actions' places among all lines.
 
-    Args:
-        add_order: For each of the adds its place among all lines.
-        removes: Rows of the schema that was asked for.
-        remove_order: For each of the removes its place among all lines.
-        actions: The other actions, without change data files.
+    `actions` are the others, without change data files.
     """
 
     adds: pa.Table
@@ -89,11 +74,6 @@ class LogLines:
     remove_order: npt.NDArray[np.int64]
     actions: tuple[Action, ...]
 
-    @property
-    def sidecars(self) -> tuple[Sidecar, ...]:
-        """The sidecars, in a V2 checkpoint's file."""
-        return tuple(action for action in self.actions if isinstance(action, Sidecar))
-
 
 def parse_log_files(
     files: Iterable[tuple[str, bytes]],
@@ -101,12 +81,9 @@ def parse_log_files(
     remove_schema: pa.Schema = REMOVE_KEY_SCHEMA,
     with_commit_info: frozenset[str] = frozenset(),
 ) -> LogLines:
-    """Parse commits (plain or compacted) or JSON checkpoints.
+    """Parse commits (plain or compacted) or JSON checkpoints, oldest first, one by one.
 
-    Args:
-        files: Path and content of each, oldest first; they are taken one by one.
-        remove_schema: Which fields of removes are wanted.
-        with_commit_info: The files whose commit info is wanted.
+    Fields of removes are those of `remove_schema`; commit infos are read of the files of `with_commit_info` only.
     """
     collector = _Collector(remove_schema)
     for path, content in files:
@@ -195,7 +172,7 @@ class _Collector:
     def take_file(self, path: str, content: bytes, with_commit_info: bool) -> None:
         self._sources.append((self._place, path))
         number = 0
-        for chunk in _text_chunks(content):
+        for chunk in _line_chunks(content):
             adds, removes = self._lines["add"], self._lines["remove"]
             add_order, remove_order = self._order["add"], self._order["remove"]
             for line in chunk.split(b"\n"):
@@ -250,21 +227,31 @@ class _Collector:
         for action, lines in self._lines.items():
             if not lines:
                 continue
-            try:
-                self._tables[action].append(parse_file_actions(lines, action, self._schemas[action]))
-            except (ValueError, RecursionError) as error:
-                raise self._blame(action, lines, error) from error
+            self._tables[action].append(self._parsed(action, lines))
             lines.clear()
+
+    def _parsed(self, action: str, lines: list[bytes]) -> pa.Table:
+        try:
+            return parse_file_actions(lines, action, self._schemas[action])
+        except (ValueError, RecursionError) as error:
+            raise self._blame(action, lines, error) from error
 
     def _blame(self, action: str, lines: list[bytes], error: Exception) -> Exception:
         places = self._order[action][-len(lines) :]
-        for place, line in zip(places, lines, strict=True):
-            try:
-                parse_file_actions([line], action, self._schemas[action])
-            except (ValueError, RecursionError) as cause:
+        causes = (_parse_error(line, action, self._schemas[action]) for line in lines)
+        for place, cause in zip(places, causes, strict=True):
+            if cause is not None:
                 begin, path = max(source for source in self._sources if source[0] < place)
                 return _damaged(path, f"line {place - begin} is no '{action}' action ({cause})")
         return _damaged(self._sources[-1][1], str(error))
+
+
+def _parse_error(line: bytes, action: str, schema: pa.Schema) -> Exception | None:
+    try:
+        parse_file_actions([line], action, schema)
+    except (ValueError, RecursionError) as error:
+        return error
+    return None
 
 
 def _damaged(path: str, why: str) -> Exception:
@@ -273,7 +260,7 @@ def _damaged(path: str, why: str) -> Exception:
     return error
 
 
-def _text_chunks(content: bytes) -> Iterator[bytes]:
+def _line_chunks(content: bytes) -> Iterator[bytes]:
     at = 0
     while at < len(content):
         end = content.find(b"\n", at + _CHUNK) if len(content) - at > _CHUNK else -1
@@ -284,4 +271,4 @@ def _text_chunks(content: bytes) -> Iterator[bytes]:
 
 def commit_info(lines: LogLines) -> CommitInfo | None:
     """Return the newest commit info among the lines."""
-    return next((a for a in reversed(lines.actions) if isinstance(a, CommitInfo)), None)
+    return first_of(CommitInfo, reversed(lines.actions))

@@ -6,8 +6,8 @@ Source: Delta protocol, "Schema Serialization Format".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from deltamerge.exceptions import DeltaLogCorruptException
@@ -58,10 +58,8 @@ class StructType:
         """The fields' names."""
         return tuple(item.name for item in self.fields)
 
-    def find(self, name: str, *, case_sensitive: bool = False) -> StructField | None:
-        """Return the field of a name, in any case unless `case_sensitive`; None where there is none."""
-        if case_sensitive:
-            return next((item for item in self.fields if item.name == name), None)
+    def find(self, name: str) -> StructField | None:
+        """Return the field of a name, in any case; None where there is none."""
         lower = name.lower()
         return next((item for item in self.fields if item.name.lower() == lower), None)
 
@@ -77,15 +75,37 @@ DataType: TypeAlias = PrimitiveType | ArrayType | MapType | StructType
 _SIMPLE_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
 
+def lower_case(path: Iterable[str]) -> tuple[str, ...]:
+    """Return a path of names in lower case."""
+    return tuple(name.lower() for name in path)
+
+
+def parts(data_type: DataType) -> tuple[tuple[str, DataType], ...]:
+    """Return the types that an array or a map is made of, by the names that the protocol has for them in paths."""
+    if isinstance(data_type, ArrayType):
+        return (("element", data_type.element_type),)
+    if isinstance(data_type, MapType):
+        return (("key", data_type.key_type), ("value", data_type.value_type))
+    return ()
+
+
+def with_parts(data_type: DataType, change: Callable[[str, DataType], DataType]) -> DataType:
+    """Return an array or a map with its `parts` changed; another type as it is."""
+    if isinstance(data_type, ArrayType):
+        return replace(data_type, element_type=change("element", data_type.element_type))
+    if isinstance(data_type, MapType):
+        key, value = (change(name, part) for name, part in parts(data_type))
+        return replace(data_type, key_type=key, value_type=value)
+    return data_type
+
+
 def contains_type(data_type: DataType, name: str) -> bool:
     """Return whether a type is, or holds at any depth, the primitive type of a name such as ``variant``."""
+    if isinstance(data_type, PrimitiveType):
+        return data_type.name == name
     if isinstance(data_type, StructType):
         return any(contains_type(item.data_type, name) for item in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return contains_type(data_type.element_type, name)
-    if isinstance(data_type, MapType):
-        return contains_type(data_type.key_type, name) or contains_type(data_type.value_type, name)
-    return data_type.name == name
+    return any(contains_type(part, name) for _, part in parts(data_type))
 
 
 def parse_schema(schema_string: str | None) -> StructType:
@@ -177,11 +197,8 @@ def _walk(data_type: DataType, path: tuple[str, ...]) -> Iterator[tuple[tuple[st
         for item in data_type.fields:
             yield (*path, item.name), item
             yield from _walk(item.data_type, (*path, item.name))
-    elif isinstance(data_type, ArrayType):
-        yield from _walk(data_type.element_type, (*path, "element"))
-    elif isinstance(data_type, MapType):
-        yield from _walk(data_type.key_type, (*path, "key"))
-        yield from _walk(data_type.value_type, (*path, "value"))
+    for name, part in parts(data_type):
+        yield from _walk(part, (*path, name))
 
 
 def _corrupt(schema_string: str, why: str) -> DeltaLogCorruptException:

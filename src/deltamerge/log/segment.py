@@ -5,6 +5,7 @@ Source: Delta protocol, "Delta Log Entries", "Checkpoints", "Log Compaction File
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -23,7 +24,6 @@ _COMPACTED = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
 _CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _MULTI_PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _V2 = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F\-]{36}\.(?:json|parquet)")
-_CHECKSUM = re.compile(r"(\d{20})\.crc")
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,9 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class LogSegment:
-    """What has to be read for one version of the table.
+    """What has to be read for one version: the commits after a checkpoint or version 0, without gaps.
 
-    Args:
-        checkpoint: Where to start, or None to start from version 0.
-        commits: What to apply on top, oldest first, without gaps.
-        last_commit: The commit file of `version`; None where only its checkpoint is left.
+    `last_commit` is the commit file of `version`; None where only its checkpoint is left.
     """
 
     version: int
@@ -67,7 +64,6 @@ class LogListing:
     compacted: tuple[CommitFile, ...]
     checkpoints: tuple[Checkpoint, ...]
     incomplete_checkpoints: tuple[int, ...]
-    checksums: tuple[CommitFile, ...]
 
 
 _VERSIONED = re.compile(
@@ -98,7 +94,7 @@ def list_log(store: Store, from_version: int = 0) -> LogListing:
 
 def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
     """Sort files of a log folder by kind; see `LogListing`."""
-    commits, compacted, checksums = [], [], []
+    commits, compacted = [], []
     single: list[Checkpoint] = []
     parts: dict[tuple[int, int], dict[int, StoredFile]] = {}
     for file in files:
@@ -107,8 +103,6 @@ def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
             commits.append(CommitFile(int(match[1]), int(match[1]), file))
         elif match := _COMPACTED.fullmatch(name):
             compacted.append(CommitFile(int(match[1]), int(match[2]), file))
-        elif match := _CHECKSUM.fullmatch(name):
-            checksums.append(CommitFile(int(match[1]), int(match[1]), file))
         # An empty checkpoint is one that its writer did not finish.
         elif file.size > 0 and (match := _CLASSIC.fullmatch(name) or _V2.fullmatch(name)):
             single.append(Checkpoint(int(match[1]), (file,)))
@@ -126,7 +120,6 @@ def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
         compacted=tuple(sorted(compacted, key=lambda item: (item.start, item.end))),
         checkpoints=tuple(checkpoints),
         incomplete_checkpoints=tuple(sorted({version for version, _ in parts} - complete)),
-        checksums=tuple(checksums),
     )
 
 
@@ -158,28 +151,21 @@ def find_segment(
     hint = read_last_checkpoint(store)
     if hint is not None and (version is None or hint <= version):
         listing = list_log(store, hint)
-        # Without the checkpoint that it speaks of the hint is of no use: look at the whole log.
+        # Without its checkpoint the hint is of no use: look at the whole log.
         if any(item.version >= hint and _usable(item, unreadable) for item in listing.checkpoints):
-            try:
+            # Out of range or with gaps: the error must be about the whole log.
+            with contextlib.suppress(DeltaTableException):
                 return choose_segment(store, listing, version, unreadable)
-            except DeltaLogCorruptException:
-                pass
-            except DeltaTableException:
-                # Out of range: the whole log says what the range is.
-                pass
     return choose_segment(store, list_log(store), version, unreadable)
 
 
 def choose_segment(
-    store: Store,
-    listing: LogListing,
-    version: int | None = None,
-    unreadable: frozenset[str] = frozenset(),
+    store: Store, listing: LogListing, version: int | None = None, unreadable: frozenset[str] = frozenset()
 ) -> LogSegment:
     """Choose among listed files those that make up a version; see `find_segment`."""
     checkpoints = [item for item in listing.checkpoints if _usable(item, unreadable)]
     compacted = [item for item in listing.compacted if item.file.path not in unreadable]
-    # Compacted commits are an aid for reading: what versions there are, commits and checkpoints say.
+    # Compacted commits only speed up reading: the versions are those of commits and checkpoints.
     known = [item.start for item in listing.commits] + [item.version for item in checkpoints]
     if not known:
         raise _no_table(store, listing)
@@ -280,7 +266,7 @@ def _gap(
     before = [item.start for item in listing.commits if item.start < missing]
     after = [item.start for item in listing.commits if item.start > missing]
     if base is None and not before and version is not None:
-        # Nothing is damaged: the log was cleaned up, and older versions went with it.
+        # Nothing is damaged: the log was cleaned up, older versions with it.
         return _version_not_found(store, listing, target, latest)
     path = store.absolute(commit_path(missing))
     if (before or base is not None) and after:

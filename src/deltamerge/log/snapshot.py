@@ -10,7 +10,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
-from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction, first_of
 from deltamerge.log.checkpoint.reading import (
     read_checkpoint_actions,
     read_checkpoint_adds,
@@ -20,6 +20,7 @@ from deltamerge.log.commits import damaged, parse_actions, read_ahead
 from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_schema
 from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
 from deltamerge.log.file_table import FileTable
+from deltamerge.log.properties import is_enabled
 from deltamerge.log.protocol import check_readable, supports_column_mapping
 from deltamerge.log.protocol import check_writable as check_protocol_writable
 from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
@@ -33,15 +34,10 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A table at a version.
+    """A table at a version, which this library can read.
 
-    Args:
-        timestamp_ms: When the version was committed, milliseconds since the epoch: the commit's in-commit timestamp
-            where the table has those, else the commit file's modification time.
-        protocol: This library meets it for reading.
-        files: The live files.
-        domain_metadata: By domain, without removed ones.
-        segment: The files of the log that this was read from.
+    `timestamp_ms` is the commit's in-commit timestamp where the table has those, else the commit file's
+    modification time, milliseconds since the epoch. `domain_metadata` is without removed domains.
     """
 
     store: Store
@@ -125,15 +121,15 @@ def load_snapshot(store: Store, version: int | None = None, previous: Snapshot |
         try:
             return _load(store, segment)
         except FileNotFoundError as error:
-            # Listed and then gone: the log was cleaned up meanwhile, a new listing shows what holds now.
+            # The log was cleaned up since it was listed: a new listing shows what holds now.
             vanished += 1
             if vanished == _ATTEMPTS:
-                raise damaged(str(error.filename or error), "it was listed but is not there") from error
+                raise damaged(str(error.filename or error), "it was listed but does not exist") from error
         except DeltaLogCorruptException as error:
             path = error.parameters.get("path")
             if path is None or path not in _replaceable(segment):
                 raise
-            # Older checkpoints and plain commits may say the same; the version must not become another.
+            # Older checkpoints and plain commits may hold the same; the version must not become another.
             _LOGGER.warning("%s Trying without this file.", error.message)
             damage = damage or error
             version = segment.version
@@ -200,15 +196,15 @@ def _read_commits(
     remove_schema: pa.Schema = REMOVE_KEY_SCHEMA,
 ) -> LogLines:
     wanted = frozenset() if last_commit is None else frozenset({last_commit.path})
-    texts = read_ahead(store, [item.file.path for item in commits])
-    return parse_log_files(texts, remove_schema=remove_schema, with_commit_info=wanted)
+    contents = read_ahead(store, [item.file.path for item in commits])
+    return parse_log_files(contents, remove_schema=remove_schema, with_commit_info=wanted)
 
 
 def _checked(store: Store, segment: LogSegment, state: TableState) -> tuple[Protocol, Metadata]:
     if state.protocol is None:
         raise _incomplete(store, segment, "protocol")
     if state.metadata is None:
-        # The protocol may be why there is none that this library could find.
+        # The protocol may be why this library finds none.
         check_readable(state.protocol)
         raise _incomplete(store, segment, "metadata")
     check_readable(state.protocol, state.metadata)
@@ -254,14 +250,11 @@ def _timestamp(store: Store, segment: LogSegment, metadata: Metadata, lines: Log
     if last is None:
         # Only the checkpoint of this version is left of it, so it was not written after the version.
         return segment.checkpoint.files[0].modification_time if segment.checkpoint else 0
-    if metadata.configuration.get("delta.enableInCommitTimestamps", "").lower() == "true":
-        info = commit_info(lines) or _read_commit_info(store, last)
+    if is_enabled(metadata, "delta.enableInCommitTimestamps", False):
+        info = commit_info(lines) or first_of(
+            CommitInfo, parse_actions(store.get(last.path), store.absolute(last.path))
+        )
         timestamp = None if info is None else info.values.get("inCommitTimestamp")
         if isinstance(timestamp, int):
             return timestamp
     return last.modification_time
-
-
-def _read_commit_info(store: Store, file: StoredFile) -> CommitInfo | None:
-    actions = parse_actions(store.get(file.path), store.absolute(file.path))
-    return next((action for action in actions if isinstance(action, CommitInfo)), None)

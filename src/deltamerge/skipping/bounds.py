@@ -1,4 +1,4 @@
-"""What the log tells of columns' values in each file: statistics are dear to read, so each file's are read once.
+"""Bounds of columns' values in each file: statistics are expensive to read, so each file's are read once.
 
 What was read stays with the table of files, and goes on to the next version's (`FileTable.derived`).
 """
@@ -44,13 +44,13 @@ def data_bounds(
 
     Columns that statistics do not know are left out. `wanted` are the files that are asked for, one bool per file.
     """
-    # Of structs, arrays and maps themselves statistics say nothing.
+    # Structs, arrays and maps have no statistics of their own.
     asked = [column for column in columns if not column.partition and column.counts_nulls]
     derived = {column: files.derived.get(column) for column in asked}
     read = {column: found for column, found in derived.items() if isinstance(found, _Read)}
     lacking = [column for column in asked if column not in read or (wanted & ~read[column].files).any()]
     if lacking:
-        # What any of them lacks is read for all of them: the texts are parsed once.
+        # What any of them lacks is read for all of them: the JSON is parsed once.
         have = [read[column].files if column in read else np.zeros_like(wanted) for column in lacking]
         unread = as_mask(wanted & ~np.all(have, axis=0))
         found = read_statistics(_among(files.arrow.column("stats"), unread), lacking)
@@ -90,7 +90,7 @@ def _bounds_of(column: TargetColumn, statistics: FileStatistics) -> Bounds:
         return Bounds(nothing, nothing, unknown, unknown, may_be_null, may_be_value, False)
     lower, lower_known = keys_of(found.lower, column.type)
     upper, upper_known = keys_of(found.upper, column.type)
-    # Bounds that contradict each other are not to be believed.
+    # Bounds that contradict each other prove nothing.
     contradict = lower_known & upper_known & as_mask(lower > upper)
     return Bounds(
         lower=lower,

@@ -1,7 +1,7 @@
 """Statistics of a freshly written Parquet file, from its footer, as Delta's ``stats`` JSON.
 
 Protocol: Per-file Statistics; the choice of columns, types and truncation is delta-spark's
-``StatisticsCollection``. What the footer cannot tell exactly is left out, which readers take as unknown; only the
+``StatisticsCollection``. What the footer does not have exactly is left out, which readers take as unknown; only the
 NULLs of arrays and maps may be counted in the file itself.
 """
 
@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.log.schema import PrimitiveType, StructField, StructType
-from deltamerge.skipping.columns import COLLATIONS, column_type
+from deltamerge.log.schema import PrimitiveType, StructField, StructType, lower_case
+from deltamerge.skipping.columns import COLLATIONS, column_type, put
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
@@ -89,16 +89,15 @@ def parquet_statistics(
             continue
         place = places.get(column.path)
         if place is None:
-            place = by_lower.get(_lower(column.path), _ABSENT)
+            place = by_lower.get(lower_case(column.path), _ABSENT)
         if place is None:
             continue
-        told = has_nan.get(place.path)
         low, high, nulls = _column(
-            footer, column.field, place, indexed.string_prefix_length, told, count_nulls
+            footer, column.field, place, indexed.string_prefix_length, has_nan.get(place.path), count_nulls
         )
         for tree, value in ((min_values, low), (max_values, high), (null_count, nulls)):
             if value is not None:
-                _put(tree, column.path, value)
+                put(tree, column.path, value)
     stats: dict[str, Any] = {
         "numRecords": footer.num_rows,
         "minValues": min_values,
@@ -168,23 +167,23 @@ def _reader(kind: str, column: Any) -> Callable[[Any], object] | None:  # noqa: 
             raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True), scale
         )
     if kind == "date" and whole and logical.get("Type") == "Date":
-        return _date_text
+        return _date_string
     if kind in ("timestamp", "timestamp_ntz") and whole and logical.get("Type") == "Timestamp":
         zoned = kind == "timestamp"
         units = _UNITS_PER_MILLI[logical["timeUnit"]]
         if logical["isAdjustedToUTC"] == zoned:
-            return lambda raw: _timestamp_text(raw // units, "Z" if zoned else "")
+            return lambda raw: _timestamp_string(raw // units, "Z" if zoned else "")
     return None
 
 
-def _date_text(days: int) -> str | None:
+def _date_string(days: int) -> str | None:
     try:
         return (EPOCH_DATE + timedelta(days=days)).isoformat()
     except OverflowError:
         return None
 
 
-def _timestamp_text(millis: int, zone: str) -> str | None:
+def _timestamp_string(millis: int, zone: str) -> str | None:
     try:
         local: datetime = EPOCH + timedelta(milliseconds=millis)
     except OverflowError:
@@ -218,7 +217,7 @@ def _string_bounds(leaf: _Leaf, prefix_length: int) -> tuple[str | None, str | N
     return low[:prefix_length], truncate_max_string(high, prefix_length)
 
 
-def truncate_max_string(text: str, prefix_length: int) -> str | None:
+def truncate_max_string(string: str, prefix_length: int) -> str | None:
     """Shorten a maximal string to one not less, as delta-spark's ``truncateMaxStringAgg``.
 
     `prefix_length` is in units of UTF-16, which Java counts.
@@ -226,30 +225,30 @@ def truncate_max_string(text: str, prefix_length: int) -> str | None:
     Returns:
         A prefix with a character behind it that is above what it replaces; None where no short string can be.
     """
-    if _utf16_length(text) <= prefix_length:
-        return text
+    if _utf16_length(string) <= prefix_length:
+        return string
     if prefix_length <= 0:
         return None
-    length = len(_utf16_prefix(text, prefix_length))
-    units = _utf16_length(text[:length])
+    length = len(_utf16_prefix(string, prefix_length))
+    units = _utf16_length(string[:length])
     while units <= 2 * prefix_length:
-        if length >= len(text):
-            return text
-        if text[length] != UTF8_MAX_CHARACTER:
-            below_ascii_max = text[length] < ASCII_MAX_CHARACTER
-            return text[:length] + (ASCII_MAX_CHARACTER if below_ascii_max else UTF8_MAX_CHARACTER)
+        if length >= len(string):
+            return string
+        if string[length] != UTF8_MAX_CHARACTER:
+            below_ascii_max = string[length] < ASCII_MAX_CHARACTER
+            return string[:length] + (ASCII_MAX_CHARACTER if below_ascii_max else UTF8_MAX_CHARACTER)
         length, units = length + 1, units + 2
     return None
 
 
-def _utf16_length(text: str) -> int:
-    return len(text.encode("utf-16-le")) // 2
+def _utf16_length(string: str) -> int:
+    return len(string.encode("utf-16-le")) // 2
 
 
-def _utf16_prefix(text: str, length: int) -> str:
+def _utf16_prefix(string: str, length: int) -> str:
     """Return the first units of UTF-16, with the whole of a character that begins in them."""
-    whole = text.encode("utf-16-le")[: 2 * length].decode("utf-16-le", errors="ignore")
-    return text[: len(whole) + (_utf16_length(whole) < length)]
+    whole = string.encode("utf-16-le")[: 2 * length].decode("utf-16-le", errors="ignore")
+    return string[: len(whole) + (_utf16_length(whole) < length)]
 
 
 def _leaf(footer: pq.FileMetaData, index: int, has_nan: bool | None = None) -> _Leaf:
@@ -319,22 +318,13 @@ def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
     return found if index == footer.num_columns else {}
 
 
-def _lower(path: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.lower() for name in path)
-
-
 def _unique_by_lower(places: Mapping[tuple[str, ...], _Place]) -> dict[tuple[str, ...], _Place | None]:
     """Return fields by their names in lower case, None where that is ambiguous."""
     found: dict[tuple[str, ...], _Place | None] = {}
     for path, place in places.items():
-        found[_lower(path)] = None if _lower(path) in found else place
+        lower = lower_case(path)
+        found[lower] = None if lower in found else place
     return found
-
-
-def _put(tree: dict[str, Any], path: tuple[str, ...], value: object) -> None:
-    for name in path[:-1]:
-        tree = tree.setdefault(name, {})
-    tree[path[-1]] = value
 
 
 @dataclass(frozen=True)

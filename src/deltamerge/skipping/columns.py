@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.features.type_widening import TYPE_CHANGES
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
-from deltamerge.skipping.predicates import (
-    And,
-    ColumnRef,
-    Not,
-    Or,
-    Predicate,
-    Unknown,
-)
+from deltamerge.skipping.predicates import And, Not, Or, Predicate, Unknown
 
 CHAR_VARCHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 COLLATIONS = "__COLLATIONS"
@@ -27,12 +21,10 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A primitive type as pruning sees it.
+    """A primitive type as pruning sees it; precision and scale are a decimal's.
 
     Args:
         kind: One of integral, decimal, float, double, date, timestamp, timestamp_ntz, string, boolean.
-        precision: A decimal's digits.
-        scale: A decimal's digits after the point.
         was_float: Whether a double may have been a float when a file was written: its statistics then spell a
             float, whose value as a double is another number.
     """
@@ -71,8 +63,14 @@ def referenced_columns(predicate: Predicate) -> frozenset[tuple[str, ...]]:
         return referenced_columns(predicate.part)
     if isinstance(predicate, (And, Or)):
         return frozenset().union(*(referenced_columns(part) for part in predicate.parts))
-    column: ColumnRef = predicate.column
-    return frozenset({column.path})
+    return frozenset({predicate.column.path})
+
+
+def put(tree: dict[str, Any], path: tuple[str, ...], leaf: object) -> None:
+    """Put a leaf into a tree of dicts."""
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = leaf
 
 
 def column_type(name: str) -> ColumnType | None:

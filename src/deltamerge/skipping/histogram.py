@@ -1,4 +1,4 @@
-"""Ranges of values that nobody looks at one by one: a span in slices, with a bit for each that has a value."""
+"""Histograms of keys: a span in buckets, with a bit for each that has a value, as ranges for pruning."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from deltamerge.skipping.key_ranges import MOST_RANGES
 from deltamerge.skipping.keys import Key, scaled
 
 # The bits of one of Spark's bitmaps (bitmap_construct_agg).
-_SLICES = 1 << 15
+_BUCKETS = 1 << 15
 _MOST_SPAN = 1 << 62
 # So many digits the unscaled values of a span have at most.
 UNIT_DIGITS = 19
 # With more digits after the point such a decimal times ten to their number has more than Spark's 38.
 _MOST_SCALE = 17
-# So many bytes after what all texts begin with say where one lies; as an integer they fit 64 bits.
+# So many bytes after the common prefix decide the bucket of a string; as an integer they fit 64 bits.
 STRING_BYTES = 6
 _GREATEST_NUMBER = (1 << 8 * STRING_BYTES) - 1
 _LAST_BEFORE_SURROGATES, _AFTER_SURROGATES, _LAST_CHARACTER = 0xD7FF, 0xE000, 0x10FFFF
@@ -35,15 +35,13 @@ class IntegerHistogram:
     @property
     def end(self) -> int:
         """The integer after the last bucket."""
-        return self.begin + self.width * _SLICES
+        return self.begin + self.width * _BUCKETS
 
     def ranges(self, bits: bytes, low: int, high: int) -> tuple[tuple[int, int], ...]:
         """Return ranges that hold all values, in order and without overlap, `MOST_RANGES` at most.
 
-        Args:
-            bits: For each bucket, the lowest bit first, whether it has a value.
-            low: The least value, which may be below the buckets.
-            high: The greatest value, which may be above them.
+        `bits` has one bit for each bucket, the lowest first: whether it has a value. `low` and `high` are the least
+        and the greatest value, which may be outside of the buckets.
         """
         filled = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
         found: list[tuple[int, int]] = []
@@ -62,12 +60,7 @@ class IntegerHistogram:
 
 @dataclass(frozen=True)
 class DecimalHistogram:
-    """A span of decimals cut into buckets of units of their last digit.
-
-    Args:
-        scale: How many digits after the point the target's values have; no other value equals one of them.
-        units: The buckets of the unscaled values.
-    """
+    """A span of decimals cut into buckets of units of the last digit that the target's values have."""
 
     scale: int
     units: IntegerHistogram
@@ -101,11 +94,7 @@ class DecimalHistogram:
 class StringHistogram:
     """A span of strings cut into buckets by the bytes after their common prefix.
 
-    Args:
-        low: The span's least string.
-        high: The span's greatest string.
-        prefix: The common prefix, in UTF-8.
-        numbers: The buckets of the next `STRING_BYTES` bytes, those that a string does not have being zeros.
+    `numbers` are the buckets of the next `STRING_BYTES` bytes, those that a string does not have being zeros.
     """
 
     low: str
@@ -125,17 +114,17 @@ class StringHistogram:
 
     def _at_most(self, number: int) -> str:
         """Return a string that no string with such a number, or a greater one, is less than."""
-        return _text_of(self.prefix + number.to_bytes(STRING_BYTES, "big").rstrip(b"\0"))
+        return _string_of(self.prefix + number.to_bytes(STRING_BYTES, "big").rstrip(b"\0"))
 
     def _above(self, number: int) -> str:
         """Return a string that is greater than all strings with such a number."""
-        text = _text_of(self.prefix + number.to_bytes(STRING_BYTES, "big"))
-        while text:
-            character = ord(text[-1])
+        string = _string_of(self.prefix + number.to_bytes(STRING_BYTES, "big"))
+        while string:
+            character = ord(string[-1])
             if character < _LAST_CHARACTER:
                 after = _AFTER_SURROGATES if character == _LAST_BEFORE_SURROGATES else character + 1
-                return text[:-1] + chr(after)
-            text = text[:-1]
+                return string[:-1] + chr(after)
+            string = string[:-1]
         return self.high
 
 
@@ -149,28 +138,28 @@ def histogram_of(low: Key, high: Key, scale: int | None = None) -> KeyHistogram 
     `scale` is the number of digits after the point, where keys are unscaled decimals.
     """
     if isinstance(low, str) or isinstance(high, str):
-        return _text_slices(str(low), str(high))
-    slices = None if high - low >= _MOST_SPAN else IntegerHistogram(low, (high - low) // _SLICES + 1)
-    if scale is None or slices is None:
-        return slices
+        return _string_histogram(str(low), str(high))
+    histogram = None if high - low >= _MOST_SPAN else IntegerHistogram(low, (high - low) // _BUCKETS + 1)
+    if scale is None or histogram is None:
+        return histogram
     if scale > _MOST_SCALE or max(-low, high) >= _MOST_SPAN:
         return None
-    return DecimalHistogram(scale, slices)
+    return DecimalHistogram(scale, histogram)
 
 
-def _text_slices(low: str, high: str) -> StringHistogram:
+def _string_histogram(low: str, high: str) -> StringHistogram:
     first, last = low.encode(), high.encode()
     same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     prefix = bytes(byte for byte, _ in same)
-    begin, end = (_number_of(text[len(prefix) :]) for text in (first, last))
-    return StringHistogram(low, high, prefix, IntegerHistogram(begin, (end - begin) // _SLICES + 1))
+    begin, end = (_number_of(string[len(prefix) :]) for string in (first, last))
+    return StringHistogram(low, high, prefix, IntegerHistogram(begin, (end - begin) // _BUCKETS + 1))
 
 
-def _number_of(text: bytes) -> int:
-    return int.from_bytes(text[:STRING_BYTES].ljust(STRING_BYTES, b"\0"), "big")
+def _number_of(string: bytes) -> int:
+    return int.from_bytes(string[:STRING_BYTES].ljust(STRING_BYTES, b"\0"), "big")
 
 
-def _text_of(utf8: bytes) -> str:
+def _string_of(utf8: bytes) -> str:
     """Return the string of the first bytes, as many as are one."""
     try:
         return utf8.decode()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from deltamerge.log.features.column_mapping import physical_name
-from deltamerge.log.schema import StructField, StructType
+from deltamerge.log.schema import StructField, StructType, lower_case
 
 NUM_INDEXED_COLS = "delta.dataSkippingNumIndexedCols"
 STATS_COLUMNS = "delta.dataSkippingStatsColumns"
@@ -18,12 +18,7 @@ DEFAULT_PREFIX_LENGTH = 32
 
 @dataclass(frozen=True)
 class Leaf:
-    """A leaf of a schema: a column or struct field that is no struct itself.
-
-    Args:
-        names: Its path as the table spells it.
-        path: Its path as files spell it.
-    """
+    """A column or struct field that is no struct: its path as the table and as files spell it, and the field."""
 
     names: tuple[str, ...]
     path: tuple[str, ...]
@@ -32,12 +27,10 @@ class Leaf:
 
 @dataclass(frozen=True)
 class IndexedColumns:
-    """The statistics that a table's properties ask for.
+    """The statistics that a table's properties ask for: of leaf columns by their physical paths.
 
-    Args:
-        paths: The physical paths of the leaf columns that have statistics.
-        string_prefix_length: Characters kept of minimal and maximal strings.
-        tight_bounds: Whether files record that their bounds are tight: they may get deletion vectors.
+    `string_prefix_length` is in characters; with `tight_bounds` files record that their bounds are tight: they may
+    get deletion vectors.
     """
 
     paths: frozenset[tuple[str, ...]]
@@ -85,27 +78,26 @@ def _leaves(field: StructField, names: tuple[str, ...], path: tuple[str, ...]) -
 
 
 def _prefixes(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    lowered = tuple(name.lower() for name in names)
-    return (lowered[:size] for size in range(1, len(lowered) + 1))
+    return (lower_case(names[:size]) for size in range(1, len(names) + 1))
 
 
-def _number(text: str | None, default: int) -> int:
+def _number(string: str | None, default: int) -> int:
     try:
-        return default if text is None else int(text)
+        return default if string is None else int(string)
     except ValueError:
         return default
 
 
-def _split(text: str) -> Iterator[tuple[str, ...]]:
+def _split(string: str) -> Iterator[tuple[str, ...]]:
     """Split ``a, b.c, `d.e`.f`` into paths; a doubled backtick inside backticks is one."""
     parts: list[str] = []
     name = ""
     quoted = False
     at = 0
-    while at < len(text):
-        char = text[at]
+    while at < len(string):
+        char = string[at]
         if char == "`":
-            if quoted and text[at + 1 : at + 2] == "`":
+            if quoted and string[at + 1 : at + 2] == "`":
                 name += "`"
                 at += 1
             else:

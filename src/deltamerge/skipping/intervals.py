@@ -38,17 +38,17 @@ def interval_of(op: str, span: Span, kind: ColumnType) -> Interval | None:
 
     The interval is empty (low above high) where no key fits.
     """
-    # Keys that are not text are whole numbers: `< 5` is `<= 4`, and `< 5.5` is `<= 5`.
-    text = kind.kind == "string"
+    # Keys that are not strings are whole numbers: `< 5` is `<= 4`, and `< 5.5` is `<= 5`.
+    is_string = kind.kind == "string"
     strict = op in ("<", ">") and span.exact and span.low == span.high
     if op in ("=", "<=>"):
         return Interval(span.low, span.high)
     if op in ("<", "<="):
         high = span.high - 1 if strict and not isinstance(span.high, str) else span.high
-        return Interval(None, high, high_open=strict and text)
+        return Interval(None, high, high_open=strict and is_string)
     if op in (">", ">="):
         low = span.low + 1 if strict and not isinstance(span.low, str) else span.low
-        return Interval(low, None, low_open=strict and text)
+        return Interval(low, None, low_open=strict and is_string)
     return None
 
 
@@ -61,7 +61,7 @@ def may_meet(interval: Interval, bounds: Bounds, kind: ColumnType) -> Mask:
     if bounds.hides_nan and (high is None or high >= NAN_KEY):
         return mask
     if fits_int64(kind):
-        # A literal may lie beyond everything that the column can hold.
+        # A literal may be beyond everything that the column can hold.
         if (low is not None and low > INT64_MAX) or (high is not None and high < INT64_MIN):
             return ~(bounds.lower_known & bounds.upper_known)
         low = None if low is None or low < INT64_MIN else low
@@ -114,6 +114,6 @@ def may_differ(span: Span, bounds: Bounds) -> Mask:
 def may_start_with(prefix: str, bounds: Bounds) -> Mask:
     """Return which files may hold a string that starts with a prefix."""
     size = len(prefix)
-    starts = np.array([text[:size] for text in bounds.lower], dtype=object)
+    starts = np.array([lower[:size] for lower in bounds.lower], dtype=object)
     below = ~bounds.lower_known | as_mask(starts <= prefix)
     return below & (~bounds.upper_known | as_mask(bounds.upper >= prefix))

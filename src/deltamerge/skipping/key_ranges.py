@@ -1,4 +1,4 @@
-"""Values as ranges with the gaps between them: every value where they are few, key_ranges where they are many."""
+"""Values as ranges with the gaps between them: each value where they are few, the densest parts where they are many."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from deltamerge.skipping.timestamps import EPOCH_DATE
 
 Ranges = tuple[tuple[object, object], ...]
 
-# For each more a range is held against the bounds of all files.
+# Each is compared with the bounds of all files.
 MOST_RANGES = 1_000
-# To put more texts in order takes longer than to read some files in vain.
-_MOST_TEXTS = 200_000
+# Sorting more strings takes longer than reading some files in vain.
+_MOST_STRINGS = 200_000
 
 
 def may_have_key_ranges(type_name: str, values: int) -> bool:
     """Return whether it is worth reading so many values of a type, by Spark's name of it, for `key_ranges`."""
-    return type_name != "string" or values <= _MOST_TEXTS
+    return type_name != "string" or values <= _MOST_STRINGS
 
 
 def key_ranges(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | None:
@@ -35,7 +35,7 @@ def key_ranges(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | Non
     if pa.types.is_integer(values.type):
         return _of_integers(values.drop_null().to_numpy(), most)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return _of_texts(values.drop_null(), most)
+        return _of_strings(values.drop_null(), most)
     return None
 
 
@@ -63,7 +63,7 @@ def _as_dates(days: tuple[tuple[int, int], ...]) -> Ranges | None:
         return None
 
 
-def _of_texts(values: pa.ChunkedArray, most: int) -> Ranges:
+def _of_strings(values: pa.ChunkedArray, most: int) -> Ranges:
     """Cut the strings, in the order of their bytes, into parts of the same size."""
     distinct = pc.unique(values)
     if not len(distinct):

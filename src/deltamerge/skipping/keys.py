@@ -1,8 +1,8 @@
-"""Keys: values of every type as integers (or text) whose plain order is Spark's order of the values.
+"""Keys: values of every type as integers (or strings) whose plain order is Spark's order of the values.
 
 Integers, dates (days), timestamps (microseconds) and decimals (unscaled) are their own integers.
 Floating-point numbers become the integers of IEEE 754's total order, with one zero and one NaN above
-everything, as Spark has them. Strings stay text: Python and NumPy order it by code point, which is the order
+everything, as Spark has them. Strings stay strings: Python and NumPy order them by code point, which is the order
 of UTF-8's bytes.
 """
 
@@ -53,11 +53,8 @@ class Bounds:
     Args:
         lower: No value of the file is below this key, where `lower_known`.
         upper: No value of the file is above this key, where `upper_known`; a NaN may be, where `hides_nan`.
-        lower_known: Whether `lower` means anything.
-        upper_known: Whether `upper` means anything.
         may_be_null: Whether some row may be NULL.
         may_be_value: Whether some row may be other than NULL.
-        hides_nan: Whether any file may hold NaNs that `upper` does not cover.
     """
 
     lower: KeyArray
@@ -86,8 +83,7 @@ def keys_of(values: pa.Array, kind: ColumnType) -> tuple[KeyArray, Mask]:
     """
     known = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
     if kind.kind == "string":
-        texts = pc.fill_null(values, "").to_numpy(zero_copy_only=False)
-        return texts.astype(object), known
+        return pc.fill_null(values, "").to_numpy(zero_copy_only=False).astype(object), known
     if kind.kind == "decimal":
         return _decimal_keys(values, kind, known)
     if kind.kind in ("float", "double"):
@@ -101,7 +97,7 @@ def keys_of(values: pa.Array, kind: ColumnType) -> tuple[KeyArray, Mask]:
 def _float_keys(values: pa.Array, kind: ColumnType, known: Mask) -> tuple[KeyArray, Mask]:
     floats = pc.fill_null(values, 0.0).to_numpy(zero_copy_only=False)
     if kind.kind == "float":
-        # A FLOAT's text is the shortest that gives the FLOAT back, so as a DOUBLE it is another number.
+        # A FLOAT's digits are the fewest that read back as that FLOAT, so as a DOUBLE they are another number.
         with np.errstate(over="ignore"):
             floats = floats.astype(np.float32).astype(np.float64)
     bits = floats.view(np.int64)
@@ -126,6 +122,11 @@ def _decimal_keys(values: pa.Array, kind: ColumnType, known: Mask) -> tuple[KeyA
 def fits_int64(kind: ColumnType) -> bool:
     """Return whether a type's keys are 64-bit integers (and not Python's own numbers or strings)."""
     return kind.kind != "string" and not (kind.kind == "decimal" and kind.precision > 18)
+
+
+def has_surrogates(value: str) -> bool:
+    """Return whether a string has halves of characters, which UTF-8 has not."""
+    return any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def scaled(number: int, scale: int) -> Decimal:

@@ -6,16 +6,17 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
+from datetime import date, datetime, time, tzinfo
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import TypeGuard
 
 import numpy as np
 
 from deltamerge.skipping import timestamps
 from deltamerge.skipping.columns import ColumnType, column_type
-from deltamerge.skipping.keys import Key, float_key
+from deltamerge.skipping.keys import Key, float_key, has_surrogates
 
 _WHOLE = re.compile(r"-?\d{1,18}")
 _DOUBLE_ERROR = Fraction(1, 2**51)
@@ -53,7 +54,7 @@ def span_function(column: ColumnType, literal_type: str, session_time_zone: str)
         return None
     kind = column.kind
     if kind == "string":
-        return _text if literal.kind == "string" else None
+        return _string if literal.kind == "string" else None
     if kind == "boolean":
         return _boolean if literal.kind == "boolean" else None
     if kind in ("integral", "decimal"):
@@ -62,20 +63,18 @@ def span_function(column: ColumnType, literal_type: str, session_time_zone: str)
         return _floating(column, literal)
     zone = timestamps.session_zone(session_time_zone)
     if kind == "date":
-        return _date(literal, zone)
+        return partial(_date, literal, zone)
     if kind == "timestamp":
-        return _timestamp(literal, zone)
-    return _timestamp_ntz(literal, zone)
+        return partial(_timestamp, literal, zone)
+    return partial(_timestamp_ntz, literal)
 
 
 def _point(key: Key) -> Span:
     return Span(key, key, True)
 
 
-def _text(value: object) -> Span | None:
-    if not isinstance(value, str) or any("\ud800" <= char <= "\udfff" for char in value):
-        return None
-    return _point(value)
+def _string(value: object) -> Span | None:
+    return _point(value) if isinstance(value, str) and not has_surrogates(value) else None
 
 
 def _boolean(value: object) -> Span | None:
@@ -87,39 +86,39 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 
 def _number(column: ColumnType, literal: ColumnType) -> SpanOf | None:
-    unit = 10**column.scale
     if literal.kind in ("integral", "decimal"):
         # Spark compares in a decimal wide enough for both, which beyond 38 digits loses some.
         scale = max(column.scale, literal.scale)
         whole = max(column.precision - column.scale, literal.precision - literal.scale)
         if scale + whole > _MAX_PRECISION:
             return None
-
-        def exact(value: object) -> Span | None:
-            if _is_whole(value):
-                return _point(value * unit)
-            if isinstance(value, Decimal) and value.is_finite():
-                return _between(Fraction(value) * unit, Fraction(0))
-            return None
-
-        return exact
+        return partial(_exact, 10**column.scale)
     if literal.kind in ("float", "double"):
-        error = _DOUBLE_ERROR if literal.kind == "double" else _FLOAT_ERROR
-        exact_below = _DOUBLE_WHOLE if literal.kind == "double" else _FLOAT_WHOLE
-
-        def rounded(value: object) -> Span | None:
-            if not isinstance(value, float) or not math.isfinite(value):
-                return None
-            number = Fraction(_as_float(value, literal)) * unit
-            certain = column.kind == "integral" and abs(number) < exact_below
-            return _between(number, Fraction(0) if certain else abs(number) * error)
-
-        return rounded
+        return partial(_rounded, column, literal)
     if literal.kind == "string" and column.kind == "integral":
         return lambda value: (
             _point(int(value)) if isinstance(value, str) and _WHOLE.fullmatch(value) else None
         )
     return None
+
+
+def _exact(unit: int, value: object) -> Span | None:
+    if _is_whole(value):
+        return _point(value * unit)
+    if isinstance(value, Decimal) and value.is_finite():
+        return _between(Fraction(value) * unit, Fraction(0))
+    return None
+
+
+def _rounded(column: ColumnType, literal: ColumnType, value: object) -> Span | None:
+    if not isinstance(value, float) or not math.isfinite(value):
+        return None
+    error, exact_below = (
+        (_DOUBLE_ERROR, _DOUBLE_WHOLE) if literal.kind == "double" else (_FLOAT_ERROR, _FLOAT_WHOLE)
+    )
+    number = Fraction(_as_float(value, literal)) * 10**column.scale
+    certain = column.kind == "integral" and abs(number) < exact_below
+    return _between(number, Fraction(0) if certain else abs(number) * error)
 
 
 def _between(number: Fraction, error: Fraction) -> Span:
@@ -142,17 +141,14 @@ def _floating(column: ColumnType, literal: ColumnType) -> SpanOf | None:
             _point(float_key(_as_float(value, literal))) if isinstance(value, float) else None
         )
     if literal.kind in ("integral", "decimal"):
-        limit = _FLOAT_WHOLE if column.kind == "float" else _DOUBLE_WHOLE
+        return partial(_converted, _FLOAT_WHOLE if column.kind == "float" else _DOUBLE_WHOLE)
+    return None
 
-        def converted(value: object) -> Span | None:
-            if _is_whole(value):
-                # Spark converts to FLOAT or to DOUBLE, by spark.sql.ansi.enabled: both are exact up to here.
-                return _point(float_key(float(value))) if abs(value) <= limit else None
-            if isinstance(value, Decimal) and value.is_finite():
-                return _point(float_key(float(value)))
-            return None
 
-        return converted
+def _converted(limit: int, value: object) -> Span | None:
+    # Spark converts to FLOAT or to DOUBLE, by spark.sql.ansi.enabled: both are exact up to the limit.
+    if (_is_whole(value) and abs(value) <= limit) or (isinstance(value, Decimal) and value.is_finite()):
+        return _point(float_key(float(value)))
     return None
 
 
@@ -160,23 +156,20 @@ def _is_date(value: object) -> TypeGuard[date]:
     return isinstance(value, date) and not isinstance(value, datetime)
 
 
-def _date(literal: ColumnType, zone: tzinfo | None) -> SpanOf | None:
-    def span(value: object) -> Span | None:
-        if literal.kind == "date" and _is_date(value):
-            return _point(timestamps.days_of(value))
-        if literal.kind == "string" and isinstance(value, str):
-            days = timestamps.parse_date(value)
-            return None if days is None else _point(days)
-        if literal.kind == "timestamp_ntz" and _is_local(value):
-            return _about_a_day(value.date())
-        if literal.kind == "timestamp" and _is_instant(value) and zone is not None:
-            try:
-                return _about_a_day(value.astimezone(zone).date())
-            except OverflowError:
-                return None
-        return None
-
-    return span
+def _date(literal: ColumnType, zone: tzinfo | None, value: object) -> Span | None:
+    if literal.kind == "date" and _is_date(value):
+        return _point(timestamps.days_of(value))
+    if literal.kind == "string" and isinstance(value, str):
+        days = timestamps.parse_date(value)
+        return None if days is None else _point(days)
+    if literal.kind == "timestamp_ntz" and _is_local(value):
+        return _about_a_day(value.date())
+    if literal.kind == "timestamp" and _is_instant(value) and zone is not None:
+        try:
+            return _about_a_day(value.astimezone(zone).date())
+        except OverflowError:
+            return None
+    return None
 
 
 def _about_a_day(day: date) -> Span:
@@ -196,7 +189,7 @@ def _is_instant(value: object) -> TypeGuard[datetime]:
 def _local_of(value: object, literal: ColumnType) -> datetime | None:
     """Return the local time of a date, a local timestamp or a string without an offset."""
     if literal.kind == "date" and _is_date(value):
-        return datetime(value.year, value.month, value.day)
+        return datetime.combine(value, time.min)
     if literal.kind == "timestamp_ntz" and _is_local(value):
         return value
     if literal.kind == "string" and isinstance(value, str):
@@ -206,27 +199,19 @@ def _local_of(value: object, literal: ColumnType) -> datetime | None:
     return None
 
 
-def _timestamp(literal: ColumnType, zone: tzinfo | None) -> SpanOf | None:
-    def span(value: object) -> Span | None:
-        if literal.kind == "timestamp":
-            return _point(timestamps.instant_micros(value)) if _is_instant(value) else None
-        local = _local_of(value, literal)
-        if local is None or zone is None:
+def _timestamp(literal: ColumnType, zone: tzinfo | None, value: object) -> Span | None:
+    if literal.kind == "timestamp":
+        return _point(timestamps.instant_micros(value)) if _is_instant(value) else None
+    local = _local_of(value, literal)
+    return None if local is None or zone is None else _point(timestamps.zoned_micros(local, zone))
+
+
+def _timestamp_ntz(literal: ColumnType, value: object) -> Span | None:
+    if literal.kind == "timestamp":
+        # Spark takes the column's local times to instants: within a day's offset of their own clock.
+        if not _is_instant(value):
             return None
-        return _point(timestamps.zoned_micros(local, zone))
-
-    return span
-
-
-def _timestamp_ntz(literal: ColumnType, zone: tzinfo | None) -> SpanOf | None:
-    def span(value: object) -> Span | None:
-        if literal.kind == "timestamp":
-            # Spark takes the column's local times to instants: within a day's offset of their own clock.
-            if not _is_instant(value):
-                return None
-            micros = timestamps.instant_micros(value)
-            return Span(micros - timestamps.MICROS_PER_DAY, micros + timestamps.MICROS_PER_DAY, False)
-        local = _local_of(value, literal)
-        return None if local is None else _point(timestamps.local_micros(local))
-
-    return span
+        micros = timestamps.instant_micros(value)
+        return Span(micros - timestamps.MICROS_PER_DAY, micros + timestamps.MICROS_PER_DAY, False)
+    local = _local_of(value, literal)
+    return None if local is None else _point(timestamps.local_micros(local))

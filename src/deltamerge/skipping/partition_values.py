@@ -33,23 +33,23 @@ def partition_bounds(
     `partition_values` are map<string, string>, `name` is the column's physical name; without `kind` only the
     column's NULLs are known.
     """
-    texts, present = _texts_of(partition_values, name)
-    encoded = texts.dictionary_encode()
-    # Files without a value get one more code, whose entry says so.
+    strings, present = _strings_of(partition_values, name)
+    encoded = strings.dictionary_encode()
+    # Files without a value get one more code.
     codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
     values: list[str | None] = [*encoded.dictionary.to_pylist(), None]
     parse = _parser(kind, session_time_zone)
     keys: list[Key] = []
     known, null, value = [], [], []
     placeholder: Key = "" if kind is not None and kind.kind == "string" else 0
-    for text in values:
-        key = None if text is None or parse is None else parse(text)
+    for string in values:
+        key = None if string is None or parse is None else parse(string)
         keys.append(placeholder if key is None else key)
         known.append(key is not None)
-        # Readers differ on whether an empty text is NULL for a string, and old converters let Hive's name
+        # Readers differ on whether an empty string is NULL for a string column, and old converters let Hive's name
         # for NULL through.
-        null.append(text is None or text in ("", HIVE_DEFAULT_PARTITION))
-        value.append(not (text is None or (text == "" and kind is not None and kind.kind != "string")))
+        null.append(string is None or string in ("", HIVE_DEFAULT_PARTITION))
+        value.append(not (string is None or (string == "" and kind is not None and kind.kind != "string")))
     dtype = np.int64 if kind is not None and fits_int64(kind) else object
     by_code = np.array(keys, dtype=dtype)[codes]
     is_known = np.array(known)[codes]
@@ -64,7 +64,7 @@ def partition_bounds(
     )
 
 
-def _texts_of(
+def _strings_of(
     partition_values: pa.Array, name: str
 ) -> tuple[pa.Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     count = len(partition_values)
@@ -87,46 +87,46 @@ def _parser(kind: ColumnType | None, session_time_zone: str) -> Callable[[str], 
     if kind is None:
         return None
     if kind.kind == "string":
-        return lambda text: None if text == HIVE_DEFAULT_PARTITION else text
+        return lambda string: None if string == HIVE_DEFAULT_PARTITION else string
     if kind.kind == "boolean":
-        return lambda text: {"true": 1, "false": 0}.get(text.lower())
+        return lambda string: {"true": 1, "false": 0}.get(string.lower())
     if kind.kind == "integral":
         return _integer
     if kind.kind == "decimal":
-        return lambda text: _decimal(text, kind)
+        return lambda string: _decimal(string, kind)
     if kind.kind in ("float", "double"):
-        return lambda text: _float(text, kind)
+        return lambda string: _float(string, kind)
     if kind.kind == "date":
         return timestamps.parse_date
     if kind.kind == "timestamp":
-        return lambda text: _timestamp(text, session_time_zone)
+        return lambda string: _timestamp(string, session_time_zone)
     return _timestamp_ntz
 
 
-def _integer(text: str) -> int | None:
-    if not _INTEGER.fullmatch(text):
+def _integer(string: str) -> int | None:
+    if not _INTEGER.fullmatch(string):
         return None
-    number = int(text)
+    number = int(string)
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _decimal(text: str, kind: ColumnType) -> int | None:
-    if not _DECIMAL.fullmatch(text):
+def _decimal(string: str, kind: ColumnType) -> int | None:
+    if not _DECIMAL.fullmatch(string):
         return None
-    number = unscaled(Decimal(text), kind.scale)
+    number = unscaled(Decimal(string), kind.scale)
     return number if number is not None and abs(number) < 10**kind.precision else None
 
 
-def _float(text: str, kind: ColumnType) -> int | None:
-    special = _SPECIAL_FLOATS.get(text.lower())
-    if special is None and not _DECIMAL.fullmatch(text):
+def _float(string: str, kind: ColumnType) -> int | None:
+    special = _SPECIAL_FLOATS.get(string.lower())
+    if special is None and not _DECIMAL.fullmatch(string):
         return None
-    number = float(special or text)
+    number = float(special or string)
     return float_key(as_float32(number) if kind.kind == "float" else number)
 
 
-def _timestamp(text: str, session_time_zone: str) -> int | None:
-    parsed = timestamps.parse_timestamp(text)
+def _timestamp(string: str, session_time_zone: str) -> int | None:
+    parsed = timestamps.parse_timestamp(string)
     if parsed is None:
         return None
     local, offset = parsed
@@ -136,8 +136,8 @@ def _timestamp(text: str, session_time_zone: str) -> int | None:
     return None if zone is None else timestamps.zoned_micros(local, zone)
 
 
-def _timestamp_ntz(text: str) -> int | None:
-    parsed = timestamps.parse_timestamp(text)
+def _timestamp_ntz(string: str) -> int | None:
+    parsed = timestamps.parse_timestamp(string)
     if parsed is None or parsed[1] is not None:
         return None
     return timestamps.local_micros(parsed[0])

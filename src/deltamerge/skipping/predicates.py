@@ -1,6 +1,7 @@
-"""What is known of a condition for skipping files: a small tree over target columns and literals.
+"""Conditions as far as skipping files can use them: a small tree over target columns and literals.
 
-Anything that a condition says and this tree cannot is `Unknown`, which every file may match.
+Anything that this tree cannot express is `Unknown`, which every file may match. NOT is pushed down to the leaves by
+three-valued logic, so that skipping never negates a "may".
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ class Comparison:
 
     Args:
         op: One of ``=  <=>  <>  <  <=  >  >=``.
-        column: The target column.
-        value: A Python value (None, bool, int, Decimal, float, str, bytes, date, datetime), as a literal of
-            `type_name` gives it; a datetime with a time zone is an instant, one without a local time.
+        value: A Python value (None, bool, int, Decimal, float, str, bytes, date, datetime); a datetime with a time
+            zone is an instant, one without a local time.
         type_name: Spark's name of the literal's type, such as ``int``, ``string``, ``decimal(3,1)``.
     """
 
@@ -69,9 +69,7 @@ class StartsWith:
 class InRanges:
     """The column's value is in one of some closed ranges, or is NULL where that is allowed.
 
-    Args:
-        ranges: Pairs of lowest and highest value, sorted, without overlap; values as in `Comparison`.
-        or_null: Whether a NULL matches too.
+    Ranges are pairs of lowest and highest value, sorted, without overlap; values as in `Comparison`.
     """
 
     column: ColumnRef
@@ -106,7 +104,71 @@ class Unknown:
     """Nothing is known: every file may match."""
 
 
-Predicate: TypeAlias = Comparison | In | IsNull | IsNotNull | StartsWith | InRanges | And | Or | Not | Unknown
+ColumnPredicate: TypeAlias = Comparison | In | IsNull | IsNotNull | StartsWith | InRanges
+Predicate: TypeAlias = ColumnPredicate | And | Or | Not | Unknown
 
 ALWAYS: Predicate = And(())
 NEVER: Predicate = Or(())
+
+NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+# Beyond this many values NOT IN only proves that the column is not NULL.
+MAX_NOT_IN = 32
+
+
+def push_not_down(predicate: Predicate) -> Predicate:
+    """Return a predicate without `Not` that is TRUE at least for every row that this one is TRUE for.
+
+    NOT is pushed into comparisons by De Morgan's rules; NULL stays neither TRUE nor FALSE, so ``NOT (x = NULL)`` is
+    never TRUE.
+    """
+    if isinstance(predicate, And):
+        return And(tuple(push_not_down(part) for part in predicate.parts))
+    if isinstance(predicate, Or):
+        return Or(tuple(push_not_down(part) for part in predicate.parts))
+    if isinstance(predicate, Not):
+        return _negate(predicate.part)
+    return predicate
+
+
+def _negate(predicate: Predicate) -> Predicate:
+    if isinstance(predicate, Not):
+        return push_not_down(predicate.part)
+    if isinstance(predicate, And):
+        return Or(tuple(_negate(part) for part in predicate.parts))
+    if isinstance(predicate, Or):
+        return And(tuple(_negate(part) for part in predicate.parts))
+    if isinstance(predicate, Comparison):
+        return _negate_comparison(predicate)
+    if isinstance(predicate, In):
+        return _negate_in(predicate)
+    if isinstance(predicate, IsNotNull):
+        return IsNull(predicate.column)
+    if isinstance(predicate, (IsNull, StartsWith)):
+        return IsNotNull(predicate.column)
+    return Unknown()
+
+
+def _negate_comparison(predicate: Comparison) -> Predicate:
+    if predicate.op == "<=>":
+        if predicate.value is None:
+            return IsNotNull(predicate.column)
+        differs = Comparison("<>", predicate.column, predicate.value, predicate.type_name)
+        return Or((differs, IsNull(predicate.column)))
+    if predicate.value is None:
+        return NEVER
+    op = NEGATED.get(predicate.op)
+    if op is None:
+        return Unknown()
+    return Comparison(op, predicate.column, predicate.value, predicate.type_name)
+
+
+def _negate_in(predicate: In) -> Predicate:
+    if any(value is None for value in predicate.values):
+        return NEVER
+    if not predicate.values:
+        return And(())
+    if len(predicate.values) > MAX_NOT_IN:
+        return IsNotNull(predicate.column)
+    return And(
+        tuple(Comparison("<>", predicate.column, value, predicate.type_name) for value in predicate.values)
+    )

@@ -1,4 +1,4 @@
-"""Which files may hold a row that a predicate is TRUE for: a "may" answer that unknowns always pass.
+"""Which files may hold a row that a predicate is TRUE for; what is unknown may always match.
 
 A leaf becomes intervals of keys (`literals`, `keys`) and those meet every file's bounds at once.
 """
@@ -18,10 +18,10 @@ from deltamerge.skipping.columns import ColumnType, TargetColumn, find_column, r
 from deltamerge.skipping.intervals import interval_of, may_differ, may_meet, may_meet_any, may_start_with
 from deltamerge.skipping.keys import Bounds, Key, Mask, as_mask
 from deltamerge.skipping.literals import span_function
-from deltamerge.skipping.negation import push_not_down
 from deltamerge.skipping.partition_values import partition_bounds
 from deltamerge.skipping.predicates import (
     And,
+    ColumnPredicate,
     Comparison,
     In,
     IsNotNull,
@@ -31,6 +31,7 @@ from deltamerge.skipping.predicates import (
     Predicate,
     StartsWith,
     Unknown,
+    push_not_down,
 )
 
 _ORDERED = ("integral", "decimal", "string", "date", "timestamp")
@@ -50,15 +51,13 @@ def files_that_may_match(
     names as the predicate does. Only the files of `among` are asked for, one bool per file.
     """
     pushed = push_not_down(predicate)
-    partitions = frozenset(partition_columns)
-    found = (find_column(schema, path, partitions) for path in sorted(referenced_columns(pushed)))
-    columns = {column.path: column for column in found if column is not None}
+    columns = _columns(sorted(referenced_columns(pushed)), schema, partition_columns)
     bounds = _partition_bounds(columns, files, session_time_zone)
     mask = _evaluate(pushed, _Scope(columns, bounds, files.num_files, session_time_zone))
-    mask = mask if among is None else as_mask(mask & among)
+    mask = mask.copy() if among is None else as_mask(mask & among)
     if len(bounds) == len(columns) or not mask.any():
         return mask
-    # Statistics are dear to read: only those of the files that partition values leave.
+    # Statistics are expensive to read: only those of the files that partition values leave.
     bounds = {path: of_column.among(mask) for path, of_column in bounds.items()}
     bounds |= data_bounds(columns.values(), files, mask)
     mask[mask] = _evaluate(pushed, _Scope(columns, bounds, int(mask.sum()), session_time_zone))
@@ -78,9 +77,8 @@ def extents(
     Values are integers, unscaled decimals, strings, days and microseconds since 1970; other columns, and those of
     which nothing is known, are left out. Only the files of `among` are asked for, one bool per file.
     """
-    partitions = frozenset(partition_columns)
-    found = (find_column(schema, path, partitions) for path in paths)
-    columns = {c.path: c for c in found if c is not None and c.type is not None and c.type.kind in _ORDERED}
+    found = _columns(paths, schema, partition_columns)
+    columns = {path: c for path, c in found.items() if c.type is not None and c.type.kind in _ORDERED}
     of_partitions = _partition_bounds(columns, files, session_time_zone)
     bounds = {path: of_column.among(among) for path, of_column in of_partitions.items()}
     bounds |= data_bounds(columns.values(), files, among)
@@ -91,6 +89,14 @@ def extents(
             low, high = of_column.lower[known].min(), of_column.upper[known].max()
             ends[path] = (low, high) if isinstance(low, str) else (int(low), int(high))
     return ends
+
+
+def _columns(
+    paths: Iterable[tuple[str, ...]], schema: StructType, partition_columns: Iterable[str]
+) -> dict[tuple[str, ...], TargetColumn]:
+    partitions = frozenset(partition_columns)
+    found = (find_column(schema, path, partitions) for path in paths)
+    return {column.path: column for column in found if column is not None}
 
 
 @dataclass(frozen=True)
@@ -131,19 +137,21 @@ def _evaluate(predicate: Predicate, scope: _Scope) -> Mask:
         for part in predicate.parts:
             mask |= _evaluate(part, scope)
         return mask
-    if isinstance(predicate, (Unknown, Not)):
+    if isinstance(predicate, (Unknown, Not)) or predicate.column.path not in scope.bounds:
         return np.ones(scope.num_files, dtype=bool)
-    bounds = scope.bounds.get(predicate.column.path)
-    if bounds is None:
-        return np.ones(scope.num_files, dtype=bool)
+    return _column_matches(predicate, scope)
+
+
+def _column_matches(predicate: ColumnPredicate, scope: _Scope) -> Mask:
+    bounds = scope.bounds[predicate.column.path]
     if isinstance(predicate, IsNull):
-        return as_mask(bounds.may_be_null.copy())
+        return bounds.may_be_null
     if isinstance(predicate, IsNotNull):
-        return as_mask(bounds.may_be_value.copy())
+        return bounds.may_be_value
     kind = scope.columns[predicate.column.path].type
     if isinstance(predicate, StartsWith):
         if kind is None or kind.kind != "string":
-            return as_mask(bounds.may_be_value.copy())
+            return bounds.may_be_value
         return as_mask(bounds.may_be_value & may_start_with(predicate.prefix, bounds))
     zone = scope.session_time_zone
     if isinstance(predicate, Comparison):
@@ -159,18 +167,16 @@ def _comparison(
     predicate: Comparison, bounds: Bounds, kind: ColumnType | None, session_time_zone: str
 ) -> Mask:
     if predicate.value is None:
-        if predicate.op == "<=>":
-            return as_mask(bounds.may_be_null.copy())
-        return np.zeros(len(bounds.may_be_null), dtype=bool)
+        return bounds.may_be_null if predicate.op == "<=>" else np.zeros(len(bounds.may_be_null), dtype=bool)
     span_of = None if kind is None else span_function(kind, predicate.type_name, session_time_zone)
     span = None if span_of is None else span_of(predicate.value)
     if span is None or kind is None:
-        return as_mask(bounds.may_be_value.copy())
+        return bounds.may_be_value
     if predicate.op == "<>":
         return as_mask(bounds.may_be_value & may_differ(span, bounds))
     interval = interval_of(predicate.op, span, kind)
     if interval is None:
-        return as_mask(bounds.may_be_value.copy())
+        return bounds.may_be_value
     return as_mask(bounds.may_be_value & may_meet(interval, bounds, kind))
 
 
@@ -184,14 +190,14 @@ def _in_ranges(
     """Evaluate closed ranges of literals; one that cannot be placed makes every file with values match."""
     span_of = None if kind is None else span_function(kind, type_name, session_time_zone)
     if span_of is None or kind is None:
-        return as_mask(bounds.may_be_value.copy())
+        return bounds.may_be_value
     lows: list[Key] = []
     highs: list[Key] = []
     for low, high in ranges:
         from_span = span_of(low)
         to_span = from_span if high is low else span_of(high)
         if from_span is None or to_span is None:
-            return as_mask(bounds.may_be_value.copy())
+            return bounds.may_be_value
         if from_span.low <= to_span.high:  # type: ignore[operator]
             lows.append(from_span.low)
             highs.append(to_span.high)

@@ -1,13 +1,14 @@
-"""Reads the JSON statistics of many files at once: the log's ``stats`` strings into Arrow columns.
+"""Reading the JSON statistics of many files at once: the log's ``stats`` strings as Arrow columns.
 
 Protocol: Per-file Statistics. Only the columns that are asked for are read. Chunks of files go through
-Arrow's JSON reader; a chunk with anything out of the ordinary (garbage, infinities as text, wide numbers) is
-read again text by text, and what cannot be understood there is unknown.
+Arrow's JSON reader; a chunk with anything out of the ordinary (garbage, infinities as strings, wide numbers) is
+read again one by one, and what cannot be understood there is unknown.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, InvalidOperation
@@ -19,7 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from deltamerge.skipping import timestamps
-from deltamerge.skipping.columns import ColumnType, TargetColumn
+from deltamerge.skipping.columns import ColumnType, TargetColumn, put
+from deltamerge.skipping.keys import has_surrogates
 
 CHUNK = 8192
 # Statistics carry milliseconds and drop what is below (Protocol: Per-file Statistics).
@@ -28,12 +30,9 @@ MAX_TRUNCATION_MICROS = 999
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """One column's statistics, one element per file, null where unknown.
+    """One column's minValues, maxValues (no value but a NaN is greater) and nullCount.
 
-    Args:
-        lower: minValues, so that no value is less.
-        upper: maxValues, so that no value (but a NaN) is greater.
-        null_count: nullCount, int64.
+    One element per file, null where unknown.
     """
 
     lower: pa.Array | None
@@ -43,16 +42,9 @@ class ColumnStatistics:
 
 @dataclass(frozen=True)
 class FileStatistics:
-    """The statistics of all files.
-
-    Args:
-        num_records: Rows in each file, those deleted by a deletion vector included, int64.
-        tight_bounds: Whether the bounds are attained; null where the file does not record it.
-        columns: By the columns' paths.
-    """
+    """The statistics of all files; `num_records` counts deleted rows, too."""
 
     num_records: pa.Array
-    tight_bounds: pa.Array
     columns: dict[tuple[str, ...], ColumnStatistics]
 
 
@@ -64,20 +56,18 @@ def read_statistics(stats: pa.Array | pa.ChunkedArray, columns: Sequence[TargetC
     readers = _readers(columns)
     schema = _json_schema(columns)
     parts: list[list[pa.Array]] = [[] for _ in readers]
-    for texts in stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]:
-        for start in range(0, len(texts), CHUNK):
-            chunk = texts.slice(start, CHUNK)
+    for strings in stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]:
+        for start in range(0, len(strings), CHUNK):
+            chunk = strings.slice(start, CHUNK)
             arrays = _read_fast(chunk, schema, readers) or _read_exactly(chunk, readers)
             for part, array in zip(parts, arrays, strict=True):
                 part.append(array)
-    joined = [
-        pa.concat_arrays(part) if part else pa.array([], reader.type)
-        for part, reader in zip(parts, readers, strict=True)
-    ]
-    by_reader = {(reader.group, reader.path): array for reader, array in zip(readers, joined, strict=True)}
+    by_reader = {
+        (reader.group, reader.path): pa.concat_arrays(part) if part else pa.array([], reader.type)
+        for reader, part in zip(readers, parts, strict=True)
+    }
     return FileStatistics(
         num_records=by_reader["numRecords", ()],
-        tight_bounds=by_reader["tightBounds", ()],
         columns={
             column.path: ColumnStatistics(
                 lower=by_reader.get(("minValues", column.physical_path)),
@@ -101,20 +91,14 @@ class _Reader:
 
 
 def _readers(columns: Iterable[TargetColumn]) -> list[_Reader]:
-    readers = [
-        _Reader("numRecords", (), pa.int64(), _same, _count),
-        _Reader("tightBounds", (), pa.bool_(), _same, _boolean),
-    ]
-    seen: set[tuple[str, ...]] = set()
-    for column in columns:
-        if column.physical_path in seen:
-            continue
-        seen.add(column.physical_path)
+    readers = [_Reader("numRecords", (), pa.int64(), _same, _count)]
+    for column in {column.physical_path: column for column in columns}.values():
         readers.append(_Reader("nullCount", column.physical_path, pa.int64(), _same, _count))
         if column.type is None or column.type.kind == "boolean":
             continue
-        for group in ("minValues", "maxValues"):
-            readers.append(_bound_reader(group, column.physical_path, column.type))
+        readers.extend(
+            _bound_reader(group, column.physical_path, column.type) for group in ("minValues", "maxValues")
+        )
     return readers
 
 
@@ -122,26 +106,13 @@ def _json_schema(columns: Iterable[TargetColumn]) -> pa.Schema:
     counts: dict[str, Any] = {}
     bounds: dict[str, Any] = {}
     for column in columns:
-        _put(counts, column.physical_path, pa.int64())
+        put(counts, column.physical_path, pa.int64())
         if column.type is not None and column.type.kind != "boolean":
-            _put(bounds, column.physical_path, _json_type(column.type))
-    fields = [pa.field("numRecords", pa.int64()), pa.field("tightBounds", pa.bool_())]
-    for name, tree in (
-        ("minValues", bounds),
-        ("maxValues", bounds),
-        ("nullCount", counts),
-        # One writer has this spelling.
-        ("nullCounts", counts),
-    ):
-        if tree:
-            fields.append(pa.field(name, _struct(tree)))
-    return pa.schema(fields)
-
-
-def _put(tree: dict[str, Any], path: tuple[str, ...], leaf: pa.DataType) -> None:
-    for name in path[:-1]:
-        tree = tree.setdefault(name, {})
-    tree[path[-1]] = leaf
+            put(bounds, column.physical_path, _json_type(column.type))
+    # One writer spells nullCount in the plural.
+    groups = {"minValues": bounds, "maxValues": bounds, "nullCount": counts, "nullCounts": counts}
+    found = {"numRecords": pa.int64(), **{name: _struct(tree) for name, tree in groups.items() if tree}}
+    return pa.schema(list(found.items()))
 
 
 def _struct(tree: dict[str, Any]) -> pa.StructType:
@@ -160,13 +131,13 @@ def _json_type(kind: ColumnType) -> pa.DataType:
 
 def _read_fast(chunk: pa.Array, schema: pa.Schema, readers: Sequence[_Reader]) -> list[pa.Array] | None:
     """Read a chunk with Arrow's JSON reader; None where that does not surely read every string."""
-    texts = pc.fill_null(chunk, "{}")
-    # One line must be one text: anything that could join or split lines goes the exact way.
-    if pc.any(pc.match_substring_regex(texts, r"[\r\n]")).as_py():
+    strings = pc.fill_null(chunk, "{}")
+    # One line must be one string: anything that could join or split lines goes the exact way.
+    if pc.any(pc.match_substring_regex(strings, r"[\r\n]")).as_py():
         return None
-    if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
+    if not pc.all(pc.and_(pc.starts_with(strings, "{"), pc.ends_with(strings, "}"))).as_py():
         return None
-    data = "\n".join(texts.to_pylist()).encode()
+    data = "\n".join(strings.to_pylist()).encode()
     try:
         table = pa_json.read_json(
             pa.BufferReader(data),
@@ -197,18 +168,18 @@ def _at(table: pa.Table, group: str, path: tuple[str, ...]) -> pa.Array:
 
 
 def _read_exactly(chunk: pa.Array, readers: Sequence[_Reader]) -> list[pa.Array]:
-    documents = [_document(text) for text in chunk.to_pylist()]
+    documents = [_document(string) for string in chunk.to_pylist()]
     return [
         pa.array([reader.from_python(_dig(document, reader)) for document in documents], reader.type)
         for reader in readers
     ]
 
 
-def _document(text: str | None) -> dict[str, object]:
-    if text is None:
+def _document(string: str | None) -> dict[str, object]:
+    if string is None:
         return {}
     try:
-        document = json.loads(text, parse_float=Decimal, parse_constant=str)
+        document = json.loads(string, parse_float=Decimal, parse_constant=str)
     except (ValueError, RecursionError, InvalidOperation):
         return {}
     return document if isinstance(document, dict) else {}
@@ -245,7 +216,7 @@ def _bound_reader(group: str, path: tuple[str, ...], kind: ColumnType) -> _Reade
     if kind.kind == "date":
         return _Reader(group, path, pa.date32(), lambda array: array.cast(pa.date32()), _date)
     if kind.kind == "string":
-        return _Reader(group, path, pa.string(), _wide_upper if is_upper else _same, _text_reader(is_upper))
+        return _Reader(group, path, pa.string(), _wide_upper if is_upper else _same, _string_reader(is_upper))
     return _timestamp_reader(group, path, kind, is_upper)
 
 
@@ -273,11 +244,11 @@ def _timestamp_reader(group: str, path: tuple[str, ...], kind: ColumnType, is_up
     more = MAX_TRUNCATION_MICROS if is_upper else 0
     slack = timestamps.OFFSET_SLACK_MICROS * (1 if is_upper else -1)
 
-    def from_arrow(texts: pa.Array) -> pa.Array:
-        micros = texts.cast(json_type).cast(pa.int64())
+    def from_arrow(strings: pa.Array) -> pa.Array:
+        micros = strings.cast(json_type).cast(pa.int64())
         micros = pc.add(micros, more)
         if zoned:
-            vague = pc.and_(pc.less(micros, timestamps.MICROS_1973), pc.invert(pc.ends_with(texts, "Z")))
+            vague = pc.and_(pc.less(micros, timestamps.MICROS_1973), pc.invert(pc.ends_with(strings, "Z")))
             micros = pc.if_else(vague, pc.add(micros, slack), micros)
         return micros
 
@@ -315,21 +286,15 @@ def _wide_upper(array: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(array, r"\??�$", _TOP)
 
 
-def _text_reader(is_upper: bool) -> Callable[[object], object]:
+def _string_reader(is_upper: bool) -> Callable[[object], object]:
     def read(value: object) -> str | None:
-        if not isinstance(value, str):
-            return None
-        if any("\ud800" <= char <= "\udfff" for char in value):
+        if not isinstance(value, str) or has_surrogates(value):
             return None
         if is_upper and value.endswith(_OLD_TIE_BREAKER):
             return value[:-1].removesuffix("?") + _TOP
         return value
 
     return read
-
-
-def _boolean(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _integer(value: object) -> int | None:
@@ -351,14 +316,10 @@ def _float(value: object) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        # to_json writes infinities as text; NaN bounds nothing.
-        text = value.lower().lstrip("+")
-        return {
-            "infinity": float("inf"),
-            "inf": float("inf"),
-            "-infinity": -float("inf"),
-            "-inf": -float("inf"),
-        }.get(text)
+        # to_json writes infinities as strings; NaN bounds nothing.
+        return {"infinity": math.inf, "inf": math.inf, "-infinity": -math.inf, "-inf": -math.inf}.get(
+            value.lower().lstrip("+")
+        )
     if isinstance(value, (int, Decimal)):
         try:
             return float(value)

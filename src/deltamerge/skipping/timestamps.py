@@ -1,21 +1,21 @@
 """Dates, timestamps and time zones as statistics and partition values spell them, in days and microseconds.
 
-Everything here answers None where a text is not surely what Spark would read: a caller then keeps the file.
+Functions return None where a string is not surely what Spark would read: a caller then keeps the file.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta, timezone, tzinfo
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 EPOCH_DATE = date(1970, 1, 1)
-EPOCH = datetime(1970, 1, 1)
+EPOCH = datetime.combine(EPOCH_DATE, time.min)
 MICROS_PER_DAY = 86_400_000_000
 
 # Java prints offsets without their seconds, and zones had seconds until Liberia dropped its own in 1972: a
-# text such as 1890-01-01T00:00:00.000-07:52 is up to a minute off. (From 1973 on no zone has seconds.)
+# string such as 1890-01-01T00:00:00.000-07:52 is up to a minute off. (From 1973 on no zone has seconds.)
 MICROS_1973 = 94_694_400_000_000
 OFFSET_SLACK_MICROS = 60_000_000
 
@@ -26,7 +26,7 @@ _TIMESTAMP = re.compile(
     r"(?P<offset>Z|[+-]\d\d:?\d\d(?::?\d\d)?)?)?"
 )
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\d))?")
-# Spark gives these Java's old meaning (PST is Los Angeles, EST a fixed offset), zoneinfo another.
+# These have Java's old meaning in Spark (PST is Los Angeles, EST a fixed offset), another in zoneinfo.
 _SHORT_ID = re.compile(r"[A-Z]{3}")
 
 
@@ -78,9 +78,9 @@ def zoned_micros(value: datetime, zone: tzinfo) -> int:
     return instant_micros(value.replace(tzinfo=zone, fold=0))
 
 
-def parse_date(text: str) -> int | None:
+def parse_date(string: str) -> int | None:
     """Return ``yyyy-MM-dd`` as days since 1970-01-01, or None."""
-    match = _DATE.fullmatch(text)
+    match = _DATE.fullmatch(string)
     if match is None:
         return None
     try:
@@ -89,27 +89,24 @@ def parse_date(text: str) -> int | None:
         return None
 
 
-def parse_timestamp(text: str) -> tuple[datetime, str | None] | None:
+def parse_timestamp(string: str) -> tuple[datetime, str | None] | None:
     """Split a timestamp such as ``2024-01-01T10:00:00.000000Z`` into its local time and its offset.
 
     Digits below a microsecond are dropped; None for the offset where there is none, and for all where the string is
     no timestamp of the years 1 to 9999.
     """
-    match = _TIMESTAMP.fullmatch(text)
+    match = _TIMESTAMP.fullmatch(string)
     if match is None:
         return None
     parts = match.groupdict()
     try:
-        day = date.fromisoformat(parts["day"])
-        local = datetime(
-            day.year,
-            day.month,
-            day.day,
+        clock = time(
             int(parts["hour"] or 0),
             int(parts["minute"] or 0),
             int(parts["second"] or 0),
             int((parts["fraction"] or "0")[:6].ljust(6, "0")),
         )
+        local = datetime.combine(date.fromisoformat(parts["day"]), clock)
     except ValueError:
         return None
     return local, parts["offset"]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from deltamerge.storage.stored_file import StoredFile, StoredFiles
+from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 
 TEMP_SUFFIX = ".deltamerge.tmp"
 """The end of the names of half-written files; such a file may be removed when it is older than a write."""
@@ -20,7 +19,6 @@ TEMP_SUFFIX = ".deltamerge.tmp"
 # Whoever still writes into a folder may make a file while it is being deleted.
 _DELETIONS = 3
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
 
 
 class LocalStore:
@@ -50,7 +48,7 @@ class LocalStore:
         found = []
         for path, entry in self._entries(folder.strip("/")):
             if (start_after is None or path > start_after) and entry.is_file():
-                # A file that went away between the two calls was never there.
+                # Deleted between the two calls.
                 with contextlib.suppress(FileNotFoundError):
                     found.append(_stored(path, entry))
         return sorted(found, key=lambda file: file.path)
@@ -80,7 +78,7 @@ class LocalStore:
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
                     raise
-                # Some FUSE mounts have none: creation is still exclusive there, but a process that is
+                # Some FUSE mounts have none: creation is still exclusive, but a process that is
                 # killed just then could leave the file incomplete.
                 _write_exclusively(target, content)
         finally:
@@ -124,12 +122,12 @@ class LocalStore:
         before.replace(after)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is such a file; see `Store.exists`."""
+        """Return whether a file exists; see `Store.exists`."""
         return self._path(path).is_file()
 
     def absolute(self, path: str) -> str:
         """Return the absolute local path; see `Store.absolute`."""
-        return path if _SCHEME.match(path) else str(self._path(path))
+        return path if SCHEME.match(path) else str(self._path(path))
 
     def open_input(self, path: str) -> IO[bytes]:
         """Open a file for reading; see `Store.open_input`."""

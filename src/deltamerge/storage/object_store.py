@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 from collections.abc import Iterable
 from typing import IO, Any, TypeAlias
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
-from deltamerge.storage.stored_file import StoredFile, StoredFiles
+from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 
 # obstore's stores, metadata and buffers have no public common type for all its versions.
 _Inner: TypeAlias = Any
 _Meta: TypeAlias = Any
 _Buffer: TypeAlias = Any
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
-
 
 class ObjectStore:
-    """A prefix in an object store.
-
-    Args:
-        inner: obstore's store of the bucket or container.
-        prefix: The table's path in it.
-    """
+    """A prefix in an object store; `inner` is obstore's store of the bucket or container."""
 
     is_local = False
 
@@ -73,7 +65,7 @@ class ObjectStore:
         try:
             obstore.delete(self._inner, keys)
         except FileNotFoundError:
-            # Some stores complain about the first absent key; the others must still go.
+            # Some stores stop at the first absent key.
             for key in keys:
                 with contextlib.suppress(FileNotFoundError):
                     obstore.delete(self._inner, key)
@@ -90,7 +82,7 @@ class ObjectStore:
         obstore.rename(self._inner, self._key(source), self._key(target), overwrite=True)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is such a file; see `Store.exists`."""
+        """Return whether a file exists; see `Store.exists`."""
         try:
             obstore.head(self._inner, self._key(path))
         except FileNotFoundError:
@@ -99,7 +91,7 @@ class ObjectStore:
 
     def absolute(self, path: str) -> str:
         """Return the URL; see `Store.absolute`."""
-        if _SCHEME.match(path) or path.startswith("/"):
+        if SCHEME.match(path) or path.startswith("/"):
             return path
         return f"{self.root}/{path}" if path else self.root
 
@@ -110,7 +102,7 @@ class ObjectStore:
         return io.BufferedReader(_ObjectInput(self._inner, key, size), buffer_size=1 << 20)
 
     def _key(self, path: str) -> str:
-        if _SCHEME.match(path):
+        if SCHEME.match(path):
             # An absolute path, as shallow clones have, is reachable where it is in the same bucket.
             bucket = self.root[: len(self.root) - len(self._prefix)] if self._prefix else self.root + "/"
             if not path.startswith(bucket):

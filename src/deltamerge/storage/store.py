@@ -1,4 +1,4 @@
-"""Where a table lies: reading, listing and atomic writing, on local disks and object stores.
+"""The interface of a store, and opening the one of a table.
 
 Paths are relative to the table's root, decoded (real names), with ``/`` between folders.
 """
@@ -18,11 +18,10 @@ from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.hadoop_options import obstore_options
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.object_store import ObjectStore
-from deltamerge.storage.stored_file import StoredFile, StoredFiles
+from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 
 __all__ = ["LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 _OBJECT_SCHEMES = frozenset(
     {"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"}
 )
@@ -47,7 +46,7 @@ _CLIENT_OPTIONS = frozenset(
 
 
 class Store(Protocol):
-    """The table's folder. All paths are relative to `root`; absolute ones are taken where a store can.
+    """The table's folder. All paths are relative to `root`; absolute ones work where the store can reach them.
 
     `root` is an absolute local path without a scheme, or a URL as the user spelled it, without a last slash.
     """
@@ -70,7 +69,7 @@ class Store(Protocol):
         """Read a whole file.
 
         Raises:
-            FileNotFoundError: There is no such file.
+            FileNotFoundError: It does not exist.
         """
         ...
 
@@ -78,7 +77,7 @@ class Store(Protocol):
         """Write a file whole, or not at all.
 
         Raises:
-            FileExistsError: There is such a file; it is as it was.
+            FileExistsError: The file exists; it is not changed.
         """
         ...
 
@@ -103,7 +102,7 @@ class Store(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether a file exists."""
         ...
 
     def absolute(self, path: str) -> str:
@@ -114,7 +113,7 @@ class Store(Protocol):
         """Open a file for reading at random positions, as `pyarrow.parquet` needs it.
 
         Raises:
-            FileNotFoundError: There is no such file.
+            FileNotFoundError: It does not exist.
         """
         ...
 
@@ -122,47 +121,41 @@ class Store(Protocol):
 def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
     """Return the store of a table; nothing is read yet.
 
-    Args:
-        root: A local path (also ``file:/...``) or a URL (``s3://``, ``s3a://``, ``gs://``, ``az://``,
-            ``abfss://``...), spelled as Spark takes it: not percent-encoded.
-        options: obstore's options for an object store, such as ``region``, ``endpoint``, ``allow_http``, or their
-            Hadoop names.
+    `root` is a local path (also ``file:/...``) or a URL (``s3://``, ``s3a://``, ``gs://``, ``az://``, ``abfss://``...),
+    spelled as Spark takes it: not percent-encoded. `options` are obstore's for an object store, such as ``region``,
+    ``endpoint``, ``allow_http``, or their Hadoop names.
 
     Raises:
         DeltaTableException: There is no store for this kind of URL, or its options are wrong.
     """
-    scheme = _SCHEME.match(root)
+    scheme = SCHEME.match(root)
     if scheme is None or scheme.group(1).lower() == "file":
         local = root if scheme is None else "/" + root[scheme.end() :].lstrip("/")
         # Spark's names of files have no `..` and no empty parts, so the log's must not either.
         return LocalStore(posixpath.normpath(Path(re.sub("^/+", "/", local)).absolute()))
     if scheme.group(1).lower() not in _OBJECT_SCHEMES:
-        raise DeltaTableException(
-            "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
+        raise _unsupported(
+            root,
             f"There is no store for '{scheme.group(1)}' paths such as '{root}': name a local path, "
-            f"or a URL of S3, Google Cloud Storage or Azure.",
-            sqlstate="KD001",
-            parameters={"path": root},
+            "or a URL of S3, Google Cloud Storage or Azure.",
         )
     head = scheme.group(1) + "://"
     authority, _, prefix = root[len(head) :].lstrip("/").partition("/")
     # As for a local path.
     prefix = posixpath.normpath("/" + prefix).strip("/")
-    named = obstore_options(authority, options or {})
-    client = {key: value for key, value in named.items() if key in _CLIENT_OPTIONS}
-    config = {key: value for key, value in named.items() if key not in _CLIENT_OPTIONS}
-    given: dict[str, Any] = {}
-    if config:
-        given["config"] = config
-    if client:
-        given["client_options"] = client
+    by_kind: dict[str, Any] = {}
+    for key, value in obstore_options(authority, options or {}).items():
+        by_kind.setdefault("client_options" if key in _CLIENT_OPTIONS else "config", {})[key] = value
     try:
-        inner = from_url(head + authority, **given)
+        inner = from_url(head + authority, **by_kind)
     except (BaseError, ValueError, TypeError) as error:
-        raise DeltaTableException(
-            "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
-            f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}",
-            sqlstate="KD001",
-            parameters={"path": root},
+        raise _unsupported(
+            root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}"
         ) from error
     return ObjectStore(f"{head}{authority}/{prefix}".rstrip("/"), inner, prefix)
+
+
+def _unsupported(root: str, message: str) -> DeltaTableException:
+    return DeltaTableException(
+        "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM", message, sqlstate="KD001", parameters={"path": root}
+    )

@@ -1,20 +1,22 @@
-"""Files as the listings of a store show them."""
+"""Files as the listings of a store show them, and how their paths begin."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeAlias
+
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
+"""A scheme counts only with a slash behind it: 'part:1.parquet' is a relative name."""
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file as a listing shows it.
+    """A file as a listing shows it; `path` is relative to the table's root, decoded.
 
     Args:
-        path: Relative to the table's root, decoded.
-        size: Bytes.
         modification_time: Milliseconds since the epoch.
-        e_tag: Differs where a file of the same name was replaced; None where the store has no such thing.
+        e_tag: Differs where a file of the same name was replaced; None where the store has no tags.
     """
 
     path: str

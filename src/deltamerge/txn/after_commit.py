@@ -1,4 +1,4 @@
-"""What follows a commit: a checkpoint now and then, and removing expired log files. Failures here only warn."""
+"""What follows a commit: a checkpoint now and then, and removing expired log files. Its failures only warn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def maintain_log(committed: Committed, metadata: Metadata | None, clock: Callabl
         write_checkpoint(committed.snapshot, clock())
         clean_up_expired_log(committed.snapshot, clock())
     except Exception as error:
-        # The commit has landed: nothing here may make it look as if it had not.
+        # Whatever fails, the commit has landed, and no error may make it look as if it had not.
         _LOGGER.warning(
             "Version %s of %s is committed, but its checkpoint or the log's clean-up failed: %s",
             committed.version,

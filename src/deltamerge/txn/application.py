@@ -60,7 +60,7 @@ def _transaction(
         return None
     raise DeltaIllegalArgumentException(
         "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
-        f"Invalid options for idempotent writes: both {app_key} and {version_key} must be set, or neither; here "
+        f"Invalid options for idempotent writes: both {app_key} and {version_key} must be set, or neither; "
         f"{app_key} is {_shown(app_id)} and {version_key} is {_shown(version)}.",
         sqlstate="42616",
     )

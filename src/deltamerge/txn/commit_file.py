@@ -1,4 +1,4 @@
-"""One commit file: what is in it, and the three answers to whether it landed."""
+"""One commit file: what is in it, and whether it landed: yes, no, or not known."""
 
 from __future__ import annotations
 
@@ -23,16 +23,10 @@ from deltamerge.storage.store import Store
 from deltamerge.txn.prepared import PreparedCommit
 
 _LOGGER = logging.getLogger(__name__)
-# How often the same bytes are offered for the same version while the store does not say what became of them.
+# How often the same bytes are offered for the same version while it is not known what became of them.
 WRITE_ATTEMPTS = 3
-# With these a store says that it did not write.
-_REFUSED = (
-    PermissionError,
-    InvalidPathError,
-    NotSupportedError,
-    PermissionDeniedError,
-    UnauthenticatedError,
-)
+# With these a store reports that it did not write.
+_REFUSED = (PermissionError, InvalidPathError, NotSupportedError, PermissionDeniedError, UnauthenticatedError)
 
 
 def commit_content(
@@ -103,29 +97,36 @@ def write_commit(store: Store, version: int, content: bytes, txn_id: str) -> boo
         CommitStateUnknownException: It is not known whether the store wrote.
         Exception: The store did not write: its own error.
     """
-    path = commit_path(version)
     failure: Exception | None = None
-    for _ in range(WRITE_ATTEMPTS):
-        try:
-            store.put_if_absent(path, content)
-            return True
-        except FileExistsError:
-            return is_own_commit(store, version, txn_id)
-        except _REFUSED as error:
-            if failure is None:
-                raise
-            failure = error
-            break
-        except Exception as error:
-            failure = error
-            _LOGGER.warning("Writing %s failed, looking whether it is there: %s", path, error)
-            found = _owner(store, version, txn_id)
-            if found is not None:
-                return found
-            if store.is_local:
-                # A local call that failed and left nothing will not write later either.
-                raise
+    for attempt in range(WRITE_ATTEMPTS):
+        outcome = _offer(store, version, content, txn_id, first=attempt == 0)
+        if isinstance(outcome, bool):
+            return outcome
+        failure = outcome
     raise _unknown(store, version, txn_id, failure) from failure
+
+
+def _offer(store: Store, version: int, content: bytes, txn_id: str, *, first: bool) -> bool | Exception:
+    """Write once; return whether the version is this transaction's, or the error where that is not known."""
+    path = commit_path(version)
+    try:
+        store.put_if_absent(path, content)
+    except FileExistsError:
+        return is_own_commit(store, version, txn_id)
+    except _REFUSED as error:
+        if first:
+            raise
+        raise _unknown(store, version, txn_id, error) from error
+    except Exception as error:
+        # A store may write and then fail in any way.
+        _LOGGER.warning("Writing %s failed, looking whether it exists: %s", path, error)
+        found = _owner(store, version, txn_id)
+        if found is None and store.is_local:
+            # A local call that failed and left nothing will not write later either.
+            raise
+        return error if found is None else found
+    else:
+        return True
 
 
 def is_own_commit(store: Store, version: int, txn_id: str) -> bool:
@@ -133,6 +134,7 @@ def is_own_commit(store: Store, version: int, txn_id: str) -> bool:
     try:
         return _txn_id(store.get(commit_path(version))) == txn_id
     except Exception as error:
+        # Whatever went wrong, the caller must know that the commit may have landed.
         raise _unknown(store, version, txn_id, error) from error
 
 
@@ -142,8 +144,9 @@ def _owner(store: Store, version: int, txn_id: str) -> bool | None:
         return _txn_id(store.get(commit_path(version))) == txn_id
     except FileNotFoundError:
         return None
-    except Exception as error:
-        _LOGGER.warning("Reading %s back failed: %s", commit_path(version), error)
+    except Exception:
+        # Whatever went wrong: it is not known whose the version is, and the write is tried again.
+        _LOGGER.warning("Reading %s back failed", commit_path(version), exc_info=True)
         return None
 
 
@@ -160,7 +163,7 @@ def _unknown(
     path = store.absolute(commit_path(version))
     return CommitStateUnknownException(
         "DELTA_COMMIT_STATE_UNKNOWN",
-        f"The store did not say whether version {version} of {store.root} was written ({failure!r}). Look "
+        f"It is not known whether version {version} of {store.root} was written ({failure!r}). Look "
         f"before you retry: if {path} exists and its commitInfo has the txnId {txn_id}, this transaction was "
         "committed; if it exists with another txnId, it was not; if it does not exist, look again a little "
         "later. Until then do not delete the data files that this transaction wrote.",

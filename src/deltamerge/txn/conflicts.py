@@ -1,15 +1,16 @@
 """Whether a commit that came first conflicts with a transaction: one function per rule.
 
 The rules are those of delta-spark's ``ConflictChecker``, with two differences that only see fewer conflicts:
-appended files are held against everything that is known of the read rows (also key ranges, not partitions
-alone), and files that only hold rows of other files in a new layout (``dataChange`` false) are no appends: who
+appended files are compared with everything that is known of the read rows (also key ranges, not only
+partitions), and files that only hold rows of other files in a new layout (``dataChange`` false) are no appends: who
 read one of those others conflicts with its removal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from deltamerge.exceptions import (
     ConcurrentAppendException,
@@ -22,12 +23,12 @@ from deltamerge.exceptions import (
 )
 from deltamerge.log.actions import (
     AddFile,
-    CommitInfo,
     DomainMetadata,
     Metadata,
     Protocol,
     RemoveFile,
     SetTransaction,
+    first_of,
 )
 from deltamerge.log.commits import Commit
 from deltamerge.log.features.column_mapping import physical_name
@@ -40,21 +41,18 @@ from deltamerge.txn.prepared import PreparedCommit
 
 SQLSTATE = "2D521"
 AGAIN = "This transaction was not committed; run it again on the new version."
+_WRITER = (("userName", "user"), ("engineInfo", "engine"), ("txnId", "transaction"))
 
 
 @dataclass(frozen=True)
 class WinningCommit:
     """What matters of a commit that another writer made first.
 
-    Args:
-        protocol: The protocol it sets, as `metadata`.
-        app_ids: The applications whose transactions it records.
-        domains: The domains whose metadata it sets.
-        row_id_high_water_mark: The highest row id that it assigned, where it assigned any.
+    `info` is empty where it has none; `row_id_high_water_mark` is None where it assigned no row ids.
     """
 
     version: int
-    info: CommitInfo | None
+    info: Mapping[str, Any]
     protocol: Protocol | None
     metadata: Metadata | None
     added: tuple[AddFile, ...]
@@ -69,9 +67,9 @@ class WinningCommit:
         actions = commit.actions
         return WinningCommit(
             version=commit.version,
-            info=commit.info,
-            protocol=next((action for action in actions if isinstance(action, Protocol)), None),
-            metadata=next((action for action in actions if isinstance(action, Metadata)), None),
+            info={} if commit.info is None else commit.info.values,
+            protocol=first_of(Protocol, actions),
+            metadata=first_of(Metadata, actions),
             added=tuple(action for action in actions if isinstance(action, AddFile)),
             removed=tuple(action for action in actions if isinstance(action, RemoveFile)),
             app_ids=frozenset(action.app_id for action in actions if isinstance(action, SetTransaction)),
@@ -82,160 +80,130 @@ class WinningCommit:
     @property
     def is_blind_append(self) -> bool:
         """Whether its writer read nothing; without the flag it may have."""
-        return self.info is not None and self.info.values.get("isBlindAppend") is True
+        return self.info.get("isBlindAppend") is True
 
     @property
     def txn_id(self) -> object:
-        """The id its writer gave it."""
-        return None if self.info is None else self.info.values.get("txnId")
+        """The id by its writer."""
+        return self.info.get("txnId")
 
     @property
     def in_commit_timestamp(self) -> int | None:
-        """Its in-commit timestamp, milliseconds since the epoch."""
-        value = None if self.info is None else self.info.values.get("inCommitTimestamp")
+        """Milliseconds since the epoch."""
+        value = self.info.get("inCommitTimestamp")
         return value if isinstance(value, int) else None
 
-
-def check_conflicts(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Raise a DeltaConcurrentModificationException where a commit conflicts with a transaction."""
-    check_protocol(prepared, winner)
-    check_metadata(prepared, winner)
-    check_domain_metadata(prepared, winner)
-    check_application_transactions(prepared, winner)
-    check_appended_files(prepared, winner)
-    check_deleted_read_files(prepared, winner)
-    check_deleted_twice(prepared, winner)
+    @property
+    def operation(self) -> str:
+        """What it did, for messages."""
+        operation = self.info.get("operation")
+        return operation if isinstance(operation, str) else "operation of another writer"
 
 
-def check_protocol(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Refuse a protocol other than the one that was read; two transactions cannot both set it."""
+@dataclass(frozen=True)
+class _Found:
+    """A conflict, and the file that it is about."""
+
+    message: str
+    file: AddFile | RemoveFile | None = None
+
+
+def _protocol(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
+    """Compare the protocol with the one that was read; two transactions cannot both set it."""
     if winner.protocol is None:
-        return
-    read = prepared.read_snapshot
-    if read is None:
-        raise _conflict(
-            ProtocolChangedException,
-            "DELTA_PROTOCOL_CHANGED",
-            prepared,
-            winner,
+        return None
+    if prepared.read_snapshot is None:
+        return _Found(
             "ProtocolChangedException: The table was created by a concurrent update while this transaction "
-            "wanted to create it. Nothing was written; open the table that is there now.",
+            "wanted to create it. Nothing was written; open the table that exists now."
         )
-    if prepared.new_protocol is not None or winner.protocol != read.protocol:
-        raise _conflict(
-            ProtocolChangedException,
-            "DELTA_PROTOCOL_CHANGED",
-            prepared,
-            winner,
-            "ProtocolChangedException: The protocol version of the Delta table has been changed by a "
-            f"concurrent update. {AGAIN}",
-        )
-
-
-def check_metadata(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Refuse metadata other than what was read; two transactions cannot both set it."""
-    read = prepared.read_snapshot
-    if winner.metadata is None:
-        return
-    if prepared.new_metadata is None and read is not None and winner.metadata == read.metadata:
-        return
-    raise _conflict(
-        MetadataChangedException,
-        "DELTA_METADATA_CHANGED",
-        prepared,
-        winner,
-        f"MetadataChangedException: The metadata of the Delta table {prepared.store.root} has been changed by "
-        f"a concurrent update. {AGAIN}",
+    if prepared.new_protocol is None and winner.protocol == prepared.read_snapshot.protocol:
+        return None
+    return _Found(
+        "ProtocolChangedException: The protocol version of the Delta table has been changed by a "
+        f"concurrent update. {AGAIN}"
     )
 
 
-def check_domain_metadata(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Refuse a domain that both set."""
+def _metadata(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
+    """Compare the metadata with what was read; two transactions cannot both set it."""
+    read = prepared.read_snapshot
+    if winner.metadata is None:
+        return None
+    if prepared.new_metadata is None and read is not None and winner.metadata == read.metadata:
+        return None
+    return _Found(
+        f"MetadataChangedException: The metadata of the Delta table {prepared.store.root} has been changed by "
+        f"a concurrent update. {AGAIN}"
+    )
+
+
+def _domain_metadata(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
     own = {action.domain for action in prepared.actions if isinstance(action, DomainMetadata)}
-    both = sorted(own & winner.domains)
-    if both:
-        raise _conflict(
-            ConcurrentTransactionException,
-            "DELTA_CONCURRENT_TRANSACTION",
-            prepared,
-            winner,
-            f"ConcurrentTransactionException: A conflicting metadata domain {', '.join(both)} is added. {AGAIN}",
+    if both := sorted(own & winner.domains):
+        return _Found(
+            f"ConcurrentTransactionException: A conflicting metadata domain {', '.join(both)} is added. {AGAIN}"
         )
+    return None
 
 
-def check_application_transactions(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Refuse an application whose transactions both record."""
+def _application_transactions(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
     own = {action.app_id for action in prepared.actions if isinstance(action, SetTransaction)}
-    both = sorted(own & winner.app_ids)
-    if both:
-        raise _conflict(
-            ConcurrentTransactionException,
-            "DELTA_CONCURRENT_TRANSACTION",
-            prepared,
-            winner,
+    if both := sorted(own & winner.app_ids):
+        return _Found(
             f"ConcurrentTransactionException: The application transaction {', '.join(both)} was committed by "
             "another writer: is the same job or streaming query running twice? This transaction was not "
-            "committed; stop the other one, then run it again.",
+            "committed; stop the other one, then run it again."
         )
+    return None
 
 
-def check_appended_files(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Refuse a file that the transaction would have read, had it existed.
+def _appended_files(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
+    """Look for a file that the transaction would have read, had it existed.
 
     Under WriteSerializable blind appends do not count: their writer read nothing, so they may be taken to have come
     later; but where the transaction changes the metadata they do.
     """
     serializable = prepared.isolation_level == "Serializable" or prepared.new_metadata is not None
     if winner.is_blind_append and not serializable:
-        return
-    appended = [file for file in winner.added if file.data_change]
-    file = _first_file_to_read(prepared, appended)
-    if file is not None:
-        raise _conflict(
-            ConcurrentAppendException,
-            "DELTA_CONCURRENT_APPEND",
-            prepared,
-            winner,
-            f"Transaction conflict detected. A concurrent {_operation(winner)} added data to table "
-            f"{prepared.store.root} committed at version {winner.version}:"
-            f"{_where(prepared, file.path, file.partition_values)}, which this transaction should have read. "
-            f"{AGAIN}",
-            file.path,
-        )
+        return None
+    file = _first_file_to_read(prepared, [file for file in winner.added if file.data_change])
+    if file is None:
+        return None
+    return _Found(
+        f"Transaction conflict detected. A concurrent {winner.operation} added data to table "
+        f"{prepared.store.root} committed at version {winner.version}:{_where(prepared, file)}, which this "
+        f"transaction should have read. {AGAIN}",
+        file,
+    )
 
 
-def check_deleted_read_files(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Refuse the removal of a file that the transaction read."""
-    root = prepared.store.root
-    for file in winner.removed:
-        if prepared.read_set.whole_table or canonical_path(file.path, root) in prepared.read_paths:
-            raise _conflict(
-                ConcurrentDeleteReadException,
-                "DELTA_CONCURRENT_DELETE_READ",
-                prepared,
-                winner,
-                f"Transaction conflict detected, a concurrent {_operation(winner)} deleted data from table "
-                f"{root} (committed at version {winner.version}) that this transaction read: it removed"
-                f"{_where(prepared, file.path, file.partition_values)}. {AGAIN}",
-                file.path,
-            )
+def _deleted_read_files(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
+    if prepared.read_set.whole_table:
+        return _deleted(prepared, winner, winner.removed, "read")
+    return _deleted(prepared, winner, _among(prepared, winner, prepared.read_paths), "read")
 
 
-def check_deleted_twice(prepared: PreparedCommit, winner: WinningCommit) -> None:
-    """Refuse a file that both remove."""
-    root = prepared.store.root
-    for file in winner.removed:
-        if canonical_path(file.path, root) in prepared.removed_paths:
-            raise _conflict(
-                ConcurrentDeleteDeleteException,
-                "DELTA_CONCURRENT_DELETE_DELETE",
-                prepared,
-                winner,
-                f"Transaction conflict detected, a concurrent {_operation(winner)} deleted data from table "
-                f"{root} (committed at version {winner.version}) that this transaction attempted to delete: "
-                f"it removed{_where(prepared, file.path, file.partition_values)}. {AGAIN}",
-                file.path,
-            )
+def _deleted_twice(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
+    return _deleted(prepared, winner, _among(prepared, winner, prepared.removed_paths), "attempted to delete")
+
+
+def _among(prepared: PreparedCommit, winner: WinningCommit, paths: frozenset[str]) -> Iterable[RemoveFile]:
+    return (file for file in winner.removed if canonical_path(file.path, prepared.store.root) in paths)
+
+
+def _deleted(
+    prepared: PreparedCommit, winner: WinningCommit, files: Iterable[RemoveFile], own: str
+) -> _Found | None:
+    file = next(iter(files), None)
+    if file is None:
+        return None
+    return _Found(
+        f"Transaction conflict detected, a concurrent {winner.operation} deleted data from table "
+        f"{prepared.store.root} (committed at version {winner.version}) that this transaction {own}: it removed"
+        f"{_where(prepared, file)}. {AGAIN}",
+        file,
+    )
 
 
 def _first_file_to_read(prepared: PreparedCommit, files: list[AddFile]) -> AddFile | None:
@@ -247,25 +215,17 @@ def _first_file_to_read(prepared: PreparedCommit, files: list[AddFile]) -> AddFi
     table = FileTable.from_add_files(files)
     for predicate in prepared.read_set.predicates:
         mask = files_that_may_match(
-            predicate,
-            table,
-            read.schema,
-            read.metadata.partition_columns,
-            prepared.session_time_zone,
+            predicate, table, read.schema, read.metadata.partition_columns, prepared.session_time_zone
         )
         if mask.any():
             return files[int(mask.argmax())]
     return None
 
 
-def _operation(winner: WinningCommit) -> str:
-    operation = None if winner.info is None else winner.info.values.get("operation")
-    return operation if isinstance(operation, str) else "operation of another writer"
-
-
-def _where(prepared: PreparedCommit, path: str, values: Mapping[str, str | None] | None) -> str:
-    partition = "" if prepared.read_snapshot is None else _partition(prepared.read_snapshot, values or {})
-    return f" the file {path}" + (f" in the partition {partition}" if partition else "")
+def _where(prepared: PreparedCommit, file: AddFile | RemoveFile) -> str:
+    read = prepared.read_snapshot
+    partition = "" if read is None else _partition(read, file.partition_values or {})
+    return f" the file {file.path}" + (f" in the partition {partition}" if partition else "")
 
 
 def _partition(read: Snapshot, values: Mapping[str, str | None]) -> str:
@@ -277,32 +237,36 @@ def _partition(read: Snapshot, values: Mapping[str, str | None]) -> str:
     return f"[{', '.join(parts)}]" if parts and values else ""
 
 
-def _conflict(
-    kind: type[DeltaConcurrentModificationException],
-    error_class: str,
-    prepared: PreparedCommit,
-    winner: WinningCommit,
-    message: str,
-    path: str | None = None,
-) -> DeltaConcurrentModificationException:
-    values = {} if winner.info is None else winner.info.values
-    by = [f"{name} {values[key]}" for key, name in _WRITER if values.get(key)]
-    writer = f" (by {', '.join(by)})" if by else ""
-    parameters = {
-        "tableName": prepared.store.root,
-        "version": str(winner.version),
-        "operation": _operation(winner),
-        "readVersion": str(prepared.read_version),
-    }
-    if path is not None:
-        parameters["path"] = path
-    return kind(
-        error_class,
-        f"{message} Conflicting commit: version {winner.version}, {_operation(winner)}{writer}; this "
-        f"transaction ({prepared.operation}) had read version {prepared.read_version}.",
-        sqlstate=SQLSTATE,
-        parameters=parameters,
-    )
+_Rule: TypeAlias = Callable[[PreparedCommit, WinningCommit], _Found | None]
+_RULES: tuple[tuple[type[DeltaConcurrentModificationException], str, _Rule], ...] = (
+    (ProtocolChangedException, "DELTA_PROTOCOL_CHANGED", _protocol),
+    (MetadataChangedException, "DELTA_METADATA_CHANGED", _metadata),
+    (ConcurrentTransactionException, "DELTA_CONCURRENT_TRANSACTION", _domain_metadata),
+    (ConcurrentTransactionException, "DELTA_CONCURRENT_TRANSACTION", _application_transactions),
+    (ConcurrentAppendException, "DELTA_CONCURRENT_APPEND", _appended_files),
+    (ConcurrentDeleteReadException, "DELTA_CONCURRENT_DELETE_READ", _deleted_read_files),
+    (ConcurrentDeleteDeleteException, "DELTA_CONCURRENT_DELETE_DELETE", _deleted_twice),
+)
 
 
-_WRITER = (("userName", "user"), ("engineInfo", "engine"), ("txnId", "transaction"))
+def check_conflicts(prepared: PreparedCommit, winner: WinningCommit) -> None:
+    """Raise a DeltaConcurrentModificationException where a commit conflicts with a transaction."""
+    for kind, error_class, rule in _RULES:
+        found = rule(prepared, winner)
+        if found is None:
+            continue
+        by = [f"{name} {winner.info[key]}" for key, name in _WRITER if winner.info.get(key)]
+        writer = f" (by {', '.join(by)})" if by else ""
+        parameters = {
+            "tableName": prepared.store.root,
+            "version": str(winner.version),
+            "operation": winner.operation,
+            "readVersion": str(prepared.read_version),
+        }
+        raise kind(
+            error_class,
+            f"{found.message} Conflicting commit: version {winner.version}, {winner.operation}{writer}; this "
+            f"transaction ({prepared.operation}) had read version {prepared.read_version}.",
+            sqlstate=SQLSTATE,
+            parameters=parameters if found.file is None else {**parameters, "path": found.file.path},
+        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from deltamerge.log.actions import Action, Metadata, Protocol, RemoveFile
+from deltamerge.log.actions import Action, Metadata, Protocol, RemoveFile, first_of
 from deltamerge.log.paths import canonical_path
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.skipping.predicates import Predicate
@@ -18,11 +18,10 @@ IsolationLevel: TypeAlias = Literal["Serializable", "WriteSerializable"]
 
 @dataclass(frozen=True)
 class ReadSet:
-    """What a transaction really read of the table.
+    """What a transaction really read of the table; `files` are in the log's spelling.
 
     Args:
         predicates: A row that any of these is TRUE for would have been read; none for a blind append.
-        files: In the log's spelling.
         whole_table: Whether everything was read, whatever the predicates are.
     """
 
@@ -38,10 +37,8 @@ class PreparedCommit:
     Args:
         snapshot: The version that was read, or the store of a table that does not exist yet.
         actions: What to commit, without a commitInfo.
-        operation: Such as ``MERGE``.
         operation_parameters: JSON-encoded strings.
         operation_metrics: None to leave them out.
-        isolation_level: The table's ``delta.isolationLevel``.
         is_blind_append: Whether only files were added, and none were read.
         txn_id: A random id, unique to this commit.
         session_time_zone: ``spark.sql.session.timeZone``, which partition values may be in.
@@ -78,12 +75,12 @@ class PreparedCommit:
     @property
     def new_metadata(self) -> Metadata | None:
         """The metadata that the commit sets."""
-        return next((action for action in self.actions if isinstance(action, Metadata)), None)
+        return first_of(Metadata, self.actions)
 
     @property
     def new_protocol(self) -> Protocol | None:
         """The protocol that the commit sets."""
-        return next((action for action in self.actions if isinstance(action, Protocol)), None)
+        return first_of(Protocol, self.actions)
 
     @property
     def metadata(self) -> Metadata | None:
@@ -111,13 +108,7 @@ class PreparedCommit:
 
 @dataclass(frozen=True, eq=False)
 class Committed:
-    """A commit that landed.
-
-    Args:
-        timestamp_ms: Milliseconds since the epoch.
-        attempts: How many versions were tried until one was free.
-        read: The snapshot that the transaction had read.
-    """
+    """A commit that landed after so many attempts; `read` is the snapshot that the transaction had read."""
 
     version: int
     timestamp_ms: int

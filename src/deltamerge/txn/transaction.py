@@ -1,7 +1,7 @@
 """The optimistic transaction: write the next version unless it is taken; if it is, check and try the one after.
 
 Three outcomes: the commit landed; it conflicts (a `DeltaConcurrentModificationException`, or the store's own error:
-nothing was written, the caller may delete its files); nobody knows (`CommitStateUnknownException`: it must not).
+nothing was written, the caller may delete its files); it is not known (`CommitStateUnknownException`: it must not).
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
 __all__ = ["Committed", "PreparedCommit", "ReadSet", "commit"]
 
 MAX_ATTEMPTS = 1000
+"""How many versions are tried while other writers are faster."""
 
 
-def commit(prepared: PreparedCommit, clock: Callable[[], int], max_attempts: int = MAX_ATTEMPTS) -> Committed:
-    """Commit a transaction.
-
-    `clock` returns milliseconds since the epoch; at most `max_attempts` versions are tried while other writers are
-    faster.
+def commit(prepared: PreparedCommit, clock: Callable[[], int]) -> Committed:
+    """Commit a transaction; `clock` returns milliseconds since the epoch.
 
     Raises:
         DeltaConcurrentModificationException: Another writer's commit conflicts; nothing was written.
@@ -34,7 +32,7 @@ def commit(prepared: PreparedCommit, clock: Callable[[], int], max_attempts: int
     """
     seen = prepared.read_version
     last_timestamp, last_row_id = _read_timestamp(prepared), _read_row_id(prepared)
-    for attempt in range(1, max_attempts + 1):
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         timestamp = max(clock(), last_timestamp + 1) if commits_say_when(prepared) else clock()
         content = commit_content(prepared, seen + 1, timestamp, last_row_id)
         if write_commit(prepared.store, seen + 1, content, prepared.txn_id):
@@ -45,9 +43,9 @@ def commit(prepared: PreparedCommit, clock: Callable[[], int], max_attempts: int
             check_conflicts(prepared, winner)
             seen = winner.version
             last_timestamp = max(last_timestamp, winner.in_commit_timestamp or 0)
-            # Row ids are given out anew for every version that is tried.
+            # Row ids are assigned anew for every version that is tried.
             last_row_id = max(last_row_id, -1 if (mark := winner.row_id_high_water_mark) is None else mark)
-    raise _too_many(prepared, seen, max_attempts)
+    raise _too_many(prepared, seen, MAX_ATTEMPTS)
 
 
 def _read_timestamp(prepared: PreparedCommit) -> int:
@@ -68,7 +66,7 @@ def _winning_commits(prepared: PreparedCommit, first: int) -> Iterator[WinningCo
             yield WinningCommit.of(read_commit(prepared.store, version))
         except FileNotFoundError:
             if version == first:
-                # It was there a moment ago: the log has been cleaned up past it.
+                # It existed just now: the log has been cleaned up past it.
                 raise _too_many(prepared, version, 1) from None
             return
         version += 1

@@ -6,13 +6,14 @@ Source: Delta protocol, "Checkpoints", "Sidecar Files". All kinds are read alike
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.actions import Action, Sidecar, camel_case, from_json
 from deltamerge.log.arrays import empty_table
 from deltamerge.log.checkpoint.parsed_stats import stats_to_json
@@ -31,9 +32,7 @@ _ROWS = 1 << 13
 class CheckpointActions:
     """The actions of a checkpoint that are no file actions, and where the file actions are.
 
-    Args:
-        parquet_files: The checkpoint's own Parquet files and its sidecars.
-        json_lines: The file actions of a JSON top-level file.
+    `parquet_files` are the checkpoint's own and its sidecars, `json_lines` those of a JSON top-level file.
     """
 
     actions: tuple[Action, ...]
@@ -47,15 +46,12 @@ def read_checkpoint_actions(store: Store, checkpoint: Checkpoint) -> CheckpointA
     parquet_files: list[str] = []
     lines = None
     for file in checkpoint.files:
-        try:
-            if file.name.endswith(".json"):
-                lines = parse_log_files([(file.path, store.get(file.path))], remove_schema=REMOVE_SCHEMA)
-                actions.extend(lines.actions)
-            else:
-                actions.extend(_parquet_actions(store, file.path))
-                parquet_files.append(file.path)
-        except (OSError, pa.ArrowException, KeyError, TypeError) as error:
-            raise _unreadable(store, checkpoint, file.path, error) from error
+        if file.name.endswith(".json"):
+            lines = _json_lines(store, checkpoint, file.path)
+            actions.extend(lines.actions)
+        else:
+            actions.extend(_parquet_actions(store, checkpoint, file.path))
+            parquet_files.append(file.path)
     sidecars = [_sidecar_path(action) for action in actions if isinstance(action, Sidecar)]
     others = tuple(action for action in actions if not isinstance(action, Sidecar))
     return CheckpointActions(others, (*parquet_files, *sidecars), lines)
@@ -77,8 +73,26 @@ def read_checkpoint_removes(store: Store, checkpoint: Checkpoint, found: Checkpo
     return pa.concat_tables(tables) if tables else empty_table(REMOVE_SCHEMA)
 
 
-def _parquet_actions(store: Store, path: str) -> list[Action]:
-    with store.open_input(path) as source, pq.ParquetFile(source) as file:
+@contextmanager
+def _readable(store: Store, checkpoint: Checkpoint, path: str) -> Iterator[None]:
+    """Turn what goes wrong with a part of a checkpoint into a DeltaLogCorruptException."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, KeyError, TypeError) as error:
+        where = path if is_absolute(path) else store.absolute(path)
+        why = "it is missing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
+        problem = damaged(where, f"part of the checkpoint of version {checkpoint.version}: {why}")
+        problem.parameters["path"] = checkpoint.files[0].path
+        raise problem from error
+
+
+def _json_lines(store: Store, checkpoint: Checkpoint, path: str) -> LogLines:
+    with _readable(store, checkpoint, path):
+        return parse_log_files([(path, store.get(path))], remove_schema=REMOVE_SCHEMA)
+
+
+def _parquet_actions(store: Store, checkpoint: Checkpoint, path: str) -> list[Action]:
+    with _readable(store, checkpoint, path), store.open_input(path) as source, pq.ParquetFile(source) as file:
         names = [name for name in _OTHER_ACTIONS if name in file.schema_arrow.names]
         if not names:
             return []
@@ -87,7 +101,7 @@ def _parquet_actions(store: Store, path: str) -> list[Action]:
             for name in names:
                 column = batch.column(name)
                 for content in column.filter(column.is_valid()).to_pylist():
-                    # Some writers leave structs of NULLs where there is no such action.
+                    # Some writers have structs of NULLs in rows of other actions.
                     present = any(value is not None for value in content.values())
                     action = from_json({name: content}) if present else None
                     if action is not None:
@@ -98,11 +112,12 @@ def _parquet_actions(store: Store, path: str) -> list[Action]:
 def _file_actions(
     store: Store, checkpoint: Checkpoint, path: str, action: str, schema: pa.Schema
 ) -> pa.Table:
-    try:
-        with store.open_input(path) as source, pq.ParquetFile(source, pre_buffer=not store.is_local) as file:
-            return _read_file_actions(file, action, schema)
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise _unreadable(store, checkpoint, path, error) from error
+    with (
+        _readable(store, checkpoint, path),
+        store.open_input(path) as source,
+        pq.ParquetFile(source, pre_buffer=not store.is_local) as file,
+    ):
+        return _read_file_actions(file, action, schema)
 
 
 def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> pa.Table:
@@ -123,25 +138,15 @@ def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> 
 
 
 def _with_parsed_stats(file: pq.ParquetFile, action: str, table: pa.Table) -> pa.Table:
-    texts = []
+    strings = []
     for batch in file.iter_batches(_ROWS, columns=[f"{action}.path", f"{action}.stats_parsed"]):
         column = batch.column(0)
         rows = column.filter(pc.is_valid(pc.struct_field(column, "path")))
-        texts.append(stats_to_json(pc.struct_field(rows, "stats_parsed")))
-    parsed = pa.chunked_array(texts, pa.string())
+        strings.append(stats_to_json(pc.struct_field(rows, "stats_parsed")))
+    parsed = pa.chunked_array(strings, pa.string())
     stats = pc.coalesce(table.column("stats"), parsed)
     return table.set_column(table.schema.get_field_index("stats"), table.schema.field("stats"), stats)
 
 
 def _sidecar_path(sidecar: Sidecar) -> str:
     return sidecar.path if is_absolute(sidecar.path) else f"{SIDECAR_FOLDER}/{sidecar.path}"
-
-
-def _unreadable(
-    store: Store, checkpoint: Checkpoint, path: str, error: Exception
-) -> DeltaLogCorruptException:
-    where = path if is_absolute(path) else store.absolute(path)
-    why = "it is missing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
-    problem = damaged(where, f"part of the checkpoint of version {checkpoint.version}: {why}")
-    problem.parameters["path"] = checkpoint.files[0].path
-    return problem

@@ -1,4 +1,4 @@
-"""The rows of a checkpoint: a version's whole state under the protocol's names.
+"""The rows of a checkpoint: all of a version's state under the protocol's names.
 
 Source: Delta protocol, "Checkpoint Schema".
 """
@@ -16,7 +16,8 @@ from deltamerge.log.file_actions import ADD_SCHEMA, DELETION_VECTOR, REMOVE_SCHE
 from deltamerge.log.snapshot import Snapshot
 
 _ROW_GROUP = 1 << 16
-_STRINGS = pa.list_(pa.field("element", pa.string()))
+_LONG, _STRING = pa.int64(), pa.string()
+_STRINGS = pa.list_(pa.field("element", _STRING))
 
 
 def _camel(schema: Iterable[pa.Field]) -> list[pa.Field]:
@@ -29,41 +30,33 @@ def _camel(schema: Iterable[pa.Field]) -> list[pa.Field]:
     ]
 
 
+def _struct(**kinds: pa.DataType) -> pa.StructType:
+    return pa.struct(list(kinds.items()))
+
+
+_FORMAT = _struct(provider=_STRING, options=STRING_MAP)
+_METADATA = _struct(
+    id=_STRING,
+    name=_STRING,
+    description=_STRING,
+    format=_FORMAT,
+    schemaString=_STRING,
+    partitionColumns=_STRINGS,
+    configuration=STRING_MAP,
+    createdTime=_LONG,
+)
+_PROTOCOL = _struct(
+    minReaderVersion=pa.int32(), minWriterVersion=pa.int32(), readerFeatures=_STRINGS, writerFeatures=_STRINGS
+)
+
 CHECKPOINT_SCHEMA = pa.schema(
     [
-        ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
+        ("txn", _struct(appId=_STRING, version=_LONG, lastUpdated=_LONG)),
         ("add", pa.struct(_camel(ADD_SCHEMA))),
         ("remove", pa.struct(_camel(item for item in REMOVE_SCHEMA if item.name != "stats"))),
-        (
-            "metaData",
-            pa.struct(
-                [
-                    ("id", pa.string()),
-                    ("name", pa.string()),
-                    ("description", pa.string()),
-                    ("format", pa.struct([("provider", pa.string()), ("options", STRING_MAP)])),
-                    ("schemaString", pa.string()),
-                    ("partitionColumns", _STRINGS),
-                    ("configuration", STRING_MAP),
-                    ("createdTime", pa.int64()),
-                ]
-            ),
-        ),
-        (
-            "protocol",
-            pa.struct(
-                [
-                    ("minReaderVersion", pa.int32()),
-                    ("minWriterVersion", pa.int32()),
-                    ("readerFeatures", _STRINGS),
-                    ("writerFeatures", _STRINGS),
-                ]
-            ),
-        ),
-        (
-            "domainMetadata",
-            pa.struct([("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]),
-        ),
+        ("metaData", _METADATA),
+        ("protocol", _PROTOCOL),
+        ("domainMetadata", _struct(domain=_STRING, configuration=_STRING, removed=pa.bool_())),
     ]
 )
 """The columns of a classic checkpoint, as delta-spark names and orders them."""
@@ -71,21 +64,12 @@ CHECKPOINT_SCHEMA = pa.schema(
 SIDECAR_SCHEMA = pa.schema([CHECKPOINT_SCHEMA.field("add"), CHECKPOINT_SCHEMA.field("remove")])
 """The columns of a V2 checkpoint's sidecar."""
 
+_SIDECAR = _struct(path=_STRING, sizeInBytes=_LONG, modificationTime=_LONG, tags=STRING_MAP)
 V2_SCHEMA = pa.schema(
     [
         *CHECKPOINT_SCHEMA,
-        pa.field("checkpointMetadata", pa.struct([("version", pa.int64()), ("tags", STRING_MAP)])),
-        pa.field(
-            "sidecar",
-            pa.struct(
-                [
-                    ("path", pa.string()),
-                    ("sizeInBytes", pa.int64()),
-                    ("modificationTime", pa.int64()),
-                    ("tags", STRING_MAP),
-                ]
-            ),
-        ),
+        pa.field("checkpointMetadata", _struct(version=_LONG, tags=STRING_MAP)),
+        pa.field("sidecar", _SIDECAR),
     ]
 )
 """The columns of a V2 checkpoint's top-level file."""

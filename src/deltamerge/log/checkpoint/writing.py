@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -38,19 +37,17 @@ def has_v2_policy(snapshot: Snapshot) -> bool:
     return policy == "v2" and "v2Checkpoint" in reader_features(snapshot.protocol)
 
 
-def write_checkpoint(
-    snapshot: Snapshot, now_ms: int, new_id: Callable[[], str] = lambda: str(uuid.uuid4())
-) -> str:
+def write_checkpoint(snapshot: Snapshot, now_ms: int) -> str:
     """Write a checkpoint, of the kind that the table asks for, and the log's pointer to it; return its path.
 
     Tombstones older than the table's ``delta.deletedFileRetentionDuration`` are left out; a pointer to a newer
-    checkpoint stays as it is. `new_id` makes the UUIDs in the names of a V2 checkpoint's files.
+    checkpoint stays as it is.
     """
     retention = interval_ms(snapshot.metadata, "delta.deletedFileRetentionDuration", "interval 1 week")
     removes = kept_tombstones(snapshot.tombstones(), now_ms - retention)
     files = snapshot.files.num_files
     if has_v2_policy(snapshot):
-        path, pointer = _write_v2(snapshot, removes, now_ms, new_id)
+        path, pointer = _write_v2(snapshot, removes, now_ms)
     else:
         path, pointer = _write_classic(snapshot, removes)
     store = snapshot.store
@@ -74,18 +71,16 @@ def _write_classic(snapshot: Snapshot, removes: pa.Table) -> tuple[str, dict[str
     return path, {"size": size, "sizeInBytes": len(content)}
 
 
-def _write_v2(
-    snapshot: Snapshot, removes: pa.Table, now_ms: int, new_id: Callable[[], str]
-) -> tuple[str, dict[str, Any]]:
-    # The top-level file comes last: a checkpoint is there only when all of it is.
+def _write_v2(snapshot: Snapshot, removes: pa.Table, now_ms: int) -> tuple[str, dict[str, Any]]:
+    # The top-level file comes last: a checkpoint exists only when all of it does.
     sidecars = [
-        _write_sidecar(snapshot, action, table.slice(begin, _ROWS_IN_SIDECAR), now_ms, new_id)
+        _write_sidecar(snapshot, action, table.slice(begin, _ROWS_IN_SIDECAR), now_ms)
         for action, table in (("add", snapshot.files.arrow), ("remove", removes))
         for begin in range(0, table.num_rows, _ROWS_IN_SIDECAR)
     ]
     rows = v2_rows(snapshot, sidecars)
     content = _parquet(V2_SCHEMA, *as_table(rows, V2_SCHEMA).to_batches())
-    name = f"{snapshot.version:020d}.checkpoint.{new_id()}.parquet"
+    name = f"{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet"
     path = f"{LOG_FOLDER}/{name}"
     snapshot.store.put(path, content)
     return path, {
@@ -95,11 +90,9 @@ def _write_v2(
     }
 
 
-def _write_sidecar(
-    snapshot: Snapshot, action: str, table: pa.Table, now_ms: int, new_id: Callable[[], str]
-) -> Sidecar:
+def _write_sidecar(snapshot: Snapshot, action: str, table: pa.Table, now_ms: int) -> Sidecar:
     content = _parquet(SIDECAR_SCHEMA, *file_batches(action, table, SIDECAR_SCHEMA))
-    name = f"{new_id()}.parquet"
+    name = f"{uuid.uuid4()}.parquet"
     snapshot.store.put(f"{SIDECAR_FOLDER}/{name}", content)
     return Sidecar(name, len(content), now_ms)
 

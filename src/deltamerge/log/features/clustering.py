@@ -1,7 +1,7 @@
 """Clustered tables: which columns a table is clustered by.
 
-Source: Delta protocol, "Clustered Table". The columns stand in a domain of the log. Writers need not cluster what they
-write; files say which implementation did (`clusteringProvider`), and those of a merge say nothing.
+Source: Delta protocol, "Clustered Table". The columns are stored in a domain of the log. Writers need not cluster what
+they write; files that are clustered name the implementation (`clusteringProvider`), those of a merge do not.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import Metadata
@@ -16,8 +17,10 @@ from deltamerge.log.schema import (
     MapType,
     StructField,
     StructType,
+    lower_case,
     parse_schema,
     schema_to_json,
+    with_parts,
 )
 
 MODE = "delta.columnMapping.mode"
@@ -26,6 +29,7 @@ COLUMN_ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 NONE, NAME, ID = "none", "name", "id"
+_Change: TypeAlias = Callable[[tuple[str, ...], StructField], StructField]
 
 
 def mapping_mode(configuration: Mapping[str, str]) -> str:
@@ -54,13 +58,11 @@ def physical_schema(schema: StructType, mode: str) -> StructType:
 
 def without_mapping(schema: StructType) -> StructType:
     """Return a schema without ids and physical names."""
-    return _each_field(schema, (), lambda _, field: replace(field, metadata=_unmapped(field.metadata)))
+    return _each_field(schema, (), _unmapped)
 
 
 def with_column_ids(
-    metadata: Metadata,
-    new_id: Callable[[], str],
-    before: StructType | None = None,
+    metadata: Metadata, new_id: Callable[[], str], before: StructType | None = None
 ) -> Metadata:
     """Add the ids and physical names that fields lack, and the highest id, where the table maps columns.
 
@@ -71,11 +73,11 @@ def with_column_ids(
         return metadata
     schema = parse_schema(metadata.schema_string)
     last = max(_number(metadata.configuration.get(MAX_COLUMN_ID)), _max_id(schema), _max_id(before))
-    old = {_lower(path): field for path, field in before.walk()} if before is not None else {}
+    old = {lower_case(path): field for path, field in before.walk()} if before is not None else {}
 
     def mapped(path: tuple[str, ...], field: StructField) -> StructField:
         nonlocal last
-        same = old.get(_lower(path))
+        same = old.get(lower_case(path))
         if same is not None and _kind(same.data_type) == _kind(field.data_type):
             field = replace(field, metadata={**_mapping_of(same), **field.metadata})
         added: dict[str, int | str] = {}
@@ -111,11 +113,7 @@ def check_names(schema: StructType, configuration: Mapping[str, str]) -> None:
         )
 
 
-def _each_field(
-    schema: StructType,
-    above: tuple[str, ...],
-    change: Callable[[tuple[str, ...], StructField], StructField],
-) -> StructType:
+def _each_field(schema: StructType, above: tuple[str, ...], change: _Change) -> StructType:
     """Change every field, outer ones first; paths are of the names before the change."""
     fields = []
     for field in schema.fields:
@@ -125,23 +123,10 @@ def _each_field(
     return StructType(tuple(fields))
 
 
-def _each_within(
-    data_type: DataType,
-    path: tuple[str, ...],
-    change: Callable[[tuple[str, ...], StructField], StructField],
-) -> DataType:
+def _each_within(data_type: DataType, path: tuple[str, ...], change: _Change) -> DataType:
     if isinstance(data_type, StructType):
         return _each_field(data_type, path, change)
-    if isinstance(data_type, ArrayType):
-        element = _each_within(data_type.element_type, (*path, "element"), change)
-        return replace(data_type, element_type=element)
-    if isinstance(data_type, MapType):
-        return replace(
-            data_type,
-            key_type=_each_within(data_type.key_type, (*path, "key"), change),
-            value_type=_each_within(data_type.value_type, (*path, "value"), change),
-        )
-    return data_type
+    return with_parts(data_type, lambda name, part: _each_within(part, (*path, name), change))
 
 
 def _kind(data_type: DataType) -> object:
@@ -154,8 +139,9 @@ def _mapping_of(field: StructField) -> dict[str, object]:
     return {key: value for key, value in field.metadata.items() if key in (COLUMN_ID, PHYSICAL_NAME)}
 
 
-def _unmapped(metadata: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in metadata.items() if key not in (COLUMN_ID, PHYSICAL_NAME)}
+def _unmapped(_: tuple[str, ...], field: StructField) -> StructField:
+    others = {k: value for k, value in field.metadata.items() if k not in (COLUMN_ID, PHYSICAL_NAME)}
+    return replace(field, metadata=others)
 
 
 def _max_id(schema: StructType | None) -> int:
@@ -166,7 +152,3 @@ def _max_id(schema: StructType | None) -> int:
 
 def _number(value: object) -> int:
     return int(value) if isinstance(value, (int, str)) and str(value).isdigit() else 0
-
-
-def _lower(path: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.lower() for name in path)

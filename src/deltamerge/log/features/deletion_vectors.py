@@ -17,7 +17,6 @@ from pyroaring import BitMap64
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import physical_rows
-from deltamerge.log.features.z85 import UUID_LENGTH, decode_uuid, encode_uuid, z85_decode, z85_encode
 from deltamerge.log.paths import decode_path
 from deltamerge.storage.store import Store
 from deltamerge.workers.vector_format import (
@@ -31,6 +30,10 @@ from deltamerge.workers.vector_format import (
 )
 
 _READ_THREADS = 16
+# Base85 in ZeroMQ's alphabet (RFC 32), as the names of vector files and inline vectors are encoded.
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_Z85_DIGITS = {char: digit for digit, char in enumerate(_Z85)}
+_UUID_LENGTH = 20
 
 
 def vector_file_name(file_id: uuid.UUID) -> str:
@@ -47,7 +50,7 @@ def relative_descriptor(
     """
     return DeletionVectorDescriptor(
         storage_type="u",
-        path_or_inline_dv=folder + encode_uuid(file_id),
+        path_or_inline_dv=folder + z85_encode(file_id.bytes),
         offset=place[0],
         size_in_bytes=place[1],
         cardinality=cardinality,
@@ -56,16 +59,16 @@ def relative_descriptor(
 
 def vector_path(vector: DeletionVectorDescriptor) -> str | None:
     """Return the real name of the file that holds a vector; None for an inline vector."""
-    kind, text = vector.storage_type, vector.path_or_inline_dv
+    kind, encoded = vector.storage_type, vector.path_or_inline_dv
     if kind == "i":
         return None
     if kind == "p":
-        return decode_path(text)
+        return decode_path(encoded)
     if kind != "u":
         raise _unreadable(vector, f"its storage type is {kind!r}; known are u, p and i")
-    prefix, encoded = text[:-UUID_LENGTH], text[-UUID_LENGTH:]
+    prefix, file_id = encoded[:-_UUID_LENGTH], encoded[-_UUID_LENGTH:]
     try:
-        name = vector_file_name(decode_uuid(encoded))
+        name = vector_file_name(uuid.UUID(bytes=z85_decode(file_id)))
     except ValueError as error:
         raise _unreadable(vector, str(error)) from error
     return f"{prefix}/{name}" if prefix else name
@@ -101,7 +104,7 @@ def parse_vector(data: bytes, vector: DeletionVectorDescriptor) -> BitMap64:
     if len(positions) != vector.cardinality:
         raise _corrupt(
             "DELTA_DELETION_VECTOR_CARDINALITY_MISMATCH",
-            f"Deletion vector integrity check failed: {_name(vector)} deletes {len(positions)} rows, the log says "
+            f"Deletion vector integrity check failed: {_name(vector)} deletes {len(positions)} rows, in the log "
             f"{vector.cardinality}.",
         )
     return positions
@@ -114,8 +117,8 @@ def vector_changes(store: Store, before: AddFile, after: AddFile) -> list[tuple[
         ``delete`` and ``insert``, where there are such rows, each with the file and an inline vector that leaves
         just these rows.
     """
-    given = [vector for vector in (before.deletion_vector, after.deletion_vector) if vector is not None]
-    found = read_deletion_vectors(store, given)
+    vectors = (file.deletion_vector for file in (before, after) if file.deletion_vector is not None)
+    found = read_deletion_vectors(store, vectors)
     old, new = (
         BitMap64() if file.deletion_vector is None else found[file.deletion_vector.unique_id]
         for file in (before, after)
@@ -145,7 +148,7 @@ def _inline_data(vector: DeletionVectorDescriptor) -> bytes:
         data = z85_decode(vector.path_or_inline_dv)
     except ValueError as error:
         raise _unreadable(vector, str(error)) from error
-    # The text was filled up to whole groups.
+    # The vector was filled up to whole groups.
     if len(data) - 3 > vector.size_in_bytes or len(data) < vector.size_in_bytes:
         raise _size_mismatch(vector, len(data))
     return data[: vector.size_in_bytes]
@@ -191,7 +194,7 @@ def _stored_data(stored: bytes, vector: DeletionVectorDescriptor) -> bytes:
 def _size_mismatch(vector: DeletionVectorDescriptor, found: int) -> DeltaTableException:
     return _corrupt(
         "DELTA_DELETION_VECTOR_SIZE_MISMATCH",
-        f"Deletion vector integrity check failed: {_name(vector)} has {found} bytes, the log says "
+        f"Deletion vector integrity check failed: {_name(vector)} has {found} bytes, in the log "
         f"{vector.size_in_bytes}.",
     )
 
@@ -203,7 +206,7 @@ def _unreadable(vector: DeletionVectorDescriptor, why: str) -> DeltaTableExcepti
 def _corrupt(error_class: str, message: str) -> DeltaTableException:
     return DeltaTableException(
         error_class,
-        f"{message} Which rows are deleted cannot be told, so nothing was read; restore the vector's file, or the "
+        f"{message} Which rows are deleted is not known, so nothing was read; restore the vector's file, or the "
         "table to a version without it.",
         sqlstate="XXKDS",
     )
@@ -214,3 +217,26 @@ def _name(vector: DeletionVectorDescriptor) -> str:
         return f"the inline deletion vector {vector.path_or_inline_dv[:40]}"
     at = "" if vector.offset is None else f" at offset {vector.offset}"
     return f"the deletion vector{at} of {vector.storage_type}:{vector.path_or_inline_dv}"
+
+
+def z85_encode(data: bytes) -> str:
+    """Encode bytes, their number a multiple of 4, as five characters for every four."""
+    numbers = (int.from_bytes(data[start : start + 4], "big") for start in range(0, len(data), 4))
+    return "".join(_Z85[number // 85**power % 85] for number in numbers for power in (4, 3, 2, 1, 0))
+
+
+def z85_decode(string: str) -> bytes:
+    """Decode five characters to every four bytes."""
+    if len(string) % 5:
+        raise ValueError(f"a Base85 string has groups of five characters, not {len(string)} characters")
+    data = bytearray()
+    for start in range(0, len(string), 5):
+        number = 0
+        for char in string[start : start + 5]:
+            if char not in _Z85_DIGITS:
+                raise ValueError(f"{char!r} is no character of Base85")
+            number = number * 85 + _Z85_DIGITS[char]
+        if number >> 32:
+            raise ValueError(f"{string[start : start + 5]!r} is more than four bytes")
+        data += number.to_bytes(4, "big")
+    return bytes(data)

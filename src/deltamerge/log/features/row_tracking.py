@@ -1,6 +1,6 @@
 """Row tracking: ids that rows keep, and the version that last changed each.
 
-Source: Delta protocol, "Row Tracking". A table that supports it gives every file a first row id and a version; one
+Source: Delta protocol, "Row Tracking". In a table that supports it every file has a first row id and a version; one
 that has it enabled also keeps, in two hidden columns of its data files, what a row had before it was rewritten.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata, Metadata, Protocol
+from deltamerge.log.add_file_stats import record_count
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.protocol import writer_features
 
@@ -26,11 +27,7 @@ ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColum
 
 @dataclass(frozen=True)
 class MaterializedColumns:
-    """The hidden columns in which data files keep what rows had before they were rewritten.
-
-    Args:
-        row_commit_version: The column of the versions that last changed the rows.
-    """
+    """The hidden columns in which data files keep what rows had before they were rewritten."""
 
     row_id: str
     row_commit_version: str
@@ -56,19 +53,13 @@ def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
     return MaterializedColumns(str(found[0]), str(found[1]))
 
 
-def with_column_names(
-    configuration: Mapping[str, str], new_id: Sequence[str] | None = None
-) -> dict[str, str]:
-    """Return a new table's properties with the names of its hidden columns, where it enables row tracking.
-
-    `new_id` are two ids that were never used before.
-    """
+def with_column_names(configuration: Mapping[str, str]) -> dict[str, str]:
+    """Return a new table's properties with the names of its hidden columns, where it enables row tracking."""
     if configuration.get(ENABLED, "").lower() != "true":
         return dict(configuration)
-    first, second = new_id or (str(uuid.uuid4()), str(uuid.uuid4()))
     names = {
-        ROW_ID_COLUMN: f"_row-id-col-{first}",
-        ROW_COMMIT_VERSION_COLUMN: f"_row-commit-version-col-{second}",
+        ROW_ID_COLUMN: f"_row-id-col-{uuid.uuid4()}",
+        ROW_COMMIT_VERSION_COLUMN: f"_row-commit-version-col-{uuid.uuid4()}",
     }
     return {**names, **configuration}
 
@@ -100,13 +91,15 @@ def assign_row_ids(
     assigned: list[Action] = []
     highest = mark
     for action in actions:
-        if isinstance(action, AddFile):
-            if action.base_row_id is None:
-                action = replace(action, base_row_id=highest + 1)
-                highest += _rows(action)
-            if action.default_row_commit_version is None:
-                action = replace(action, default_row_commit_version=version)
-        assigned.append(action)
+        if not isinstance(action, AddFile):
+            assigned.append(action)
+            continue
+        first, since = action.base_row_id, action.default_row_commit_version
+        if first is None:
+            first = highest + 1
+            highest += _rows(action)
+        since = version if since is None else since
+        assigned.append(replace(action, base_row_id=first, default_row_commit_version=since))
     if highest != mark:
         configuration = json.dumps({"rowIdHighWaterMark": highest}, separators=(",", ":"))
         assigned.append(DomainMetadata(DOMAIN, configuration))
@@ -114,8 +107,8 @@ def assign_row_ids(
 
 
 def _rows(file: AddFile) -> int:
-    rows = json.loads(file.stats).get("numRecords") if file.stats else None
-    if not isinstance(rows, int):
+    rows = record_count(file)
+    if rows is None:
         raise DeltaTableException(
             "DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS",
             f"Cannot assign row IDs without row count statistics: the file {file.path} has none.",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from deltamerge.exceptions import DeltaUnsupportedFeatureException
-from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from deltamerge.log.schema import DataType, PrimitiveType, StructField, StructType, parts, with_parts
 
 ENABLED = "delta.enableTypeWidening"
 TYPE_CHANGES = "delta.typeChanges"
@@ -19,7 +19,7 @@ STABLE, PREVIEW = "typeWidening", "typeWidening-preview"
 ALWAYS, SAME_FAMILY, NEVER = "always", "same_family_type", "never"
 
 _INTEGRAL = ("byte", "short", "integer", "long")
-# Digits of the whole part of the narrowest DECIMAL that takes a type; of the smaller ones INT's, so says the protocol.
+# Digits of the whole part of the narrowest DECIMAL that takes a type; of the smaller ones INT's, by the protocol.
 _WHOLE_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 
@@ -112,15 +112,10 @@ def _changed(before: StructField, after: StructField, table_version: int | None)
 def _within(before: DataType, after: DataType, table_version: int | None) -> DataType:
     if isinstance(before, StructType) and isinstance(after, StructType):
         return with_type_changes(before, after, table_version)
-    if isinstance(before, ArrayType) and isinstance(after, ArrayType):
-        return replace(after, element_type=_within(before.element_type, after.element_type, table_version))
-    if isinstance(before, MapType) and isinstance(after, MapType):
-        return replace(
-            after,
-            key_type=_within(before.key_type, after.key_type, table_version),
-            value_type=_within(before.value_type, after.value_type, table_version),
-        )
-    return after
+    if type(before) is not type(after):
+        return after
+    old = dict(parts(before))
+    return with_parts(after, lambda name, part: _within(old[name], part, table_version))
 
 
 def _type_changes(
@@ -130,8 +125,6 @@ def _type_changes(
     if isinstance(before, PrimitiveType) and isinstance(after, PrimitiveType):
         if before != after:
             yield path, before, after
-    elif isinstance(before, ArrayType) and isinstance(after, ArrayType):
-        yield from _type_changes(before.element_type, after.element_type, (*path, "element"))
-    elif isinstance(before, MapType) and isinstance(after, MapType):
-        yield from _type_changes(before.key_type, after.key_type, (*path, "key"))
-        yield from _type_changes(before.value_type, after.value_type, (*path, "value"))
+    elif type(before) is type(after):
+        for (name, narrow), (_, wide) in zip(parts(before), parts(after), strict=True):
+            yield from _type_changes(narrow, wide, (*path, name))
