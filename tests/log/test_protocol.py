@@ -95,21 +95,9 @@ def test_unknown_writer_feature_allows_reading_only(feature):
     assert error.getMessageParameters() == {"unsupported": feature}
 
 
-IN_USE_BY = {
-    "columnMapping": ({"delta.columnMapping.mode": "name"}, {}),
-    "generatedColumns": ({}, {"delta.generationExpression": "1"}),
-    "identityColumns": ({}, {"delta.identity.start": 1}),
-    "allowColumnDefaults": ({}, {"CURRENT_DEFAULT": "1"}),
-    "inCommitTimestamp": ({"delta.enableInCommitTimestamps": "true"}, {}),
-    "icebergCompatV1": ({"delta.enableIcebergCompatV1": "true"}, {}),
-    "icebergCompatV2": ({"delta.enableIcebergCompatV2": "true"}, {}),
-}
-
-
-@pytest.mark.parametrize("feature", sorted(set(IN_USE) - SUPPORTED_WRITER_FEATURES))
+@pytest.mark.parametrize("feature", sorted(IN_USE))
 def test_feature_blocks_writing_only_where_it_is_used(feature):
-    configuration, field_metadata = IN_USE_BY[feature]
-    used = Metadata("id", schema_string=schema_with(**field_metadata), configuration=configuration)
+    used = Metadata("id", schema_string=schema_with(), configuration={IN_USE[feature]: "true"})
     protocol = Protocol(1, 7, None, frozenset({feature, "columnMapping"}))
     check_writable(protocol, PLAIN)
     error = refused(check_writable, protocol, used)

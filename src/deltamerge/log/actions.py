@@ -12,7 +12,10 @@ from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
+from deltamerge.exceptions import DeltaLogCorruptException
+
 Json: TypeAlias = dict[str, Any]
+_Kind = TypeVar("_Kind")
 
 
 def _read_as(convert: Callable[[Any], object]) -> dict[str, Any]:
@@ -174,6 +177,16 @@ class DomainMetadata:
     configuration: str = field(metadata=_read_as(lambda content: content or ""))
     removed: bool = field(default=False, metadata=_read_as(bool))
 
+    def read(self, convert: Callable[[Any], _Kind]) -> _Kind:
+        """Return the value that `convert` makes of the parsed configuration."""
+        try:
+            return convert(json.loads(self.configuration))
+        except (ValueError, KeyError, TypeError) as error:
+            raise DeltaLogCorruptException(
+                "DELTA_STATE_RECOVER_ERROR",
+                f"The domain metadata {self.domain} cannot be read: {self.configuration!r}.",
+            ) from error
+
 
 @dataclass(frozen=True)
 class CommitInfo:
@@ -202,9 +215,6 @@ Action: TypeAlias = (
     | CommitInfo
     | Sidecar
 )
-
-
-_Kind = TypeVar("_Kind")
 
 
 def first_of(kind: type[_Kind], actions: Iterable[Action]) -> _Kind | None:

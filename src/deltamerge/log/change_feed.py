@@ -84,7 +84,14 @@ def _changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[
         return []
     adds = [a for a in commit.actions if isinstance(a, AddFile) and a.data_change]
     removes = [a for a in commit.actions if isinstance(a, RemoveFile) and a.data_change]
-    _check_metadata_of(removes, commit.version)
+    for file in removes:
+        if file.partition_values is None:
+            raise DeltaLogCorruptException(
+                "DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA",
+                "RemoveFile created without extended metadata is ineligible for CDC: "
+                f"{file.path}, version {commit.version}.",
+                parameters={"file": file.path},
+            )
     stays = {canonical_path(file.path, store.root): file for file in adds}
     before = {path: file for file in removes if (path := canonical_path(file.path, store.root)) in stays}
     changes = [
@@ -118,16 +125,6 @@ def _as_data_file(file: AddCDCFile | RemoveFile) -> AddFile:
         deletion_vector=file.deletion_vector if isinstance(file, RemoveFile) else None,
         stats=file.stats if isinstance(file, RemoveFile) else None,
     )
-
-
-def _check_metadata_of(removes: list[RemoveFile], version: int) -> None:
-    for file in removes:
-        if file.partition_values is None:
-            raise DeltaLogCorruptException(
-                "DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA",
-                f"RemoveFile created without extended metadata is ineligible for CDC: {file.path}, version {version}.",
-                parameters={"file": file.path},
-            )
 
 
 def _check_schema(snapshot: Snapshot, metadata: Metadata, version: int, asked: tuple[int, int]) -> None:

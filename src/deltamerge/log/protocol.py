@@ -5,13 +5,14 @@ Source: Delta protocol, "Table Features". A feature is added by implementing it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deltamerge.exceptions import DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Metadata, Protocol
 from deltamerge.log.features.required_features import features_not_in_protocol
 from deltamerge.log.features.type_widening import PREVIEW, STABLE, check_type_changes
+from deltamerge.log.properties import is_enabled
 from deltamerge.log.schema import StructType, parse_schema
 
 SUPPORTED_READER_FEATURES: frozenset[str] = frozenset(
@@ -84,23 +85,12 @@ class TableFacts:
         return any(key.startswith(prefix) for _, field in self.schema.walk() for key in field.metadata)
 
 
-def _uses_column_mapping(facts: TableFacts) -> bool:
-    return facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none"
-
-
-IN_USE: dict[str, Callable[[TableFacts], bool]] = {
-    "columnMapping": _uses_column_mapping,
-    "generatedColumns": lambda facts: facts.any_field_has("delta.generationExpression"),
-    "identityColumns": lambda facts: facts.any_field_has("delta.identity."),
-    "allowColumnDefaults": lambda facts: facts.any_field_has("CURRENT_DEFAULT"),
-    "icebergCompatV1": lambda facts: facts.property_is("delta.enableIcebergCompatV1", "true"),
-    "icebergCompatV2": lambda facts: facts.property_is("delta.enableIcebergCompatV2", "true"),
+IN_USE = {
+    "icebergCompatV1": "delta.enableIcebergCompatV1",
+    "icebergCompatV2": "delta.enableIcebergCompatV2",
 }
-"""Features that ask nothing of a writer as long as a table does not use them. Row tracking, for one, is not
-among them: it asks for row ids wherever it is supported."""
-
-READER_IN_USE: frozenset[str] = frozenset({"columnMapping"})
-"""Those of `IN_USE` that metadata settles for a reader, too."""
+"""Features that ask nothing of a writer as long as a table does not use them, by the property that enables each. Row
+tracking, for one, is not among them: it asks for row ids wherever it is supported."""
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
@@ -127,10 +117,7 @@ def supports_column_mapping(protocol: Protocol) -> bool:
 
 
 def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None:
-    """Refuse a table that this library cannot read correctly.
-
-    Without metadata every feature counts as used.
-    """
+    """Refuse a table that this library cannot read correctly."""
     _check_versions(protocol)
     managed = sorted(
         name
@@ -140,9 +127,6 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None
     if managed:
         raise _unsupported("READ", managed)
     unknown = reader_features(protocol) - SUPPORTED_READER_FEATURES
-    if metadata is not None and unknown & READER_IN_USE:
-        facts = TableFacts(metadata, parse_schema(metadata.schema_string))
-        unknown = frozenset(name for name in unknown if name not in READER_IN_USE or IN_USE[name](facts))
     if unknown:
         raise _unsupported("READ", unknown)
     if metadata is not None and not reader_features(protocol).isdisjoint((STABLE, PREVIEW)):
@@ -158,11 +142,11 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
             properties or columns ask for a feature which its protocol does not have.
     """
     check_readable(protocol, metadata)
-    unknown = writer_features(protocol) - SUPPORTED_WRITER_FEATURES
-    if unknown:
-        facts = TableFacts(metadata, parse_schema(metadata.schema_string))
-        unknown = frozenset(name for name in unknown if name not in IN_USE or IN_USE[name](facts))
-    unknown |= universal_formats(metadata.configuration)
+    unknown = universal_formats(metadata.configuration) | {
+        name
+        for name in writer_features(protocol) - SUPPORTED_WRITER_FEATURES
+        if name not in IN_USE or is_enabled(metadata, IN_USE[name], False)
+    }
     if unknown:
         raise _unsupported("WRITE", unknown)
     _check_asked(protocol, metadata)
@@ -179,7 +163,7 @@ def universal_formats(configuration: Mapping[str, str]) -> frozenset[str]:
 
 def _check_asked(protocol: Protocol, metadata: Metadata) -> None:
     missing = features_not_in_protocol(protocol, metadata)
-    if _uses_column_mapping(TableFacts(metadata, StructType(()))):
+    if metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
         missing |= {"columnMapping"} - (reader_features(protocol) & writer_features(protocol))
     if not missing:
         return

@@ -130,12 +130,11 @@ def simple_string(data_type: DataType) -> str:
     """Return a type as Spark's `simpleString` does, for messages: ``struct<id:bigint,name:string>``."""
     if isinstance(data_type, PrimitiveType):
         return _SIMPLE_NAMES.get(data_type.name, data_type.name)
-    if isinstance(data_type, ArrayType):
-        return f"array<{simple_string(data_type.element_type)}>"
-    if isinstance(data_type, MapType):
-        return f"map<{simple_string(data_type.key_type)},{simple_string(data_type.value_type)}>"
-    parts = (f"{item.name}:{simple_string(item.data_type)}" for item in data_type.fields)
-    return f"struct<{','.join(parts)}>"
+    if not isinstance(data_type, StructType):
+        kind = "array" if isinstance(data_type, ArrayType) else "map"
+        return f"{kind}<{','.join(simple_string(part) for _, part in parts(data_type))}>"
+    names = (f"{item.name}:{simple_string(item.data_type)}" for item in data_type.fields)
+    return f"struct<{','.join(names)}>"
 
 
 def _parse(content: JsonValue) -> DataType:
@@ -165,19 +164,11 @@ def _parse_field(content: JsonValue) -> StructField:
 def _to_json(data_type: DataType) -> JsonValue:
     if isinstance(data_type, PrimitiveType):
         return data_type.name
+    types = {f"{name}Type": _to_json(part) for name, part in parts(data_type)}
     if isinstance(data_type, ArrayType):
-        return {
-            "type": "array",
-            "elementType": _to_json(data_type.element_type),
-            "containsNull": data_type.contains_null,
-        }
+        return {"type": "array", **types, "containsNull": data_type.contains_null}
     if isinstance(data_type, MapType):
-        return {
-            "type": "map",
-            "keyType": _to_json(data_type.key_type),
-            "valueType": _to_json(data_type.value_type),
-            "valueContainsNull": data_type.value_contains_null,
-        }
+        return {"type": "map", **types, "valueContainsNull": data_type.value_contains_null}
     return {
         "type": "struct",
         "fields": [

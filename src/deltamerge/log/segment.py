@@ -279,19 +279,16 @@ def _gap(
             parameters={"startVersion": str(left), "endVersion": str(after[0]), "path": path},
         )
     if base is None and not before:
+        parts = [
+            f" (parts of the checkpoint of version {v} are missing)" for v in listing.incomplete_checkpoints
+        ]
+        incomplete = parts[-1] if parts else ""
         return DeltaLogCorruptException(
             "DELTA_TRUNCATED_TRANSACTION_LOG",
             f"{path}: the state of version {target} cannot be reconstructed, as the log starts with version "
             f"{min(after, default=target)} and no complete checkpoint covers what is missing"
-            + _incomplete(listing)
-            + ". Restore the missing files.",
+            f"{incomplete}. Restore the missing files.",
             sqlstate="42K03",
             parameters={"path": path, "version": str(target)},
         )
     return _version_not_found(store, listing, target, latest)
-
-
-def _incomplete(listing: LogListing) -> str:
-    if not listing.incomplete_checkpoints:
-        return ""
-    return f" (parts of the checkpoint of version {listing.incomplete_checkpoints[-1]} are missing)"

@@ -163,9 +163,7 @@ def _reader(kind: str, column: Any) -> Callable[[Any], object] | None:  # noqa: 
         return int
     if kind == "decimal" and logical.get("Type") == "Decimal":
         scale = int(logical["scale"])
-        return lambda raw: scaled(
-            raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True), scale
-        )
+        return lambda raw: scaled(_unscaled(raw), scale)
     if kind == "date" and whole and logical.get("Type") == "Date":
         return _date_string
     if kind in ("timestamp", "timestamp_ntz") and whole and logical.get("Type") == "Timestamp":
@@ -196,10 +194,8 @@ def _float_bounds(leaf: _Leaf, kind: str, knows_nan: bool) -> tuple[object, obje
     assert isinstance(low, float)
     assert isinstance(high, float)
     # Footers may have either zero for both.
-    return (
-        _Number(-0.0 if low == 0 else low, kind),
-        _Number(0.0 if high == 0 else high, kind) if knows_nan else None,
-    )
+    lower, upper = _Number(-0.0 if low == 0 else low, kind), _Number(0.0 if high == 0 else high, kind)
+    return lower, upper if knows_nan else None
 
 
 def _orders_nan(created_by: str | None) -> bool:
@@ -282,8 +278,12 @@ def _leaf(footer: pq.FileMetaData, index: int, has_nan: bool | None = None) -> _
 def _raw_order(footer: pq.FileMetaData, index: int) -> Callable[[Any], Any]:
     """Return how raw values are ordered: decimals in bytes by their number, NaN above all, all else as they are."""
     if footer.schema.column(index).logical_type.type == "DECIMAL":
-        return lambda raw: raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
+        return _unscaled
     return lambda raw: (_is_nan(raw), raw)
+
+
+def _unscaled(raw: int | bytes) -> int:
+    return raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
 
 
 def _is_nan(value: object) -> bool:

@@ -63,7 +63,7 @@ def read_statistics(stats: pa.Array | pa.ChunkedArray, columns: Sequence[TargetC
             for part, array in zip(parts, arrays, strict=True):
                 part.append(array)
     by_reader = {
-        (reader.group, reader.path): pa.concat_arrays(part) if part else pa.array([], reader.type)
+        (reader.group, reader.path): pa.concat_arrays(part) if part else pa.array([], reader.form.type)
         for reader, part in zip(readers, parts, strict=True)
     }
     return FileStatistics(
@@ -81,23 +81,31 @@ def read_statistics(stats: pa.Array | pa.ChunkedArray, columns: Sequence[TargetC
 
 @dataclass(frozen=True)
 class _Reader:
-    """How one statistic is read: from its place in the JSON to its type here."""
+    """How one statistic is read: its place in the JSON and its form."""
 
     group: str
     path: tuple[str, ...]
+    form: _Form
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The type of a statistic here, and how it is made of Arrow's reading of the JSON and of Python's."""
+
     type: pa.DataType
     from_arrow: Callable[[pa.Array], pa.Array]
     from_python: Callable[[object], object]
 
 
 def _readers(columns: Iterable[TargetColumn]) -> list[_Reader]:
-    readers = [_Reader("numRecords", (), pa.int64(), _same, _count)]
+    readers = [_Reader("numRecords", (), _COUNT)]
     for column in {column.physical_path: column for column in columns}.values():
-        readers.append(_Reader("nullCount", column.physical_path, pa.int64(), _same, _count))
+        readers.append(_Reader("nullCount", column.physical_path, _COUNT))
         if column.type is None or column.type.kind == "boolean":
             continue
         readers.extend(
-            _bound_reader(group, column.physical_path, column.type) for group in ("minValues", "maxValues")
+            _Reader(group, column.physical_path, _bound_form(column.type, group == "maxValues"))
+            for group in ("minValues", "maxValues")
         )
     return readers
 
@@ -146,7 +154,7 @@ def _read_fast(chunk: pa.Array, schema: pa.Schema, readers: Sequence[_Reader]) -
         )
         if table.num_rows != len(chunk):
             return None
-        return [reader.from_arrow(_leaf(table, reader)) for reader in readers]
+        return [reader.form.from_arrow(_leaf(table, reader)) for reader in readers]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
@@ -170,7 +178,9 @@ def _at(table: pa.Table, group: str, path: tuple[str, ...]) -> pa.Array:
 def _read_exactly(chunk: pa.Array, readers: Sequence[_Reader]) -> list[pa.Array]:
     documents = [_document(string) for string in chunk.to_pylist()]
     return [
-        pa.array([reader.from_python(_dig(document, reader)) for document in documents], reader.type)
+        pa.array(
+            [reader.form.from_python(_dig(document, reader)) for document in documents], reader.form.type
+        )
         for reader in readers
     ]
 
@@ -196,31 +206,24 @@ def _dig(document: dict[str, object], reader: _Reader) -> object:
     return value
 
 
-def _bound_reader(group: str, path: tuple[str, ...], kind: ColumnType) -> _Reader:
-    is_upper = group == "maxValues"
+def _bound_form(kind: ColumnType, is_upper: bool) -> _Form:
     if kind.kind == "integral":
-        return _Reader(group, path, pa.int64(), _same, _integer)
+        return _Form(pa.int64(), _same, _integer)
     if kind.was_float:
-        return _once_float_reader(group, path, is_upper)
+        return _once_float_form(is_upper)
     if kind.kind in ("float", "double"):
-        return _Reader(group, path, pa.float64(), _drop_nan, _float)
+        return _Form(pa.float64(), _drop_nan, _float)
     if kind.kind == "decimal":
         context = Context(prec=38, rounding=ROUND_CEILING if is_upper else ROUND_FLOOR)
-        return _Reader(
-            group,
-            path,
-            pa.decimal128(38, kind.scale),
-            _same,
-            lambda value: _decimal(value, kind.scale, context),
-        )
+        return _Form(pa.decimal128(38, kind.scale), _same, lambda value: _decimal(value, kind.scale, context))
     if kind.kind == "date":
-        return _Reader(group, path, pa.date32(), lambda array: array.cast(pa.date32()), _date)
+        return _Form(pa.date32(), lambda array: array.cast(pa.date32()), _date)
     if kind.kind == "string":
-        return _Reader(group, path, pa.string(), _wide_upper if is_upper else _same, _string_reader(is_upper))
-    return _timestamp_reader(group, path, kind, is_upper)
+        return _Form(pa.string(), _wide_upper if is_upper else _same, _string_reader(is_upper))
+    return _timestamp_form(kind, is_upper)
 
 
-def _once_float_reader(group: str, path: tuple[str, ...], is_upper: bool) -> _Reader:
+def _once_float_form(is_upper: bool) -> _Form:
     """Read a bound of a double that was a float once: the digits may spell either."""
     outer = np.fmax if is_upper else np.fmin
 
@@ -235,10 +238,10 @@ def _once_float_reader(group: str, path: tuple[str, ...], is_upper: bool) -> _Re
         number = _float(value)
         return None if number is None else widened(pa.array([number], pa.float64()))[0].as_py()
 
-    return _Reader(group, path, pa.float64(), widened, from_python)
+    return _Form(pa.float64(), widened, from_python)
 
 
-def _timestamp_reader(group: str, path: tuple[str, ...], kind: ColumnType, is_upper: bool) -> _Reader:
+def _timestamp_form(kind: ColumnType, is_upper: bool) -> _Form:
     zoned = kind.kind == "timestamp"
     json_type = pa.timestamp("us", "UTC") if zoned else pa.timestamp("us")
     more = MAX_TRUNCATION_MICROS if is_upper else 0
@@ -265,7 +268,7 @@ def _timestamp_reader(group: str, path: tuple[str, ...], kind: ColumnType, is_up
         micros -= timestamps.offset_micros(offset)
         return micros + slack if offset != "Z" and micros < timestamps.MICROS_1973 else micros
 
-    return _Reader(group, path, pa.int64(), from_arrow, from_python)
+    return _Form(pa.int64(), from_arrow, from_python)
 
 
 def _same(array: pa.Array) -> pa.Array:
@@ -310,6 +313,9 @@ def _integer(value: object) -> int | None:
 def _count(value: object) -> int | None:
     number = _integer(value)
     return number if number is not None and number >= 0 else None
+
+
+_COUNT = _Form(pa.int64(), _same, _count)
 
 
 def _float(value: object) -> float | None:

@@ -59,11 +59,9 @@ class Store(Protocol):
 
         With `start_after` only paths greater than this one.
         """
-        ...
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
         """Return the files directly in a folder, by name; see `list`."""
-        ...
 
     def get(self, path: str) -> bytes:
         """Read a whole file.
@@ -71,7 +69,6 @@ class Store(Protocol):
         Raises:
             FileNotFoundError: It does not exist.
         """
-        ...
 
     def put_if_absent(self, path: str, content: bytes) -> None:
         """Write a file whole, or not at all.
@@ -79,35 +76,27 @@ class Store(Protocol):
         Raises:
             FileExistsError: The file exists; it is not changed.
         """
-        ...
 
     def put(self, path: str, content: bytes) -> None:
         """Write or replaces a file whole."""
-        ...
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files; those that do not exist are passed over."""
-        ...
 
     def make_folder(self, folder: str) -> None:
         """Make a folder with all above it, where the store has folders that are more than prefixes."""
-        ...
 
     def delete_folder(self, folder: str) -> None:
         """Delete a folder with everything in it, if it exists."""
-        ...
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file, replacing the one that had the name."""
-        ...
 
     def exists(self, path: str) -> bool:
         """Return whether a file exists."""
-        ...
 
     def absolute(self, path: str) -> str:
         """Return the path as Spark takes it: a plain local path or a URL, not percent-encoded."""
-        ...
 
     def open_input(self, path: str) -> IO[bytes]:
         """Open a file for reading at random positions, as `pyarrow.parquet` needs it.
@@ -115,7 +104,6 @@ class Store(Protocol):
         Raises:
             FileNotFoundError: It does not exist.
         """
-        ...
 
 
 def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:

@@ -1,23 +1,31 @@
 """The optimistic transaction: write the next version unless it is taken; if it is, check and try the one after.
 
+After it a checkpoint is written now and then, and expired log files are removed.
+
 Three outcomes: the commit landed; it conflicts (a `DeltaConcurrentModificationException`, or the store's own error:
 nothing was written, the caller may delete its files); it is not known (`CommitStateUnknownException`: it must not).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 from deltamerge.exceptions import ConcurrentWriteException
+from deltamerge.log.actions import Metadata
+from deltamerge.log.checkpoint.writing import write_checkpoint
+from deltamerge.log.cleanup import clean_up_expired_log
 from deltamerge.log.commits import read_commit
 from deltamerge.log.features.row_tracking import high_water_mark
-from deltamerge.txn.after_commit import maintain_log
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
 from deltamerge.txn.conflicts import SQLSTATE, WinningCommit, check_conflicts
 from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
 
 __all__ = ["Committed", "PreparedCommit", "ReadSet", "commit"]
 
+_LOGGER = logging.getLogger(__name__)
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+DEFAULT_CHECKPOINT_INTERVAL = 10
 MAX_ATTEMPTS = 1000
 """How many versions are tried while other writers are faster."""
 
@@ -76,8 +84,35 @@ def _landed(
     prepared: PreparedCommit, version: int, timestamp: int, attempts: int, clock: Callable[[], int]
 ) -> Committed:
     committed = Committed(version, timestamp, attempts, prepared.store, prepared.read_snapshot)
-    maintain_log(committed, prepared.metadata, clock)
+    _maintain_log(committed, prepared.metadata, clock)
     return committed
+
+
+def _is_checkpoint_due(version: int, metadata: Metadata) -> bool:
+    """Return whether a version is to have a checkpoint, as delta-spark decides it."""
+    try:
+        interval = int(metadata.configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))
+    except ValueError:
+        interval = DEFAULT_CHECKPOINT_INTERVAL
+    return version > 0 and interval > 0 and version % interval == 0
+
+
+def _maintain_log(committed: Committed, metadata: Metadata | None, clock: Callable[[], int]) -> None:
+    """Write a checkpoint and remove expired log files, where the new version is due for it."""
+    if metadata is None or not _is_checkpoint_due(committed.version, metadata):
+        return
+    try:
+        write_checkpoint(committed.snapshot, clock())
+        clean_up_expired_log(committed.snapshot, clock())
+    except Exception as error:
+        # Whatever fails, the commit has landed, and no error may make it look as if it had not.
+        _LOGGER.warning(
+            "Version %s of %s is committed, but its checkpoint or the log's clean-up failed: %s",
+            committed.version,
+            committed.store.root,
+            error,
+            exc_info=True,
+        )
 
 
 def _too_many(prepared: PreparedCommit, version: int, attempts: int) -> ConcurrentWriteException:

@@ -59,18 +59,14 @@ def read_checkpoint_actions(store: Store, checkpoint: Checkpoint) -> CheckpointA
 
 def read_checkpoint_adds(store: Store, checkpoint: Checkpoint, found: CheckpointActions) -> pa.Table:
     """Return the live files of a checkpoint, rows of `ADD_SCHEMA`, statistics always as JSON."""
-    tables = [] if found.json_lines is None else [found.json_lines.adds]
-    tables.extend(_file_actions(store, checkpoint, path, "add", ADD_SCHEMA) for path in found.parquet_files)
-    return pa.concat_tables(tables) if tables else empty_table(ADD_SCHEMA)
+    lines = [] if found.json_lines is None else [found.json_lines.adds]
+    return _file_actions(store, checkpoint, found, lines, "add", ADD_SCHEMA)
 
 
 def read_checkpoint_removes(store: Store, checkpoint: Checkpoint, found: CheckpointActions) -> pa.Table:
     """Return the tombstones of a checkpoint, rows of `REMOVE_SCHEMA`; see `read_checkpoint_adds`."""
-    tables = [] if found.json_lines is None else [found.json_lines.removes]
-    tables.extend(
-        _file_actions(store, checkpoint, path, "remove", REMOVE_SCHEMA) for path in found.parquet_files
-    )
-    return pa.concat_tables(tables) if tables else empty_table(REMOVE_SCHEMA)
+    lines = [] if found.json_lines is None else [found.json_lines.removes]
+    return _file_actions(store, checkpoint, found, lines, "remove", REMOVE_SCHEMA)
 
 
 @contextmanager
@@ -110,14 +106,22 @@ def _parquet_actions(store: Store, checkpoint: Checkpoint, path: str) -> list[Ac
 
 
 def _file_actions(
-    store: Store, checkpoint: Checkpoint, path: str, action: str, schema: pa.Schema
+    store: Store,
+    checkpoint: Checkpoint,
+    found: CheckpointActions,
+    lines: list[pa.Table],
+    action: str,
+    schema: pa.Schema,
 ) -> pa.Table:
-    with (
-        _readable(store, checkpoint, path),
-        store.open_input(path) as source,
-        pq.ParquetFile(source, pre_buffer=not store.is_local) as file,
-    ):
-        return _read_file_actions(file, action, schema)
+    tables = [empty_table(schema), *lines]
+    for path in found.parquet_files:
+        with (
+            _readable(store, checkpoint, path),
+            store.open_input(path) as source,
+            pq.ParquetFile(source, pre_buffer=not store.is_local) as file,
+        ):
+            tables.append(_read_file_actions(file, action, schema))
+    return pa.concat_tables(tables)
 
 
 def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> pa.Table:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.actions import DomainMetadata
 
 FEATURE = "clustering"
@@ -22,13 +21,7 @@ def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str
     domain = domains.get(DOMAIN)
     if domain is None:
         return ()
-    try:
-        return tuple(tuple(parts) for parts in json.loads(domain.configuration)["clusteringColumns"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise DeltaLogCorruptException(
-            "DELTA_STATE_RECOVER_ERROR",
-            f"The domain metadata {DOMAIN} cannot be read: {domain.configuration!r}.",
-        ) from error
+    return domain.read(lambda values: tuple(tuple(parts) for parts in values["clusteringColumns"]))
 
 
 def clustering_domain(columns: Sequence[Sequence[str]]) -> DomainMetadata:

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
+from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata, Metadata, Protocol
 from deltamerge.log.add_file_stats import record_count
 from deltamerge.log.properties import is_enabled
@@ -68,13 +68,7 @@ def high_water_mark(domains: Iterable[DomainMetadata]) -> int | None:
     """Return the highest row id ever assigned, where the domains have it."""
     for domain in domains:
         if domain.domain == DOMAIN and not domain.removed:
-            try:
-                return int(json.loads(domain.configuration)["rowIdHighWaterMark"])
-            except (ValueError, KeyError, TypeError) as error:
-                raise DeltaLogCorruptException(
-                    "DELTA_STATE_RECOVER_ERROR",
-                    f"The domain metadata {DOMAIN} cannot be read: {domain.configuration!r}.",
-                ) from error
+            return domain.read(lambda values: int(values["rowIdHighWaterMark"]))
     return None
 
 
