@@ -194,6 +194,12 @@ class CommitInfo:
 
     values: Mapping[str, Any] = field(hash=False)
 
+    @property
+    def in_commit_timestamp(self) -> int | None:
+        """Milliseconds since the epoch."""
+        timestamp = self.values.get("inCommitTimestamp")
+        return timestamp if isinstance(timestamp, int) else None
+
 
 @dataclass(frozen=True)
 class Sidecar:
@@ -256,10 +262,7 @@ def from_json(values: Json) -> Action | None:
     """Return the action of a parsed line such as ``{"add": {...}}``.
 
     None for one that this library does not know (Protocol: readers ignore those). Maps may be lists of pairs, as
-    Arrow has them.
-
-    Raises:
-        KeyError: A field that an action must have is missing.
+    Arrow has them; a missing field that the action must have is a KeyError.
     """
     for name, kind in _KINDS.items():
         content = values.get(name)

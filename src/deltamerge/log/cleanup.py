@@ -23,7 +23,6 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.storage.local_store import TEMP_SUFFIX
 from deltamerge.storage.store import Store
 
-PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 _DAY = 24 * 3_600_000
 
 
@@ -60,7 +59,7 @@ def _protected_before(snapshot: Snapshot) -> int:
     """Return the version up to which the log may only be deleted as a whole (Protocol: Checkpoint Protection)."""
     if "checkpointProtection" not in writer_features(snapshot.protocol):
         return 0
-    version = snapshot.metadata.configuration.get(PROTECTED_BEFORE, "0")
+    version = snapshot.metadata.configuration.get("delta.requireCheckpointProtectionBeforeVersion", "0")
     return int(version) if version.isdigit() else snapshot.version + 1
 
 
@@ -85,23 +84,22 @@ def _covering_checkpoint(store: Store, listing: LogListing, cutoff: int) -> Chec
 
 
 def _is_sound(store: Store, checkpoint: Checkpoint) -> bool:
+    files = _parquet_files(store, checkpoint)
+    return files is not None and all(store.exists(path) for path in files)
+
+
+def _parquet_files(store: Store, checkpoint: Checkpoint) -> tuple[str, ...] | None:
     try:
-        found = read_checkpoint_actions(store, checkpoint)
+        return read_checkpoint_actions(store, checkpoint).parquet_files
     except DeltaLogCorruptException:
-        return False
-    return all(store.exists(path) for path in found.parquet_files)
+        return None
 
 
 def _orphaned_sidecars(store: Store, listing: LogListing, base: Checkpoint, cutoff: int) -> list[str]:
-    old = [file.path for file in store.list_folder(SIDECAR_FOLDER) if file.modification_time < cutoff]
-    if not old:
-        return []
-    used: set[str] = set()
+    old = {file.path for file in store.list_folder(SIDECAR_FOLDER) if file.modification_time < cutoff}
     for checkpoint in listing.checkpoints:
-        if checkpoint.version >= base.version:
-            try:
-                used.update(read_checkpoint_actions(store, checkpoint).parquet_files)
-            except DeltaLogCorruptException:
-                # What it refers to is unknown: keep all.
-                return []
-    return [path for path in old if path not in used]
+        if old and checkpoint.version >= base.version:
+            files = _parquet_files(store, checkpoint)
+            # What a damaged checkpoint refers to is unknown: keep all.
+            old = set() if files is None else old.difference(files)
+    return sorted(old)

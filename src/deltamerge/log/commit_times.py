@@ -7,7 +7,6 @@ them; all other versions count by their files' modification times, made to grow 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
@@ -93,8 +92,7 @@ class CommitTimes:
 def version_at(times: CommitTimes, timestamp_ms: int) -> int:
     """Return the version that a table had at a timestamp, as ``TIMESTAMP AS OF`` means it.
 
-    Raises:
-        DeltaAnalysisException: It is before the first version that can be read, or after the last one.
+    A timestamp before the first version that can be read, or after the last one, is refused.
     """
     place = times.last_not_after(timestamp_ms)
     if place is None:
@@ -105,11 +103,7 @@ def version_at(times: CommitTimes, timestamp_ms: int) -> int:
 
 
 def first_version_from(times: CommitTimes, timestamp_ms: int) -> int:
-    """Return the first version made at a timestamp or after it, as ``startingTimestamp`` means it.
-
-    Raises:
-        DeltaAnalysisException: All versions were made before it.
-    """
+    """Return the first version made at a timestamp or later, as ``startingTimestamp`` means it; else refuse it."""
     place = times.last_not_after(timestamp_ms)
     if place is None:
         return times.versions[0]
@@ -130,10 +124,8 @@ def _first_by_itself(metadata: Metadata, versions: tuple[int, ...]) -> int:
 
 def _in_commit_timestamp(store: Store, version: int) -> int:
     info = read_commit(store, version).info
-    values: Mapping[str, object] = {} if info is None else info.values
-    timestamp = values.get("inCommitTimestamp")
-    if isinstance(timestamp, int):
-        return timestamp
+    if info is not None and info.in_commit_timestamp is not None:
+        return info.in_commit_timestamp
     path = store.absolute(commit_path(version))
     raise DeltaLogCorruptException(
         "DELTA_MISSING_COMMIT_INFO" if info is None else "DELTA_MISSING_COMMIT_TIMESTAMP",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from deltamerge.log.actions import CommitInfo
@@ -51,21 +50,20 @@ def read_history(store: Store, limit: int | None = None) -> list[dict[str, Any]]
     return rows[::-1]
 
 
-def _commit_info(content: bytes, where: str) -> Mapping[str, Any]:
+def _commit_info(content: bytes, where: str) -> CommitInfo:
     for number, line in enumerate(content.split(b"\n"), 1):
         # The name also occurs in strings of other actions, so the parsed line has the last word.
         if b'"commitInfo"' in line:
             action = parse_action(line, where, number)
             if isinstance(action, CommitInfo):
-                return action.values
-    return {}
+                return action
+    return CommitInfo({})
 
 
-def _row(version: int, time: int, info: Mapping[str, Any]) -> dict[str, Any]:
-    in_commit = info.get("inCommitTimestamp")
-    milliseconds = in_commit if isinstance(in_commit, int) else time
+def _row(version: int, time: int, info: CommitInfo) -> dict[str, Any]:
+    milliseconds = time if info.in_commit_timestamp is None else info.in_commit_timestamp
     row: dict[str, Any] = {"version": version, "timestamp": as_datetime(milliseconds)}
-    row.update((name, info.get(name)) for name in _PLAIN)
+    row.update((name, info.values.get(name)) for name in _PLAIN)
     for name in ("operationParameters", "operationMetrics"):
         if isinstance(row[name], dict):
             row[name] = {key: _as_string(value) for key, value in row[name].items()}

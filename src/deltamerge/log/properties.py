@@ -1,8 +1,9 @@
-"""Table properties that govern the log: intervals and switches in `metaData.configuration`."""
+"""Table properties that govern the log: intervals, numbers and switches in `metaData.configuration`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Metadata
@@ -65,3 +66,11 @@ def is_enabled(metadata: Metadata, key: str, default: bool) -> bool:
     """Return a property that is true or false; any other value counts as the default."""
     value = metadata.configuration.get(key, "").lower()
     return value == "true" if value in ("true", "false") else default
+
+
+def integer(configuration: Mapping[str, str], key: str, default: int) -> int:
+    """Return a property that is a whole number; any other value counts as the default."""
+    try:
+        return int(configuration.get(key, default))
+    except ValueError:
+        return default

@@ -85,10 +85,7 @@ class TableFacts:
         return any(key.startswith(prefix) for _, field in self.schema.walk() for key in field.metadata)
 
 
-IN_USE = {
-    "icebergCompatV1": "delta.enableIcebergCompatV1",
-    "icebergCompatV2": "delta.enableIcebergCompatV2",
-}
+IN_USE = {"icebergCompatV1": "delta.enableIcebergCompatV1", "icebergCompatV2": "delta.enableIcebergCompatV2"}
 """Features that ask nothing of a writer as long as a table does not use them, by the property that enables each. Row
 tracking, for one, is not among them: it asks for row ids wherever it is supported."""
 

@@ -157,7 +157,7 @@ def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
 
 
 class _Collector:
-    """Sorts lines by action and parses them in batches, so that the bytes need not stay in memory."""
+    """Lines by action, parsed in batches, so that the bytes need not stay in memory."""
 
     def __init__(self, remove_schema: pa.Schema) -> None:
         self._schemas = {"add": ADD_SCHEMA, "remove": remove_schema}

@@ -141,12 +141,7 @@ def find_segment(
     """Return the files that make up a version, from the newest usable checkpoint.
 
     `version` is None for the latest; `unreadable` are paths of checkpoints and compacted commits that turned out to
-    be damaged.
-
-    Raises:
-        DeltaTableNotFoundException: There is no Delta table.
-        DeltaTableException: The table does not have this version (DELTA_VERSION_NOT_FOUND).
-        DeltaLogCorruptException: Commits are missing and no checkpoint bridges them.
+    be damaged. Raises what `load_snapshot` does.
     """
     hint = read_last_checkpoint(store)
     if hint is not None and (version is None or hint <= version):
@@ -155,14 +150,13 @@ def find_segment(
         if any(item.version >= hint and _usable(item, unreadable) for item in listing.checkpoints):
             # Out of range or with gaps: the error must be about the whole log.
             with contextlib.suppress(DeltaTableException):
-                return choose_segment(store, listing, version, unreadable)
-    return choose_segment(store, list_log(store), version, unreadable)
+                return _choose_segment(store, listing, version, unreadable)
+    return _choose_segment(store, list_log(store), version, unreadable)
 
 
-def choose_segment(
+def _choose_segment(
     store: Store, listing: LogListing, version: int | None = None, unreadable: frozenset[str] = frozenset()
 ) -> LogSegment:
-    """Choose among listed files those that make up a version; see `find_segment`."""
     checkpoints = [item for item in listing.checkpoints if _usable(item, unreadable)]
     compacted = [item for item in listing.compacted if item.file.path not in unreadable]
     # Compacted commits only speed up reading: the versions are those of commits and checkpoints.
@@ -181,7 +175,12 @@ def choose_segment(
     first = 0 if base is None else base.version + 1
     commits = _cover(first, target, listing.commits, compacted)
     if isinstance(commits, int):
-        raise _gap(store, listing, commits, target, version, latest, base)
+        # Where an old version is asked for and the log begins later, it was cleaned up: nothing is damaged.
+        cleaned_up = (
+            version is not None and base is None and all(item.start > commits for item in listing.commits)
+        )
+        gap = None if cleaned_up else _gap(store, listing, commits, target, base)
+        raise gap or _version_not_found(store, listing, target, latest)
     last = next((item.file for item in reversed(listing.commits) if item.start == target), None)
     return LogSegment(target, base, tuple(commits), last)
 
@@ -255,19 +254,10 @@ def _version_not_found(store: Store, listing: LogListing, version: int, latest: 
 
 
 def _gap(
-    store: Store,
-    listing: LogListing,
-    missing: int,
-    target: int,
-    version: int | None,
-    latest: int,
-    base: Checkpoint | None,
-) -> DeltaTableException:
+    store: Store, listing: LogListing, missing: int, target: int, base: Checkpoint | None
+) -> DeltaLogCorruptException | None:
     before = [item.start for item in listing.commits if item.start < missing]
     after = [item.start for item in listing.commits if item.start > missing]
-    if base is None and not before and version is not None:
-        # Nothing is damaged: the log was cleaned up, older versions with it.
-        return _version_not_found(store, listing, target, latest)
     path = store.absolute(commit_path(missing))
     if (before or base is not None) and after:
         left = before[-1] if before else missing - 1
@@ -279,10 +269,8 @@ def _gap(
             parameters={"startVersion": str(left), "endVersion": str(after[0]), "path": path},
         )
     if base is None and not before:
-        parts = [
-            f" (parts of the checkpoint of version {v} are missing)" for v in listing.incomplete_checkpoints
-        ]
-        incomplete = parts[-1] if parts else ""
+        versions = listing.incomplete_checkpoints[-1:]
+        incomplete = "".join(f" (parts of the checkpoint of version {last} are missing)" for last in versions)
         return DeltaLogCorruptException(
             "DELTA_TRUNCATED_TRANSACTION_LOG",
             f"{path}: the state of version {target} cannot be reconstructed, as the log starts with version "
@@ -291,4 +279,4 @@ def _gap(
             sqlstate="42K03",
             parameters={"path": path, "version": str(target)},
         )
-    return _version_not_found(store, listing, target, latest)
+    return None

@@ -86,12 +86,8 @@ def table_exists(store: Store) -> bool:
     """Return whether there is a Delta table: a log with a commit or a checkpoint."""
     hint = read_last_checkpoint(store)
     # The end of a long log is listed faster than all of it.
-    return (bool(hint) and _has_versions(store, hint or 0)) or _has_versions(store, 0)
-
-
-def _has_versions(store: Store, from_version: int) -> bool:
-    listing = list_log(store, from_version)
-    return bool(listing.commits or listing.checkpoints)
+    listings = (list_log(store, begin) for begin in ((hint, 0) if hint else (0,)))
+    return any(listing.commits or listing.checkpoints for listing in listings)
 
 
 def load_snapshot(store: Store, version: int | None = None, previous: Snapshot | None = None) -> Snapshot:
@@ -149,11 +145,11 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
         state = state.apply(found.actions)
     lines = _read_commits(store, segment.commits, segment.last_commit)
     state = state.apply(lines.actions)
-    protocol, metadata = _checked(store, segment, state)
+    checked = _checked(store, segment, state)
     base = None
     if segment.checkpoint is not None:
         base = FileTable(read_checkpoint_adds(store, segment.checkpoint, found))
-    return _snapshot(store, segment, state, protocol, metadata, lines, base)
+    return _snapshot(store, segment, state, checked, lines, base)
 
 
 def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot | None:
@@ -183,10 +179,10 @@ def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot 
     except FileNotFoundError:
         return None
     state = state.apply(lines.actions)
-    protocol, metadata = _checked(store, segment, state)
-    if metadata.id != previous.metadata.id:
+    checked = _checked(store, segment, state)
+    if checked[1].id != previous.metadata.id:
         return None
-    return _snapshot(store, segment, state, protocol, metadata, lines, previous.files)
+    return _snapshot(store, segment, state, checked, lines, previous.files)
 
 
 def _read_commits(
@@ -227,11 +223,11 @@ def _snapshot(
     store: Store,
     segment: LogSegment,
     state: TableState,
-    protocol: Protocol,
-    metadata: Metadata,
+    checked: tuple[Protocol, Metadata],
     lines: LogLines,
     base: FileTable | None,
 ) -> Snapshot:
+    protocol, metadata = checked
     return Snapshot(
         store=store,
         version=segment.version,
@@ -254,7 +250,6 @@ def _timestamp(store: Store, segment: LogSegment, metadata: Metadata, lines: Log
         info = commit_info(lines) or first_of(
             CommitInfo, parse_actions(store.get(last.path), store.absolute(last.path))
         )
-        timestamp = None if info is None else info.values.get("inCommitTimestamp")
-        if isinstance(timestamp, int):
-            return timestamp
+        if info is not None and info.in_commit_timestamp is not None:
+            return info.in_commit_timestamp
     return last.modification_time

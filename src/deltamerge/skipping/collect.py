@@ -81,9 +81,7 @@ def parquet_statistics(
     by_lower = _unique_by_lower(places)
     if not places and footer.num_columns:
         return _to_json({"numRecords": footer.num_rows})
-    min_values: dict[str, Any] = {}
-    max_values: dict[str, Any] = {}
-    null_count: dict[str, Any] = {}
+    trees: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for column in leaves_of(schema):
         if column.path not in indexed.paths:
             continue
@@ -92,18 +90,13 @@ def parquet_statistics(
             place = by_lower.get(lower_case(column.path), _ABSENT)
         if place is None:
             continue
-        low, high, nulls = _column(
+        found = _column(
             footer, column.field, place, indexed.string_prefix_length, has_nan.get(place.path), count_nulls
         )
-        for tree, value in ((min_values, low), (max_values, high), (null_count, nulls)):
+        for tree, value in zip(trees.values(), found, strict=True):
             if value is not None:
                 put(tree, column.path, value)
-    stats: dict[str, Any] = {
-        "numRecords": footer.num_rows,
-        "minValues": min_values,
-        "maxValues": max_values,
-        "nullCount": null_count,
-    }
+    stats: dict[str, Any] = {"numRecords": footer.num_rows, **trees}
     if indexed.tight_bounds:
         stats["tightBounds"] = True
     return _to_json(stats)

@@ -8,7 +8,7 @@ from typing import Any
 
 from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.features.type_widening import TYPE_CHANGES
-from deltamerge.log.schema import PrimitiveType, StructField, StructType
+from deltamerge.log.schema import DataType, PrimitiveType, StructField, StructType
 from deltamerge.skipping.predicates import And, Not, Or, Predicate, Unknown
 
 CHAR_VARCHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
@@ -45,7 +45,6 @@ class TargetColumn:
         type: None where its values cannot be compared with literals (char padding, collations, binary, arrays,
             maps, structs).
         counts_nulls: Whether statistics of the column count the column's own NULLs.
-        partition: Whether the value comes from the partition.
     """
 
     path: tuple[str, ...]
@@ -96,25 +95,21 @@ def find_column(
     schema: StructType, path: tuple[str, ...], partition_columns: frozenset[str]
 ) -> TargetColumn | None:
     """Return the column of exactly a path: a column's name, then names of struct fields."""
-    struct: object = schema
-    physical: list[str] = []
-    field: StructField | None = None
+    parent: DataType = schema
+    fields: list[StructField] = []
     for name in path:
-        if not isinstance(struct, StructType):
-            return None
-        field = next((one for one in struct.fields if one.name == name), None)
+        siblings = parent.fields if isinstance(parent, StructType) else ()
+        field = next((item for item in siblings if item.name == name), None)
         if field is None:
             return None
-        physical.append(physical_name(field))
-        struct = field.data_type
-    if field is None:
-        return None
+        fields.append(field)
+        parent = field.data_type
     return TargetColumn(
         path=path,
-        physical_path=tuple(physical),
-        type=_comparable_type(field),
+        physical_path=tuple(map(physical_name, fields)),
+        type=_comparable_type(fields[-1]),
         # Some writers count an array's or a map's NULL elements.
-        counts_nulls=isinstance(field.data_type, PrimitiveType),
+        counts_nulls=isinstance(parent, PrimitiveType),
         partition=len(path) == 1 and path[0] in partition_columns,
     )
 

@@ -6,14 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from deltamerge.log.features.column_mapping import physical_name
+from deltamerge.log.properties import integer
 from deltamerge.log.schema import StructField, StructType, lower_case
 
 NUM_INDEXED_COLS = "delta.dataSkippingNumIndexedCols"
-STATS_COLUMNS = "delta.dataSkippingStatsColumns"
-STRING_PREFIX_LENGTH = "delta.dataSkippingStringPrefixLength"
-DELETION_VECTORS = "delta.enableDeletionVectors"
-DEFAULT_NUM_INDEXED_COLS = 32
-DEFAULT_PREFIX_LENGTH = 32
 
 
 @dataclass(frozen=True)
@@ -47,17 +43,17 @@ class IndexedColumns:
         """
         partitions = set(partition_columns)
         leaves = [leaf for leaf in leaves_of(schema) if leaf.names[0] not in partitions]
-        listed = configuration.get(STATS_COLUMNS)
+        listed = configuration.get("delta.dataSkippingStatsColumns")
         if listed is not None:
             wanted = set(_split(listed.lower()))
             leaves = [leaf for leaf in leaves if not wanted.isdisjoint(_prefixes(leaf.names))]
         else:
-            count = _number(configuration.get(NUM_INDEXED_COLS), DEFAULT_NUM_INDEXED_COLS)
+            count = integer(configuration, NUM_INDEXED_COLS, 32)
             leaves = leaves if count < 0 else leaves[:count]
         return IndexedColumns(
             paths=frozenset(leaf.path for leaf in leaves),
-            string_prefix_length=_number(configuration.get(STRING_PREFIX_LENGTH), DEFAULT_PREFIX_LENGTH),
-            tight_bounds=configuration.get(DELETION_VECTORS, "false").lower() == "true",
+            string_prefix_length=integer(configuration, "delta.dataSkippingStringPrefixLength", 32),
+            tight_bounds=configuration.get("delta.enableDeletionVectors", "false").lower() == "true",
         )
 
 
@@ -79,13 +75,6 @@ def _leaves(field: StructField, names: tuple[str, ...], path: tuple[str, ...]) -
 
 def _prefixes(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     return (lower_case(names[:size]) for size in range(1, len(names) + 1))
-
-
-def _number(string: str | None, default: int) -> int:
-    try:
-        return default if string is None else int(string)
-    except ValueError:
-        return default
 
 
 def _split(string: str) -> Iterator[tuple[str, ...]]:

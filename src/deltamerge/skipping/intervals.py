@@ -113,7 +113,6 @@ def may_differ(span: Span, bounds: Bounds) -> Mask:
 
 def may_start_with(prefix: str, bounds: Bounds) -> Mask:
     """Return which files may hold a string that starts with a prefix."""
-    size = len(prefix)
-    starts = np.array([lower[:size] for lower in bounds.lower], dtype=object)
+    starts = np.array([lower[: len(prefix)] for lower in bounds.lower], dtype=object)
     below = ~bounds.lower_known | as_mask(starts <= prefix)
     return below & (~bounds.upper_known | as_mask(bounds.upper >= prefix))

@@ -39,7 +39,7 @@ def float_key(value: float) -> int:
     if value != value:
         return NAN_KEY
     bits: int = struct.unpack(">q", struct.pack(">d", value))[0]
-    # Either zero gives 0.
+    # 0 for either zero.
     return bits if bits >= 0 else -(bits & SIGN_FOLD)
 
 

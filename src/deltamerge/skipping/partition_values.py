@@ -41,15 +41,15 @@ def partition_bounds(
     parse = _parser(kind, session_time_zone)
     keys: list[Key] = []
     known, null, value = [], [], []
-    placeholder: Key = "" if kind is not None and kind.kind == "string" else 0
+    is_string = kind is not None and kind.kind == "string"
     for string in values:
         key = None if string is None or parse is None else parse(string)
-        keys.append(placeholder if key is None else key)
+        keys.append(("" if is_string else 0) if key is None else key)
         known.append(key is not None)
         # Readers differ on whether an empty string is NULL for a string column, and old converters let Hive's name
         # for NULL through.
         null.append(string is None or string in ("", HIVE_DEFAULT_PARTITION))
-        value.append(not (string is None or (string == "" and kind is not None and kind.kind != "string")))
+        value.append(string is not None and (string != "" or kind is None or is_string))
     dtype = np.int64 if kind is not None and fits_int64(kind) else object
     by_code = np.array(keys, dtype=dtype)[codes]
     is_known = np.array(known)[codes]

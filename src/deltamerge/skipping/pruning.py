@@ -115,15 +115,12 @@ def _partition_bounds(
     wanted = [column for column in columns.values() if column.partition]
     if not wanted:
         return {}
-    values = _one_array(files.arrow.column("partition_values"))
+    maps = files.arrow.column("partition_values")
+    values = pa.concat_arrays(maps.chunks) if maps.num_chunks else pa.array([], maps.type)
     return {
         column.path: partition_bounds(values, column.physical_path[0], column.type, session_time_zone)
         for column in wanted
     }
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _evaluate(predicate: Predicate, scope: _Scope) -> Mask:

@@ -280,7 +280,7 @@ def _drop_nan(array: pa.Array) -> pa.Array:
 
 
 # delta-spark before 3.x cut long strings with Java's 16-bit characters and put U+FFFD behind the rest, which
-# is less than characters outside of the basic plane; where it cut one of those in two, a `?` stands for it.
+# is less than characters outside of the basic plane; where it cut one of those in two, a `?` replaces it.
 _OLD_TIE_BREAKER = "�"
 _TOP = "\U0010ffff" * 16
 

@@ -58,11 +58,7 @@ class LocalStore:
         return self._path(path).read_bytes()
 
     def put_if_absent(self, path: str, content: bytes) -> None:
-        """Write a file unless it exists; see `Store.put_if_absent`.
-
-        The content is written under another name and linked into place, so that a killed process leaves either the
-        whole file or none.
-        """
+        """Write a file under another name and link it into place, so that a killed process leaves all of it or none."""
         target = self._path(path)
         if target.exists():
             raise FileExistsError(f"{target} exists")

@@ -31,12 +31,12 @@ class ApplicationTransaction:
 
 
 def session_transaction(conf: MergeConf) -> ApplicationTransaction | None:
-    """Return the transaction that the session's settings name; app id or version alone are refused."""
+    """Return the transaction that the session's settings name; app id or version without the other is refused."""
     return _transaction(conf.txn_app_id, conf.txn_version, KEYS["txn_app_id"], KEYS["txn_version"])
 
 
 def option_transaction(app_id: str | None, version: int | None) -> ApplicationTransaction | None:
-    """Return the transaction that the options of a write name; app id or version alone are refused."""
+    """Return the transaction that the options of a write name; app id or version without the other is refused."""
     if version is not None and version < 0:
         raise DeltaIllegalArgumentException(
             "DELTA_ILLEGAL_OPTION",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,12 +38,10 @@ def commit_content(
     `row_id_high_water_mark` is the highest row id that the table has assigned, -1 for none.
     """
     info = CommitInfo(_commit_info(prepared, timestamp_ms))
-    actions = [_enabling(a, prepared, version, timestamp_ms) for a in prepared.actions]
+    actions: Sequence[Action] = [_enabling(a, prepared, version, timestamp_ms) for a in prepared.actions]
     if prepared.protocol is not None and prepared.metadata is not None:
         protocol, metadata = prepared.protocol, prepared.metadata
-        return to_json_lines(
-            (info, *assign_row_ids(actions, protocol, metadata, row_id_high_water_mark, version))
-        )
+        actions = assign_row_ids(actions, protocol, metadata, row_id_high_water_mark, version)
     return to_json_lines((info, *actions))
 
 
@@ -112,7 +111,7 @@ def _offer(store: Store, version: int, content: bytes, txn_id: str, *, first: bo
     try:
         store.put_if_absent(path, content)
     except FileExistsError:
-        return is_own_commit(store, version, txn_id)
+        return _is_own_commit(store, version, txn_id)
     except _REFUSED as error:
         if first:
             raise
@@ -129,8 +128,7 @@ def _offer(store: Store, version: int, content: bytes, txn_id: str, *, first: bo
         return True
 
 
-def is_own_commit(store: Store, version: int, txn_id: str) -> bool:
-    """Return whether a version that is taken was written by a transaction itself, in an earlier try."""
+def _is_own_commit(store: Store, version: int, txn_id: str) -> bool:
     try:
         return _txn_id(store.get(commit_path(version))) == txn_id
     except Exception as error:

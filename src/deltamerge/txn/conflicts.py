@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from deltamerge.exceptions import (
     ConcurrentAppendException,
@@ -23,6 +23,7 @@ from deltamerge.exceptions import (
 )
 from deltamerge.log.actions import (
     AddFile,
+    CommitInfo,
     DomainMetadata,
     Metadata,
     Protocol,
@@ -52,7 +53,7 @@ class WinningCommit:
     """
 
     version: int
-    info: Mapping[str, Any]
+    info: CommitInfo
     protocol: Protocol | None
     metadata: Metadata | None
     added: tuple[AddFile, ...]
@@ -67,7 +68,7 @@ class WinningCommit:
         actions = commit.actions
         return WinningCommit(
             version=commit.version,
-            info={} if commit.info is None else commit.info.values,
+            info=commit.info or CommitInfo({}),
             protocol=first_of(Protocol, actions),
             metadata=first_of(Metadata, actions),
             added=tuple(action for action in actions if isinstance(action, AddFile)),
@@ -80,23 +81,17 @@ class WinningCommit:
     @property
     def is_blind_append(self) -> bool:
         """Whether its writer read nothing; without the flag it may have."""
-        return self.info.get("isBlindAppend") is True
+        return self.info.values.get("isBlindAppend") is True
 
     @property
     def txn_id(self) -> object:
         """The id by its writer."""
-        return self.info.get("txnId")
-
-    @property
-    def in_commit_timestamp(self) -> int | None:
-        """Milliseconds since the epoch."""
-        value = self.info.get("inCommitTimestamp")
-        return value if isinstance(value, int) else None
+        return self.info.values.get("txnId")
 
     @property
     def operation(self) -> str:
         """What it did, for messages."""
-        operation = self.info.get("operation")
+        operation = self.info.values.get("operation")
         return operation if isinstance(operation, str) else "operation of another writer"
 
 
@@ -255,7 +250,8 @@ def check_conflicts(prepared: PreparedCommit, winner: WinningCommit) -> None:
         found = rule(prepared, winner)
         if found is None:
             continue
-        by = [f"{name} {winner.info[key]}" for key, name in _WRITER if winner.info.get(key)]
+        values = winner.info.values
+        by = [f"{name} {values[key]}" for key, name in _WRITER if values.get(key)]
         writer = f" (by {', '.join(by)})" if by else ""
         parameters = {
             "tableName": prepared.store.root,

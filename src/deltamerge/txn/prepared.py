@@ -32,13 +32,11 @@ class ReadSet:
 
 @dataclass(frozen=True)
 class PreparedCommit:
-    """A transaction that is ready to be committed.
+    """A transaction that is ready to be committed; `actions` are without a commitInfo.
 
     Args:
         snapshot: The version that was read, or the store of a table that does not exist yet.
-        actions: What to commit, without a commitInfo.
         operation_parameters: JSON-encoded strings.
-        operation_metrics: None to leave them out.
         is_blind_append: Whether only files were added, and none were read.
         txn_id: A random id, unique to this commit.
         session_time_zone: ``spark.sql.session.timeZone``, which partition values may be in.

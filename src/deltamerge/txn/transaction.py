@@ -17,6 +17,7 @@ from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.cleanup import clean_up_expired_log
 from deltamerge.log.commits import read_commit
 from deltamerge.log.features.row_tracking import high_water_mark
+from deltamerge.log.properties import integer
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
 from deltamerge.txn.conflicts import SQLSTATE, WinningCommit, check_conflicts
 from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
@@ -24,8 +25,6 @@ from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
 __all__ = ["Committed", "PreparedCommit", "ReadSet", "commit"]
 
 _LOGGER = logging.getLogger(__name__)
-CHECKPOINT_INTERVAL = "delta.checkpointInterval"
-DEFAULT_CHECKPOINT_INTERVAL = 10
 MAX_ATTEMPTS = 1000
 """How many versions are tried while other writers are faster."""
 
@@ -50,7 +49,7 @@ def commit(prepared: PreparedCommit, clock: Callable[[], int]) -> Committed:
                 return _landed(prepared, winner.version, timestamp, attempt, clock)
             check_conflicts(prepared, winner)
             seen = winner.version
-            last_timestamp = max(last_timestamp, winner.in_commit_timestamp or 0)
+            last_timestamp = max(last_timestamp, winner.info.in_commit_timestamp or 0)
             # Row ids are assigned anew for every version that is tried.
             last_row_id = max(last_row_id, -1 if (mark := winner.row_id_high_water_mark) is None else mark)
     raise _too_many(prepared, seen, MAX_ATTEMPTS)
@@ -90,10 +89,7 @@ def _landed(
 
 def _is_checkpoint_due(version: int, metadata: Metadata) -> bool:
     """Return whether a version is to have a checkpoint, as delta-spark decides it."""
-    try:
-        interval = int(metadata.configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))
-    except ValueError:
-        interval = DEFAULT_CHECKPOINT_INTERVAL
+    interval = integer(metadata.configuration, "delta.checkpointInterval", 10)
     return version > 0 and interval > 0 and version % interval == 0
 
 

@@ -31,8 +31,7 @@ from deltamerge.log.snapshot import Snapshot
 _ROWS_IN_SIDECAR = 1 << 20
 
 
-def has_v2_policy(snapshot: Snapshot) -> bool:
-    """Return whether the table asks for V2 checkpoints (``delta.checkpointPolicy``) and its protocol allows them."""
+def _has_v2_policy(snapshot: Snapshot) -> bool:
     policy = snapshot.metadata.configuration.get("delta.checkpointPolicy", "classic").lower()
     return policy == "v2" and "v2Checkpoint" in reader_features(snapshot.protocol)
 
@@ -46,7 +45,7 @@ def write_checkpoint(snapshot: Snapshot, now_ms: int) -> str:
     retention = interval_ms(snapshot.metadata, "delta.deletedFileRetentionDuration", "interval 1 week")
     removes = kept_tombstones(snapshot.tombstones(), now_ms - retention)
     files = snapshot.files.num_files
-    if has_v2_policy(snapshot):
+    if _has_v2_policy(snapshot):
         path, pointer = _write_v2(snapshot, removes, now_ms)
     else:
         path, pointer = _write_classic(snapshot, removes)

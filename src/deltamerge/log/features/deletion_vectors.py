@@ -48,13 +48,7 @@ def relative_descriptor(
 
     `folder` is the file's, relative to the root; `place` is the vector's offset and size.
     """
-    return DeletionVectorDescriptor(
-        storage_type="u",
-        path_or_inline_dv=folder + z85_encode(file_id.bytes),
-        offset=place[0],
-        size_in_bytes=place[1],
-        cardinality=cardinality,
-    )
+    return DeletionVectorDescriptor("u", folder + z85_encode(file_id.bytes), *place, cardinality)
 
 
 def vector_path(vector: DeletionVectorDescriptor) -> str | None:
@@ -134,13 +128,8 @@ def vector_changes(store: Store, before: AddFile, after: AddFile) -> list[tuple[
 def _all_but(positions: BitMap64, num_records: int) -> DeletionVectorDescriptor:
     others = BitMap64(range(num_records)) - positions
     data = serialize(others)
-    return DeletionVectorDescriptor(
-        storage_type="i",
-        path_or_inline_dv=z85_encode(data + bytes(-len(data) % 4)),
-        offset=None,
-        size_in_bytes=len(data),
-        cardinality=len(others),
-    )
+    encoded = z85_encode(data + bytes(-len(data) % 4))
+    return DeletionVectorDescriptor("i", encoded, None, len(data), len(others))
 
 
 def _inline_data(vector: DeletionVectorDescriptor) -> bytes:
