@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from deltamerge.log.change_feed import ChangedFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.paths import spark_spellings
 from deltamerge.scan.target import ScanColumns, target_frame
-from deltamerge.spark.lean_columns import lean_columns
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix
@@ -27,16 +26,7 @@ COMMIT_TIMESTAMP = "_commit_timestamp"
 
 
 def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]) -> DataFrame:
-    """Reads changes.
-
-    Args:
-        table: The table.
-        snapshot: Its latest version, whose schema the rows get.
-        files: The files with the changes.
-
-    Returns:
-        The table's columns, then ``_change_type``, ``_commit_version`` and ``_commit_timestamp``.
-    """
+    """Return changes: the columns of `snapshot`, the latest version, then the change's type, version and timestamp."""
     schema = spark_schema(snapshot)
     columns = StructType(
         [
@@ -55,13 +45,13 @@ def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]
         groups.setdefault((changed.change_type, seen[key]), []).append(changed)
     if not groups:
         return table.spark.createDataFrame([], columns)
-    with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
+    with session_settings(table.spark, READING_MANY_FILES):
         frames = [_rows_of(table, snapshot, schema, group) for group in groups.values()]
         return reduce(lambda left, right: left.union(right), frames)
 
 
 def _rows_of(table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[ChangedFile]) -> DataFrame:
-    """Reads files that all have the same change type, or that all say it row by row."""
+    """Read files that all have the same change type, or that all store it with each row."""
     change_type = files[0].change_type
     stored = schema if change_type else StructType([*schema.fields, StructField(CHANGE_TYPE, StringType())])
     prefix = free_prefix(stored.names)

@@ -1,46 +1,40 @@
-"""CHAR columns as they are read: padded with blanks to their length, whoever wrote them."""
+"""CHAR columns padded with blanks to their length, as they are read, whoever wrote them."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType
 
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
+from deltamerge.spark import columns as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
 def padded(value: Column, field: StructField) -> Column:
-    """Pads what a CHAR column holds, at any depth.
+    """Pad a CHAR column's stored value, at any depth; other columns' values are returned unchanged.
 
-    Args:
-        value: The column's value as it lies in the file or the log.
-        field: The column.
-
-    Returns:
-        The value that a reader sees; other columns' as they are. Spark: CharVarcharUtils.addPaddingInStringComparison
-        and spark.sql.readSideCharPadding; delta-spark's MERGE leaves the padding to the reader.
+    Spark: CharVarcharUtils.addPaddingInStringComparison and spark.sql.readSideCharPadding; delta-spark's MERGE leaves
+    the padding to the reader.
     """
-    text = (field.metadata or {}).get(CHAR_VARCHAR_TYPE, "")
+    ddl = (field.metadata or {}).get(CHAR_VARCHAR_TYPE, "")
     # VARCHAR is never padded.
-    if not re.search(r"(?<!var)char\(", text, re.IGNORECASE):
+    if not re.search(r"(?<!var)char\(", ddl, re.IGNORECASE):
         return value
-    return _padded(value, DataType.fromDDL(text), field.dataType)
+    return _padded(value, DataType.fromDDL(ddl), field.dataType)
 
 
 def limits_of_fields(limited: StructType, actual: StructType) -> list[DataType | None]:
-    """Finds what a struct's fields are in a column's metadata, which no change of a field changes.
+    """Return each field's type in the column's metadata, None where it has none.
+
+    Renaming, dropping or adding a field does not change the metadata.
 
     Args:
         limited: The struct as the metadata has it, with CHAR and VARCHAR.
-        actual: The struct as it is now, perhaps with fields renamed, dropped or added.
-
-    Returns:
-        For each field of the struct its type in the metadata, None where it has none.
+        actual: The struct as it is now.
     """
     by_name = {f.name: f.dataType for f in limited.fields}
     otherwise: list[DataType | None] = [None] * len(actual.fields)

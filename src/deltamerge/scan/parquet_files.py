@@ -1,7 +1,7 @@
-"""``parquet.`path` `` read without the Spark job that finds out which columns the files have.
+"""``parquet.`path` `` read without the Spark job that infers the schema.
 
-Spark takes the columns from one file's footer, and runs a job to read it. Where the footer lies on this machine and is
-of the common kind, reading it here takes a few milliseconds; everything else stays Spark's.
+Spark takes the columns from one file's footer, and runs a job to read it. Where that is a local file of the common
+kind, reading the footer here takes a few milliseconds; everything else stays Spark's.
 """
 
 from __future__ import annotations
@@ -51,15 +51,10 @@ _KNOWN = frozenset(
 
 
 def read_parquet(spark: SparkSession, path: str) -> DataFrame | None:
-    """Reads Parquet files as ``SELECT * FROM parquet.`path` `` does.
+    """Read a Parquet file or folder as ``SELECT * FROM parquet.`path` `` does.
 
-    Args:
-        spark: The session.
-        path: A file, or a folder of files.
-
-    Returns:
-        The rows; None where Spark itself must find out what they are: the files lie elsewhere, in folders by
-        partition, or have columns of a nested or rare type.
+    None where Spark must infer the schema: the files are not local, are in folders by partition, or have columns of a
+    nested or rare type.
     """
     files = _files(path)
     if not files:
@@ -81,7 +76,7 @@ def _is_plain_session(spark: SparkSession) -> bool:
 
 
 def _files(path: str) -> list[str]:
-    """Lists files as Spark does, in the order in which it looks for a footer; none where there are folders."""
+    """List files in the order in which Spark looks for a footer; none where there are folders."""
     if _GLOB & set(path) or not path.isascii() or not Path(path).is_absolute():
         return []
     root = Path(path)
@@ -102,7 +97,7 @@ def _files(path: str) -> list[str]:
 
 
 def _schema(path: str) -> StructType | None:
-    """Gives the columns that Spark finds in a file's footer (ParquetFileFormat.readSchemaFromFooter)."""
+    """Return the columns that Spark finds in a file's footer (ParquetFileFormat.readSchemaFromFooter)."""
     try:
         metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowException):
@@ -143,7 +138,7 @@ def _of_columns(columns: pq.ParquetSchema) -> StructType | None:
 
 
 def _type(column: Any) -> DataType | None:  # noqa: ANN401
-    """Gives the type that Spark reads a column as (ParquetToSparkSchemaConverter), whatever its settings."""
+    """Return the type that Spark reads a column as (ParquetToSparkSchemaConverter), whatever its settings."""
     said = json.loads(column.logical_type.to_json())
     physical, logical = column.physical_type, said["Type"]
     if logical == "None":

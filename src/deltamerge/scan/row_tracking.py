@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -14,7 +13,7 @@ from deltamerge.log.features.row_tracking import ENABLED, MaterializedColumns, m
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.paths import spark_spellings
 from deltamerge.scan.target import ScanColumns, target_frame
-from deltamerge.spark.lean_columns import lean_columns
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix
@@ -34,7 +33,7 @@ def tracked_frame(
     mode: str,
     stored: MaterializedColumns,
 ) -> DataFrame:
-    """Reads files of a table that has row tracking enabled.
+    """Read files of a table that has row tracking enabled.
 
     Args:
         table: The table.
@@ -46,8 +45,8 @@ def tracked_frame(
         stored: The hidden columns of the data files.
 
     Returns:
-        The table's columns, file name and row index as `target_frame` gives them, then the row's id and the version
-        that last changed it, under the names of the hidden columns.
+        The columns of `target_frame`, then the row's id and the version that last changed it, under the names of the
+        hidden columns.
     """
     hidden = [StructField(name, LongType()) for name in stored.names]
     wide = StructType([*schema.fields, *hidden])
@@ -71,14 +70,7 @@ def tracked_frame(
 
 
 def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
-    """Reads a version of a table with what row tracking knows of each row.
-
-    Args:
-        table: The table.
-        snapshot: The version.
-
-    Returns:
-        The table's columns and a struct ``_metadata`` of ``row_id`` and ``row_commit_version``.
+    """Return a version's columns and a struct ``_metadata`` of ``row_id`` and ``row_commit_version``.
 
     Raises:
         DeltaAnalysisException: The table has no row tracking.
@@ -94,7 +86,7 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
         )
     schema = spark_schema(snapshot)
     prefix = free_prefix((*schema.names, *stored.names))
-    with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
+    with session_settings(table.spark, READING_MANY_FILES):
         frame = tracked_frame(
             table,
             schema,

@@ -1,4 +1,4 @@
-"""The rows of some files of a snapshot as a DataFrame, with each row's file and position."""
+"""Rows of files of a snapshot as a DataFrame, with each row's file and position."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
     ByteType,
@@ -31,6 +30,7 @@ from deltamerge.scan.deletion_vectors import without_deleted_rows
 from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import Table
 
@@ -48,11 +48,11 @@ _MOST_SCANS = 16
 
 @dataclass(frozen=True)
 class ScanColumns:
-    """The names under which a scan gives each row's file and position.
+    """The names of a scan's additional columns.
 
     Args:
-        file_name: The column for the data file's URI as Spark spells it (STRING).
-        row_index: The column for the row's position in its file (BIGINT).
+        file_name: The data file's URI as Spark spells it (STRING).
+        row_index: The row's position in its file (BIGINT).
     """
 
     file_name: str
@@ -67,19 +67,18 @@ def target_frame(
     extra: ScanColumns,
     mode: str,
 ) -> DataFrame:
-    """Reads files of a table.
+    """Read files of a table without the rows that deletion vectors delete.
 
     Args:
         table: The table.
         schema: The table's schema.
         partition_columns: The partition columns, in the log's order.
-        files: The files to read; none gives a frame without rows.
+        files: The files to read; none makes a frame without rows.
         extra: Names for the file and position of each row.
         mode: The table's column mapping mode.
 
     Returns:
-        A frame with the table's columns in the schema's order, then file name and row index. Rows that a file's
-        deletion vector names are left out.
+        The table's columns in the schema's order, then file name and row index.
 
     Raises:
         DeltaTableException: A deletion vector is missing or damaged.
@@ -100,13 +99,13 @@ def target_frame(
 
 @dataclass(frozen=True)
 class _FileColumns:
-    """A table's columns as some of its files and its log know them.
+    """A table's columns as some of its files and its log name them.
 
     Args:
         schema: The table's schema.
         partition_columns: The partition columns' names, in the log's order.
         mode: The table's column mapping mode.
-        data: The columns that data files hold, as they name them, in the schema's order.
+        data: The columns that data files contain, as they name them, in the schema's order.
     """
 
     schema: StructType
@@ -116,12 +115,12 @@ class _FileColumns:
 
     @property
     def data_fields(self) -> list[StructField]:
-        """The columns that data files hold, as the table names them."""
+        """The columns that data files contain, as the table names them."""
         return [f for f in self.schema.fields if f.name not in self.partition_columns]
 
     @property
     def partition(self) -> list[StructField]:
-        """The columns whose values the log holds, in its order, as it names them."""
+        """The columns whose values are in the log, in its order, as it names them."""
         by_name = {f.name: f for f in self.schema.fields}
         return [physical_field(by_name[name], self.mode) for name in self.partition_columns]
 
@@ -134,7 +133,7 @@ class _FileColumns:
 
 
 def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:
-    """Reads files that all name their columns alike, without the rows that deletion vectors name."""
+    """Read files that all name their columns alike."""
     vectors = [file for file in files if file.deletion_vector is not None]
     whole = [file for file in files if file.deletion_vector is None]
     frames = [_stored_rows(table, columns, whole, extra)] if whole else []
@@ -147,7 +146,7 @@ def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], ext
 def _stored_rows(
     table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns
 ) -> DataFrame:
-    """Reads all rows of files, those that deletion vectors name included."""
+    """Read all rows of files, deleted ones included."""
     if not columns.partition_columns:
         return _select(_read(table, columns.data, files, None), columns, extra)
     by_root = _files_by_folder_root(table, columns.partition, files)
@@ -169,7 +168,7 @@ def _read(
 
 
 def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> DataFrame:
-    metadata, logical = frame.metadataColumn("_metadata"), columns.logical()
+    metadata, logical = F.untraced(frame.metadataColumn("_metadata")), columns.logical()
     return frame.select(
         *(padded(logical[f.name], f).alias(f.name) for f in columns.schema.fields),
         metadata.getField("file_path").alias(extra.file_name),
@@ -184,7 +183,7 @@ def _column(name: str) -> Column:
 def _files_by_folder_root(
     table: Table, partition_fields: list[StructField], files: Sequence[AddFile]
 ) -> dict[str, list[AddFile]] | None:
-    """Groups files by the folder above their ``name=value`` folders, where these say what the log says."""
+    """Group files by the folder above their ``name=value`` folders, where these have the log's values."""
     if not all(isinstance(f.dataType, _PLAIN_TEXT_TYPES) for f in partition_fields):
         return None
     groups: dict[str, list[AddFile]] = defaultdict(list)
@@ -211,12 +210,12 @@ _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^") | frozenset(chr(code) for code in 
 
 
 def escape_path_name(text: str) -> str:
-    """Spells a partition's name or value as Hive and Spark do in a folder's name."""
+    """Spell a partition's name or value as Hive and Spark do in a folder's name."""
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
 
 
 def unescape_path_name(text: str) -> str:
-    """Undoes `escape_path_name`, and only that: other percent signs stay."""
+    """Undo `escape_path_name`, and only that: other percent signs stay."""
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), text)
 
 
@@ -228,7 +227,7 @@ def _with_values_by_path(
 ) -> DataFrame:
     spark, schema, partition_fields = table.spark, columns.schema, columns.partition
     frame = _read(table, columns.data, files, None)
-    metadata = frame.metadataColumn("_metadata")
+    metadata = F.untraced(frame.metadataColumn("_metadata"))
     key, prefix = extra.file_name, extra.file_name + "p"
     data_fields, logical = columns.data_fields, columns.logical()
     data_names = [f"{prefix}d{i}" for i in range(len(data_fields))]
@@ -263,13 +262,5 @@ def _with_values_by_path(
 
 
 def partition_value(text: Column, data_type: DataType) -> Column:
-    """Reads a partition value's text; the empty string is NULL.
-
-    Args:
-        text: The text in the log (STRING).
-        data_type: The partition column's type.
-
-    Returns:
-        The value. Protocol: Partition Value Serialization.
-    """
+    """Cast a partition value of the log; the empty string is NULL. Protocol: Partition Value Serialization."""
     return F.when(text != F.lit(""), text).cast(data_type)

@@ -1,31 +1,27 @@
-"""Moments as users write them, in milliseconds since the epoch."""
+"""Timestamps as users write them, in milliseconds since 1970."""
 
 from __future__ import annotations
 
 import datetime as dt
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark import columns as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 
 def moment_ms(spark: SparkSession, moment: str | dt.datetime | dt.date) -> int:
-    """Reads a moment.
+    """Return a timestamp in milliseconds since 1970, rounded down.
 
     Args:
-        spark: The session; its time zone is that of a text without one.
-        moment: A datetime (one without a time zone is the machine's local time), a date, or text such as
+        spark: The session; its time zone is that of a string without one.
+        moment: A datetime (one without a time zone is the machine's local time), a date, or a string such as
             ``2024-05-01`` or ``2024-05-01 12:30:00``.
 
-    Returns:
-        Milliseconds since the epoch, rounded down.
-
     Raises:
-        DeltaAnalysisException: The text is no timestamp (DELTA_TIMESTAMP_INVALID).
+        DeltaAnalysisException: The string is no timestamp (DELTA_TIMESTAMP_INVALID).
     """
     if isinstance(moment, dt.datetime):
         since = moment.astimezone(dt.timezone.utc) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -34,7 +30,7 @@ def moment_ms(spark: SparkSession, moment: str | dt.datetime | dt.date) -> int:
 
 
 def expression_ms(spark: SparkSession, text: str) -> int:
-    """Evaluates what stands behind TIMESTAMP AS OF; see `moment_ms`."""
+    """Evaluate the SQL after TIMESTAMP AS OF; see `moment_ms`."""
     return _evaluated(spark, F.expr(text), text)
 
 

@@ -2,8 +2,8 @@
 
 Classic PySpark prints ``=(t.a, 'x')``, ``!(…)`` and strings between quotes, names without the backticks they may need.
 Spark Connect prints ``==(t.a, x)``, ``not(…)`` and strings bare, so that a string looks like a name, a number or a
-date; there only qualified names are taken for what they look like. (`connect_columns` reads the plan
-that Connect sends, which leaves nothing open.) Both print what `expr` was given verbatim, in the middle of the rest.
+date; only its qualified names are certain. (`connect_columns` reads the plan that Connect sends, which is unambiguous.)
+Both print what `expr` was given verbatim.
 """
 
 from __future__ import annotations
@@ -23,48 +23,27 @@ _TRUTH = ("and", "or", "not")
 
 
 def printed_text(column: str) -> str:
-    """Takes the wrapping off a printed Column.
-
-    Args:
-        column: What ``str`` gives for a Column.
-
-    Returns:
-        The text between ``Column<'`` and ``'>``; `column` itself where it is not wrapped.
-    """
+    """Return what is between ``Column<'`` and ``'>`` in a printed Column; other strings unchanged."""
     match = _PRINTED.fullmatch(column)
     return match[1] if match else column
 
 
 def read_classic_column(column: str, double_quoted_identifiers: bool = False) -> Node:
-    """Reads a Column of classic PySpark.
+    """Read a printed Column of classic PySpark.
 
-    Args:
-        column: What ``str`` gives for it.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``, for what `expr` was given.
-
-    Returns:
-        The tree; fractional numbers, timestamps and whatever else can be printed alike for different Columns are
-        `Opaque` in it.
+    Fractional numbers, timestamps and whatever else prints alike for different Columns become `Opaque`.
     """
     tree = _settle(read_condition(printed_text(column), double_quoted_identifiers), _classic_operand)
     return _classic_operand(tree) if isinstance(tree, Name) else tree
 
 
 def read_connect_column(column: str, double_quoted_identifiers: bool = False) -> Node:
-    """Reads a Column of Spark Connect.
-
-    Args:
-        column: What ``str`` gives for it.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``, for what `expr` was given.
-
-    Returns:
-        The tree; of the operands of printed operators only qualified names are certain.
-    """
+    """Read a printed Column of Spark Connect; of the operands of printed operators only qualified names are certain."""
     return _settle(read_condition(printed_text(column), double_quoted_identifiers), _connect_operand)
 
 
 def _settle(node: Node, operand: Callable[[Node], Node]) -> Node:
-    """Replaces the operands of printed operators by what is certain of them."""
+    """Replace the operands of printed operators by what is certain of them."""
     if not isinstance(node, Operation):
         return node
     operands = tuple(_settle(part, operand) for part in node.operands)

@@ -1,4 +1,4 @@
-"""Functions that tell the time, inside of Columns: classic ones, and those of Spark Connect."""
+"""``current_timestamp()`` and its like inside of Columns, classic ones and those of Spark Connect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
+from deltamerge.spark import columns as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -15,15 +15,12 @@ _EXPRESSION = "spark.connect.Expression"
 
 
 def at_moment(spark: SparkSession, column: Column, fixed: Callable[[str], str]) -> Column:
-    """Puts a moment in the place of the functions that tell the time.
+    """Return a Column in which the functions of the current time are replaced; the same one where it has none.
 
     Args:
         spark: The session.
-        column: The Column; its tree is looked through, and so is what `expr` was given.
-        fixed: Gives SQL in which such functions are replaced, unchanged where there are none.
-
-    Returns:
-        A Column that is evaluated alike in every query; the same one where it holds no such function.
+        column: The Column; what `expr` was given in it is looked through, too.
+        fixed: Replaces such functions in SQL; returns SQL without any unchanged.
     """
     given: Any = column
     if hasattr(given, "_jc"):
@@ -45,7 +42,7 @@ def at_moment(spark: SparkSession, column: Column, fixed: Callable[[str], str]) 
 
 
 class _ClassicNodes:
-    """Rewrites a tree of Spark's ``ColumnNode``; what holds nothing to rewrite is given back as it is."""
+    """Rewrites a tree of Spark's ``ColumnNode``; nodes without anything to rewrite stay the same objects."""
 
     def __init__(self, jvm: Any, java_object: Any, fixed: Callable[[str], str]) -> None:  # noqa: ANN401
         self._jvm = jvm
@@ -70,7 +67,7 @@ class _ClassicNodes:
         return node if _same(values, fixed) else node.copy(*fixed)
 
     def _text(self, node: Any) -> str | None:  # noqa: ANN401
-        """Gives the SQL of a node that has one: a function without arguments, and what `expr` was given."""
+        """Return the SQL of a function without arguments or of what `expr` was given; None for other nodes."""
         kind = node.getClass().getSimpleName()
         if kind == "UnresolvedFunction" and node.arguments().isEmpty():
             return f"{node.functionName()}()"
@@ -106,7 +103,7 @@ def _same(before: list[Any], after: list[Any]) -> bool:
 
 
 def _fix_message(message: Any, fixed: Callable[[str], str]) -> None:  # noqa: ANN401
-    """Rewrites a message of Spark Connect, and all expressions in it."""
+    """Rewrite a message of Spark Connect, and all expressions in it."""
     if message.DESCRIPTOR.full_name == _EXPRESSION:
         kind = message.WhichOneof("expr_type")
         called = message.unresolved_function if kind == "unresolved_function" else None

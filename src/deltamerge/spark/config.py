@@ -12,7 +12,7 @@ PREFIX = "spark.databricks.delta."
 
 @dataclass(frozen=True)
 class MergeConf:
-    """The session settings one MERGE runs under, read once at its start.
+    """The session settings of one MERGE, read once at its start.
 
     Field names are delta-spark's keys without their prefix, in snake_case; `KEYS` maps them.
     """
@@ -108,17 +108,13 @@ CHOICES: dict[str, frozenset[str]] = {
 
 
 def read_conf(get: Callable[[str], str | None]) -> MergeConf:
-    """Reads every key of one merge from a session.
+    """Read every key of one merge.
 
     Args:
-        get: Gives the session's value of a key, or None where it is not set.
-
-    Returns:
-        The settings, with delta-spark's default where a key is not set.
+        get: Returns the session's value of a key, or None where it is not set; delta-spark's default then applies.
 
     Raises:
-        DeltaIllegalArgumentException: A value is not one that its key takes; the message names the key and what it
-            takes.
+        DeltaIllegalArgumentException: A value is not one that its key takes.
     """
     values: dict[str, object] = {}
     for field in fields(MergeConf):

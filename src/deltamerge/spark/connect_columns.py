@@ -1,7 +1,7 @@
 """Reads a Column as Spark Connect sends it: the ``Expression`` message, from ``column.to_plan(None)``.
 
-The message says what is a name, what a literal and of which type, so that nothing has to be guessed. Messages are
-only looked at by their fields' names, so that this module needs no Spark.
+Messages distinguish names from literals and have the literals' types. They are only read by their fields' names, so
+that this module needs no Spark.
 """
 
 from __future__ import annotations
@@ -20,15 +20,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def read_proto(expression: Any, double_quoted_identifiers: bool = False) -> Node:  # noqa: ANN401
-    """Reads a Connect expression.
-
-    Args:
-        expression: A ``spark.connect.Expression`` message.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``, for what `expr` was given.
-
-    Returns:
-        The tree, without places in a text.
-    """
+    """Read a ``spark.connect.Expression`` message; the tree's nodes have no positions."""
     try:
         return _Reader(double_quoted_identifiers).node(expression)
     except RecursionError:
@@ -86,7 +78,7 @@ class _Reader:
 
 
 def _opaque(parts: tuple[Node, ...]) -> Opaque:
-    """Makes one node of what is not looked into."""
+    """Make one node of parts that are not looked into."""
     names: list[Name] = []
     words: list[Name] = []
     complete, subquery = True, False

@@ -1,14 +1,14 @@
-"""A value in the shape of a target column: casts, and structs field by field by name."""
+"""Values in the shape of a target column: casts, and structs field by field by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark import columns as F
 from deltamerge.write.store_assignment import StoreAssignment
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def same_name(left: str, right: str, case_sensitive: bool) -> bool:
-    """Tells whether two names are one name under the session's rule."""
+    """Compare names by the session's rule."""
     return left == right if case_sensitive else left.lower() == right.lower()
 
 
 def find_field(schema: StructType, name: str, case_sensitive: bool) -> int | None:
-    """Gives the position of a field by name, or None."""
+    """Return the position of a field by name, or None."""
     for index, field in enumerate(schema.fields):
         if same_name(field.name, name, case_sensitive):
             return index
@@ -29,7 +29,7 @@ def find_field(schema: StructType, name: str, case_sensitive: bool) -> int | Non
 
 
 def same_shape(left: DataType, right: DataType) -> bool:
-    """Tells whether two types are equal but for nullability and metadata, names in the same spelling and order."""
+    """Return whether two types are equal but for nullability and metadata, with the same names in the same order."""
     if isinstance(left, StructType) and isinstance(right, StructType):
         return len(left.fields) == len(right.fields) and all(
             a.name == b.name and same_shape(a.dataType, b.dataType)
@@ -43,7 +43,7 @@ def same_shape(left: DataType, right: DataType) -> bool:
 
 
 def has_struct(data_type: DataType) -> bool:
-    """Tells whether a struct stands anywhere in a type."""
+    """Return whether a type contains a struct at any depth."""
     if isinstance(data_type, ArrayType):
         return has_struct(data_type.elementType)
     if isinstance(data_type, MapType):
@@ -60,7 +60,7 @@ def check_same_fields(
     *,
     allow_missing_struct_field: bool,
 ) -> None:
-    """Refuses a value whose structs lack fields of the target's or have others, at any depth.
+    """Refuse a value whose structs lack fields of the target's or have others, at any depth.
 
     Args:
         source: The value's type.
@@ -107,16 +107,7 @@ def check_same_fields(
 def values_apart(
     source: DataType, target: DataType, case_sensitive: bool
 ) -> Iterator[tuple[DataType, DataType]]:
-    """Takes structs apart: their fields are cast one by one.
-
-    Args:
-        source: A value's type.
-        target: The target column's type.
-        case_sensitive: The session's rule for names.
-
-    Returns:
-        For each field that both have, or for the value that is no struct, both types.
-    """
+    """Yield the types of a value and of its column, of structs those of each field that both have."""
     if not isinstance(source, StructType) or not isinstance(target, StructType):
         yield source, target
         return
@@ -127,17 +118,7 @@ def values_apart(
 
 
 def unknown_fields(source: DataType, target: DataType, column: str, case_sensitive: bool) -> list[str]:
-    """Names the fields of a value's structs that the target's lack, at any depth.
-
-    Args:
-        source: The value's type.
-        target: The target column's type.
-        column: The column's name.
-        case_sensitive: The session's rule for names.
-
-    Returns:
-        Their names with all that stands above them, such as ``address.street``.
-    """
+    """Return the paths, such as ``address.street``, of a value's fields that the target's structs lack."""
     if isinstance(source, ArrayType) and isinstance(target, ArrayType):
         return unknown_fields(source.elementType, target.elementType, f"{column}.element", case_sensitive)
     if isinstance(source, MapType) and isinstance(target, MapType):
@@ -164,18 +145,15 @@ def align(
     assignment: StoreAssignment,
     existing: Column | None = None,
 ) -> Column:
-    """Gives a value the target's type.
+    """Return a value with the target's type; a NULL struct stays NULL.
 
     Args:
         value: The value.
         source: Its type.
         target: The type it is to have.
-        assignment: The session's way to store values.
-        existing: The target's own value, whose fields stand where a struct of the value's has none; without it
-            NULL stands there. By position no field is missing.
-
-    Returns:
-        The value, of the target's type; a NULL struct stays NULL.
+        assignment: The session's rules for storing values.
+        existing: The target's own value, from which fields come that a struct of the value's lacks; NULL without it. By
+            position no field is missing.
     """
     if same_shape(source, target):
         return value
@@ -247,15 +225,12 @@ def set_fields(
     data_type: StructType,
     changes: dict[tuple[str, ...], Column],
 ) -> Column:
-    """Sets fields of a struct and keeps its others; setting a field of a NULL struct makes the struct.
+    """Set fields of a struct and keep its others; setting a field of a NULL struct makes the struct.
 
     Args:
         base: The struct's own value.
         data_type: Its type.
         changes: Values by the path below the struct, already of the fields' types.
-
-    Returns:
-        The struct with the fields set.
     """
     fields = []
     for field in data_type.fields:

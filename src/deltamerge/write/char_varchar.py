@@ -1,11 +1,10 @@
-"""CHAR and VARCHAR: strings in the log, whose length the field's metadata limits."""
+"""CHAR and VARCHAR: strings in the log, with a length limit in the field's metadata."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     CharType,
@@ -19,6 +18,7 @@ from pyspark.sql.types import (
 
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.scan.char_padding import limits_of_fields
+from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote
 
 if TYPE_CHECKING:
@@ -29,13 +29,9 @@ _MARKER = "deltamerge-length:"
 
 
 def as_strings(schema: StructType) -> StructType:
-    """Turns CHAR and VARCHAR columns into what the log holds: STRING, with the type in the field's metadata.
+    """Convert CHAR and VARCHAR columns to STRING with the type in the field's metadata, as Spark and Delta store them.
 
-    Args:
-        schema: A schema as the user gives it.
-
-    Returns:
-        The schema as Spark and Delta store it. Spark: CharVarcharUtils.replaceCharVarcharWithStringInSchema.
+    Spark: CharVarcharUtils.replaceCharVarcharWithStringInSchema.
     """
     return StructType([_as_string(field) for field in schema.fields])
 
@@ -48,7 +44,7 @@ def _as_string(field: StructField) -> StructField:
 
 
 def _text(data_type: DataType) -> str:
-    """Spells a type as Spark reads it back; PySpark never quotes names."""
+    """Spell a type as Spark reads it back; PySpark never quotes names."""
     if isinstance(data_type, StructType):
         fields = (f"{_quoted(f.name)}:{_text(f.dataType)}" for f in data_type.fields)
         return f"struct<{','.join(fields)}>"
@@ -88,15 +84,9 @@ def _plain(data_type: DataType) -> DataType:
 
 
 def fitted(value: Column, field: StructField) -> Column:
-    """Pads a CHAR's value and refuses one that is too long, at any depth.
+    """Pad a CHAR's value and make Spark raise for one that is too long, at any depth; other columns' values stay.
 
-    Args:
-        value: The column's value, with STRING where the type is CHAR or VARCHAR.
-        field: The column.
-
-    Returns:
-        The value to write; other columns' as they are. Delta: CharVarcharConstraint, for which blanks at the end
-        count as any text.
+    Delta: CharVarcharConstraint, for which blanks at the end count.
     """
     text = (field.metadata or {}).get(METADATA_KEY)
     return value if text is None else _fitted(value, DataType.fromDDL(text), field.dataType, field.name)
@@ -141,14 +131,7 @@ def _fitted_text(value: Column, limited: CharType | VarcharType, path: str) -> C
 
 
 def excess_in(message: str) -> DeltaRuntimeException | None:
-    """Reads a value that is too long out of the message of a failed Spark job.
-
-    Args:
-        message: The whole message.
-
-    Returns:
-        The error for the user, or None where the job failed for another reason.
-    """
+    """Return the user's error for a value that is too long, from a failed job's message; None for other failures."""
     found = re.search(re.escape(_MARKER) + r"(.+?):((?:var)?char\(\d+\)):([^\n]*)", message)
     if found is None:
         return None

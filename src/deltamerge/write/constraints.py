@@ -1,7 +1,7 @@
-"""NOT NULL, CHECK and generated columns: what must hold for rows on their way into the table.
+"""NOT NULL, CHECK and generated columns: what must hold for rows to be written.
 
-A check is an expression that raises inside Spark, so that a violation ends the write before any commit.
-Its message carries the class and the row's values behind a marker; `violation_in` reads them back.
+A check is an expression that raises inside Spark, so that a violation ends the write before any commit. Its message has
+the class and the row's values after a marker; `violation_in` reads them back.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.exceptions import DeltaParseException, InvariantViolationException
+from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.operands import opaque_of
 from deltamerge.sql.tokens import tokenize
@@ -33,24 +33,14 @@ GENERATED_COLUMN = "Generated Column"
 
 @dataclass(frozen=True)
 class NotNull:
-    """A column or nested field that is not NULL, and neither are the structs around it.
-
-    Args:
-        path: The column and then its fields.
-    """
+    """A column or nested field, by its path, that is not NULL, and neither are the structs around it."""
 
     path: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Check:
-    """A CHECK constraint.
-
-    Args:
-        name: Its name.
-        expression: Its SQL over the table's columns.
-        holds: What is evaluated where that is not the SQL itself.
-    """
+    """A CHECK constraint: its SQL over the table's columns, or `holds` in its place."""
 
     name: str
     expression: str
@@ -58,16 +48,10 @@ class Check:
 
 
 def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tuple[Check | NotNull, ...]:
-    """Finds what must hold for each row of a table.
+    """Return what must hold for each row, in the order in which a row is checked.
 
-    Args:
-        schema: The table's schema.
-        configuration: The table's properties.
-
-    Returns:
-        CHECK constraints, column invariants, NOT NULL and what generated columns must be, in the order in which a row
-        is checked. Protocol: Column Invariants, CHECK Constraints, Generated Columns; the order: Delta's
-        Constraints.getAll and TransactionalWrite.
+    Protocol: Column Invariants, CHECK Constraints, Generated Columns; the order: Delta's Constraints.getAll and
+    TransactionalWrite.
     """
     checks = [
         Check(key[len(CHECK_PREFIX) :], text)
@@ -101,16 +85,15 @@ def _not_null_paths(data_type: DataType, above: tuple[str, ...]) -> Iterator[tup
 def checked(
     frame: DataFrame, schema: StructType, configuration: Mapping[str, str], is_table_row: Column | None = None
 ) -> DataFrame:
-    """Makes a frame raise where one of its rows violates a constraint.
+    """Make a frame raise where one of its rows violates a constraint.
+
+    Delta: CheckDeltaInvariant; a CHECK that is NULL counts as violated.
 
     Args:
         frame: The table's columns by name, perhaps with others.
         schema: The table's schema.
         configuration: The table's properties.
         is_table_row: TRUE for the rows that are to be checked, where not all are.
-
-    Returns:
-        The same rows and columns. Delta: CheckDeltaInvariant; a CHECK that is NULL counts as violated.
     """
     frame = _with_lengths(frame, schema)
     constraints = constraints_of(schema, configuration)
@@ -165,14 +148,9 @@ def _of_check(check: Check, schema: StructType) -> tuple[Column, Column]:
 
 
 def columns_in(expression: str, schema: StructType) -> dict[str, tuple[str, ...]]:
-    """Finds the columns and fields that an expression over a table's columns names.
+    """Return the paths of columns and fields in an SQL expression, by their spelling in it.
 
-    Args:
-        expression: Its SQL.
-        schema: The table's schema.
-
-    Returns:
-        Paths by their spelling in the expression; below arrays and maps a path ends at the array or map.
+    Below arrays and maps a path ends at the array or map.
     """
     try:
         tokens = tokenize(expression)
@@ -216,15 +194,7 @@ def _path(parts: tuple[str, ...]) -> Column:
 
 
 def violation_in(message: str, table: str) -> InvariantViolationException | None:
-    """Reads the violated constraint out of the message of a failed Spark job.
-
-    Args:
-        message: The whole message.
-        table: The table's name.
-
-    Returns:
-        The error for the user, or None where the job failed for another reason.
-    """
+    """Return the user's error for a violated constraint, from a failed Spark job's message; None for other failures."""
     found = re.search(re.escape(_MARKER) + r"(\{.*?\})\n(.*?)" + re.escape(_END), message, re.DOTALL)
     if found is None:
         return None

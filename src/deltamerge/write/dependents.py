@@ -1,4 +1,4 @@
-"""Constraints and generated columns that stand in the way of a column's wider type."""
+"""Constraints and generated columns that forbid a column's wider type."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ from deltamerge.write.generated_columns import generation_expression
 
 
 def check_dependents(before: StructType, after: StructType, configuration: Mapping[str, str]) -> None:
-    """Refuses another type for a column that a CHECK constraint or a generated column refers to.
-
-    Args:
-        before: The table's schema.
-        after: Its schema with wider types.
-        configuration: Its properties.
+    """Refuse another type for a column that a CHECK constraint or a generated column refers to.
 
     Raises:
         DeltaAnalysisException: A constraint or an expression might mean something else for the wider type.
@@ -51,7 +46,7 @@ def _changes(
 
 
 def _uses(expression: str, path: tuple[str, ...], schema: StructType) -> bool:
-    """Tells whether an expression names a field, or what holds it, or what it holds."""
+    """Return whether an expression names a field, or what contains it, or what it contains."""
     named = columns_in(expression, schema).values()
     return any(one[: len(path)] == path[: len(one)] for one in named)
 

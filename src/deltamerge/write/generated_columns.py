@@ -1,4 +1,4 @@
-"""Generated columns: computed from the row's other columns where nobody gives them (Protocol: Generated Columns)."""
+"""Generated columns: computed from the row's other columns where no value is given (Protocol: Generated Columns)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import contains_subquery
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.names import quote
@@ -21,36 +21,20 @@ GENERATION_EXPRESSION = "delta.generationExpression"
 
 
 def generation_expression(field: StructField) -> str | None:
-    """Gives the SQL that a generated column is computed by, None for every other column."""
+    """Return a generated column's SQL, None for every other column."""
     text = (field.metadata or {}).get(GENERATION_EXPRESSION)
     return None if text is None else str(text)
 
 
 def generated_value(field: StructField) -> Column:
-    """Gives a generated column's value over the table's other columns by name.
-
-    Args:
-        field: The generated column.
-
-    Returns:
-        Its expression, of its type.
-    """
+    """Return a generated column's value over the table's other columns by name."""
     text = generation_expression(field)
     assert text is not None
     return F.expr(text).cast(field.dataType)
 
 
 def with_generated(frame: DataFrame, schema: StructType, given: Collection[str]) -> DataFrame:
-    """Computes the generated columns that a frame was not given.
-
-    Args:
-        frame: The table's columns by name; those that are to be computed hold anything.
-        schema: The table's schema.
-        given: The columns, in the schema's spelling, whose values stay.
-
-    Returns:
-        The same columns.
-    """
+    """Compute the generated columns that are not among `given`, the names of columns whose values stay."""
     missing = {f.name: f for f in schema.fields if generation_expression(f) and f.name not in given}
     if not missing:
         return frame
@@ -63,15 +47,11 @@ def with_generated(frame: DataFrame, schema: StructType, given: Collection[str])
 
 
 def check_generation_expressions(spark: SparkSession, schema: StructType) -> None:
-    """Refuses generation expressions that a table must not have.
-
-    Args:
-        spark: The session, which resolves them.
-        schema: The new table's schema.
+    """Refuse generation expressions that a table must not have.
 
     Raises:
-        DeltaAnalysisException: An expression cannot be resolved, gives another type than its column's, or is not
-            a function of the row's other columns alone. Delta: GeneratedColumn.validateGeneratedColumns.
+        DeltaAnalysisException: An expression cannot be resolved, is not of its column's type, or is not a function of
+            the row's other columns only. Delta: GeneratedColumn.validateGeneratedColumns.
     """
     generated = [f for f in schema.fields if generation_expression(f)]
     if not generated:

@@ -1,4 +1,4 @@
-"""Marks of generated and identity columns in tables whose protocol lacks the feature: they mean nothing there."""
+"""Metadata of generated and identity columns in tables whose protocol lacks the feature: there it has no effect."""
 
 from __future__ import annotations
 
@@ -14,14 +14,9 @@ _MARKS = {"generatedColumns": GENERATION_EXPRESSION, "identityColumns": IDENTITY
 
 
 def schema_to_write(snapshot: Snapshot) -> StructType:
-    """Gives a table's schema as a writer sees it.
+    """Return a table's schema without inert metadata.
 
-    Args:
-        snapshot: The table.
-
-    Returns:
-        The schema without inert marks. Delta: GeneratedColumn.satisfyGeneratedColumnProtocol,
-        ColumnWithDefaultExprUtils.satisfiesIdentityColumnProtocol.
+    Delta: GeneratedColumn.satisfyGeneratedColumnProtocol, ColumnWithDefaultExprUtils.satisfiesIdentityColumnProtocol.
     """
     features = writer_features(snapshot.protocol)
     inert = tuple(mark for feature, mark in _MARKS.items() if feature not in features)
@@ -41,12 +36,7 @@ def _without(metadata: dict[str, object], marks: tuple[str, ...]) -> dict[str, o
 
 
 def schema_to_commit(schema: StructType, snapshot: Snapshot) -> StructType:
-    """Puts inert marks back, which are not a writer's to take away.
-
-    Args:
-        schema: The schema that the table is to have, as a writer sees it.
-        snapshot: The table before.
-    """
+    """Restore inert metadata in a schema to be committed."""
     before = {f.name: f.metadata or {} for f in spark_schema(snapshot).fields}
     return StructType(
         [

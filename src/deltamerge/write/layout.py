@@ -1,4 +1,4 @@
-"""Where a write's files go and how large they get, by the table's properties."""
+"""Folders and sizes of a write's files, by the table's properties."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def data_folder(configuration: Mapping[str, str], new_id: str) -> str:
-    """Names the folder of a write, below the table's root.
+    """Return the folder of a write; with ``delta.randomizeFilePrefixes`` its first characters are random.
 
     Args:
-        configuration: The table's properties; with ``delta.randomizeFilePrefixes`` the first characters are random.
-        new_id: A random id that was never given before.
+        configuration: The table's properties.
+        new_id: A random id that was never used before.
     """
     name = f"deltamerge-{new_id}"
     if configuration.get(RANDOM_PREFIXES, "").lower() != "true":
@@ -33,15 +33,7 @@ def data_folder(configuration: Mapping[str, str], new_id: str) -> str:
 
 
 def partition_folders(columns: Sequence[str], values: Mapping[str, str | None]) -> str:
-    """Names the folders in which a partition's files lie, as Spark does.
-
-    Args:
-        columns: The partition columns in the log's order.
-        values: Their values as the log spells them.
-
-    Returns:
-        A folder for each column, with a slash after it.
-    """
+    """Return a partition's folders, each with a slash after it, as Spark names them."""
     return "".join(f"{_partition_folder(name, values.get(name))}/" for name in columns)
 
 
@@ -50,14 +42,14 @@ def _partition_folder(name: str, value: str | None) -> str:
 
 
 def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile]) -> int | None:
-    """Estimates how many rows make a file of the size that the table asks for.
+    """Estimate how many rows make a file of the size that the table asks for.
 
     Args:
         configuration: The table's properties; ``delta.targetFileSize`` is in bytes or such as ``100mb``.
         files: Files of the table, whose rows are taken to be like those to be written.
 
     Returns:
-        Rows, or None where the table does not ask or its files do not tell.
+        Rows, or None where the property is not set or the files have no statistics.
 
     Raises:
         DeltaAnalysisException: The property is no size.

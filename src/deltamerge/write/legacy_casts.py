@@ -1,14 +1,13 @@
 """The casts of Spark's LEGACY store assignment in a session whose own casts are those of ANSI.
 
-Integers wrap, floating-point numbers saturate, text loses its fraction; what has no value becomes NULL. No function of
-Spark casts so while ``spark.sql.ansi.enabled`` is true, and the setting would hold for the user's expressions too.
+Integers wrap, floating-point numbers saturate, strings lose their fraction; what has no value becomes NULL. No function
+of Spark casts so while ``spark.sql.ansi.enabled`` is true, and the setting would change the user's expressions too.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -27,6 +26,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from deltamerge.spark import columns as F
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -37,16 +38,7 @@ _TWO_TO_63, _TWO_TO_64 = str(2**63), str(2**64)
 
 
 def legacy_cast(value: Column, source: DataType, target: DataType) -> Column:
-    """Casts as Spark does outside ANSI mode.
-
-    Args:
-        value: The value; no struct, array or map unless the target is text.
-        source: Its type.
-        target: The type it is to have.
-
-    Returns:
-        The value of that type. Spark: Cast with EvalMode.LEGACY.
-    """
+    """Cast a value that is no struct, array or map, unless to a string. Spark: Cast with EvalMode.LEGACY."""
     if isinstance(source, VariantType):
         # Raises in every mode but TRY.
         return value.cast(target)
@@ -83,7 +75,7 @@ def _wrapped(value: Column, bits: int) -> Column:
 
 
 def _low_bits(value: Column, source: DecimalType) -> Column:
-    """Gives the lowest 64 bits of a decimal's whole part, as a BIGINT."""
+    """Return the lowest 64 bits of a decimal's whole part, as a BIGINT."""
     if source.precision - source.scale <= 18:
         return value.cast("bigint")
     modulus, half = F.lit(_TWO_TO_64).cast("decimal(20,0)"), F.lit(_TWO_TO_63).cast("decimal(20,0)")

@@ -1,7 +1,7 @@
-"""Store assignment: how a value of one type becomes a value of its column's type.
+"""Store assignment: how a value of one type is converted to its column's type.
 
 ``spark.sql.storeAssignmentPolicy`` decides: ANSI raises where a value does not fit, also where the session's own casts
-do not; LEGACY wraps, saturates or gives NULL, also where the session's own casts raise; STRICT takes up-casts alone.
+do not; LEGACY wraps, saturates or stores NULL, also where the session's own casts raise; STRICT takes up-casts only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     ByteType,
@@ -33,6 +32,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from deltamerge.spark import columns as F
 from deltamerge.write.legacy_casts import legacy_cast
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _WIDENING = (ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType)
 
 @dataclass(frozen=True)
 class StoreAssignment:
-    """The session's way to store values.
+    """The session's rules for storing values.
 
     Args:
         policy: ``ANSI``, ``LEGACY`` or ``STRICT``.
@@ -63,7 +63,7 @@ class StoreAssignment:
     column: str = ""
 
     def into(self, column: str) -> StoreAssignment:
-        """Says which column a value is stored in."""
+        """Return the same rules for a value of the named column."""
         return replace(self, column=column)
 
     @property
@@ -72,16 +72,7 @@ class StoreAssignment:
         return self.policy == "STRICT" or self.ansi_enabled == (self.policy == "ANSI")
 
     def cast(self, value: Column, source: DataType, target: DataType) -> Column:
-        """Gives a value that is no struct, array or map its column's type.
-
-        Args:
-            value: The value.
-            source: Its type.
-            target: The column's type.
-
-        Returns:
-            The value to store.
-        """
+        """Convert a value that is no struct, array or map to its column's type."""
         if self.is_sessions_own or isinstance(source, NullType):
             return value.cast(target)
         if self.policy == "LEGACY":
@@ -110,12 +101,12 @@ class Overflow:
 
     @property
     def condition(self) -> str:
-        """The error class: a text that is malformed is no overflow. Delta: CheckOverflowInTableWrite."""
+        """The error class: a malformed string is no overflow. Delta: CheckOverflowInTableWrite."""
         return "CAST_INVALID_INPUT" if self.source == "string" else "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
 
     @property
     def sqlstate(self) -> str:
-        """The SQLSTATE that belongs to the class."""
+        """The SQLSTATE of the class."""
         return "22018" if self.source == "string" else "22003"
 
     @property
@@ -126,7 +117,7 @@ class Overflow:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The parameters of DELTA_CAST_OVERFLOW_IN_TABLE_WRITE, without those that are not known."""
+        """The known parameters of DELTA_CAST_OVERFLOW_IN_TABLE_WRITE."""
         known = {
             "sourceType": None if self.source is None else f'"{self.source.upper()}"',
             "targetType": None if self.target is None else f'"{self.target.upper()}"',
@@ -138,7 +129,7 @@ class Overflow:
 
 
 def overflow_in(message: str) -> Overflow | None:
-    """Reads out of a failed job's message which value does not fit its column; None where that is not its cause."""
+    """Read the value that does not fit its column from a failed job's message; None for other failures."""
     found = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:\s]+):([^;\s]*);", message)
     if found is None:
         return None
@@ -146,16 +137,7 @@ def overflow_in(message: str) -> Overflow | None:
 
 
 def can_up_cast(source: DataType, target: DataType, *, structs_by_name: bool = True) -> bool:
-    """Tells whether STRICT takes a cast: nearly never does it lose anything.
-
-    Args:
-        source: The value's type.
-        target: The column's type.
-        structs_by_name: Whether a struct's fields are taken by name, else by position.
-
-    Returns:
-        Spark: Cast.canUpCast.
-    """
+    """Return whether STRICT takes a cast, which nearly never loses anything. Spark: Cast.canUpCast."""
     if source == target or isinstance(source, NullType):
         return True
     if isinstance(source, StructType) and isinstance(target, StructType):

@@ -1,4 +1,4 @@
-"""Which protocol a new table needs for what its definition asks."""
+"""The protocol that a table's definition needs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _BY_PROPERTY: dict[str, tuple[str, str]] = {
 
 
 def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
-    """Gives the lowest protocol that a table's definition needs.
+    """Return the lowest protocol that a table's definition needs. Protocol: Table Features.
 
     Args:
         schema: The table's schema.
@@ -66,7 +66,6 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
 
     Returns:
         Reader 1 and writer 2, or the versions asked for, where these are enough; else feature lists.
-        Protocol: Table Features.
 
     Raises:
         DeltaAnalysisException: A version is no number.
@@ -124,7 +123,7 @@ def _version(properties: Mapping[str, str], key: str, default: int) -> int:
 
 
 def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Gives the properties that a table keeps: those that ask for a protocol are answered by it."""
+    """Return the properties that a table stores: those that ask for a protocol end up in it."""
     return {
         key: value
         for key, value in properties.items()
@@ -133,7 +132,7 @@ def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
-    """Gives a protocol with features by name; readers need them by name only where no version implies them."""
+    """Return a protocol with features by name; readers need them by name only where no version implies them."""
     for version, implied in sorted(LEGACY_READER_FEATURES.items()):
         if readers == implied:
             return Protocol(version, 7, None, writers)
@@ -141,11 +140,7 @@ def _with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol
 
 
 def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
-    """Refuses new columns whose types the table's protocol does not allow.
-
-    Args:
-        snapshot: The table.
-        schema: Its schema with the new columns.
+    """Refuse new columns whose types the table's protocol does not allow.
 
     Raises:
         DeltaUnsupportedFeatureException: A type needs a feature that is not implemented.
@@ -168,15 +163,7 @@ def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
 
 
 def upgraded(present: Protocol, needed: Protocol) -> Protocol:
-    """Gives the protocol a table has afterwards: never less than it had.
-
-    Args:
-        present: The table's protocol.
-        needed: What is asked of it besides.
-
-    Returns:
-        The present one where it has all that is needed, else feature lists of both.
-    """
+    """Return the present protocol where it has all that is needed, else feature lists of both."""
     readers = reader_features(present) | reader_features(needed)
     writers = writer_features(present) | writer_features(needed)
     if readers == reader_features(present) and writers == writer_features(present):

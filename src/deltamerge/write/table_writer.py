@@ -1,4 +1,4 @@
-"""Tables made, appended to and overwritten."""
+"""Creates, appends to and overwrites tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
@@ -25,8 +24,8 @@ from deltamerge.log.features.row_tracking import with_column_names
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.skipping.predicates import ALWAYS
+from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
-from deltamerge.spark.lean_columns import lean_columns
 from deltamerge.spark.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.spark.table import Table
 from deltamerge.txn.application import ApplicationTransaction
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
 
 
 def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
-    """Makes a table without rows.
+    """Create a table without rows.
 
     Args:
         table: Where.
@@ -112,7 +111,7 @@ def write_table(
     properties: Mapping[str, str],
     transaction: ApplicationTransaction | None = None,
 ) -> int | None:
-    """Writes a frame's rows as a table.
+    """Write a frame's rows as a table.
 
     Args:
         table: Where.
@@ -165,7 +164,7 @@ def _redefined(
     partition_columns: tuple[str, ...] | None,
     properties: Mapping[str, str],
 ) -> TableDefinition:
-    """Gives a table's definition with another schema."""
+    """Return a table's definition with another schema."""
     return TableDefinition(
         schema,
         before.partition_columns if partition_columns is None else partition_columns,
@@ -230,7 +229,7 @@ def _overwrite(
     properties: Mapping[str, str],
     named: tuple[SetTransaction, ...],
 ) -> int:
-    """Replaces a table's rows. Delta: ImplicitMetadataOperation, without overwriteSchema."""
+    """Replace a table's rows. Delta: ImplicitMetadataOperation, without overwriteSchema."""
     snapshot.check_writable()
     refuse_append_only(snapshot, table.name, "the overwrite deletes rows")
     _check_partitioning(table, snapshot.metadata, partition_columns)
@@ -273,11 +272,7 @@ def _check_partitioning(table: Table, metadata: Metadata, partition_columns: tup
 def _write_into(
     table: Table, frame: DataFrame, definition: TableDefinition, folder: str
 ) -> tuple[WrittenFiles, StructType]:
-    """Writes rows of a table that is there.
-
-    Returns:
-        The files, and the schema with the high water marks that come after them.
-    """
+    """Write rows of an existing table; return also its schema with the high water marks after them."""
     schema = definition.schema
     fitted, given = _fitted(frame, schema, merge_conf(table.spark), table.name)
     with identities_given(fitted, schema, given) as (rows, identities):
@@ -288,7 +283,7 @@ def _write_into(
 def _changed_metadata(
     snapshot: Snapshot, configuration: Mapping[str, str], schema: StructType
 ) -> tuple[Metadata, ...]:
-    """Gives the metadata to commit, none where nothing of it changes."""
+    """Return the metadata to commit, none where nothing of it changes."""
     metadata = replace(snapshot.metadata, configuration=dict(configuration))
     if schema != schema_to_write(snapshot):
         text = json.dumps(schema_to_commit(schema, snapshot).jsonValue())
@@ -299,11 +294,7 @@ def _changed_metadata(
 def _fitted(
     frame: DataFrame, schema: StructType, conf: MergeConf, table: str
 ) -> tuple[DataFrame, frozenset[str]]:
-    """Puts a frame's columns into the table's order and types; columns that it lacks get their defaults.
-
-    Returns:
-        The table's columns, and the names of those that the frame has.
-    """
+    """Return a frame in the table's columns and types, with defaults for missing ones, and the names of the others."""
     assignment = StoreAssignment(conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive)
     given = {f.name if conf.case_sensitive else f.name.lower(): f for f in frame.schema.fields}
     known = {f.name if conf.case_sensitive else f.name.lower(): f for f in schema.fields}
@@ -326,7 +317,7 @@ def _fitted(
 
 
 def _stored(given: StructField, wanted: StructField, assignment: StoreAssignment) -> Column:
-    """Gives a frame's column its type in the table: structs by name, values as an assignment of MERGE stores them."""
+    """Return a column with its type in the table: structs by name, values as an assignment of MERGE stores them."""
     if assignment.policy == "STRICT" and not can_up_cast(given.dataType, wanted.dataType):
         source, target = given.dataType.simpleString().upper(), wanted.dataType.simpleString().upper()
         raise DeltaAnalysisException(
@@ -349,7 +340,7 @@ def _write(table: Table, frame: DataFrame, definition: TableDefinition, folder: 
         folder=folder,
         clock=_now,
     )
-    with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
+    with session_settings(table.spark, READING_MANY_FILES):
         try:
             return write_files(checked(frame, definition.schema, definition.properties), target)
         except KeyboardInterrupt:
@@ -412,14 +403,14 @@ def _commit_definition(
 
 
 def _protocol(snapshot: Snapshot | None, definition: TableDefinition) -> Protocol:
-    """Gives the protocol of a new table; of one that is there, with what the definition needs besides."""
+    """Return a new table's protocol, or an existing table's with what the definition needs besides."""
     clustering = {f"delta.feature.{FEATURE}": "supported"} if definition.clustered_by else {}
     needed = protocol_for(definition.schema, {**definition.properties, **clustering})
     return needed if snapshot is None else upgraded(snapshot.protocol, needed)
 
 
 def _with_column_ids(definition: TableDefinition, before: Snapshot | None) -> TableDefinition:
-    """Gives the columns of a definition that maps them their ids; what an overwritten table had, they keep."""
+    """Assign ids to the columns of a definition that maps them; an overwritten table's columns keep theirs."""
     text = schema_to_json(without_mapping(parse_schema(json.dumps(definition.schema.jsonValue()))))
     found = with_column_ids(
         Metadata("", schema_string=text, configuration=definition.properties),
@@ -435,7 +426,7 @@ def _is_mapped(snapshot: Snapshot) -> bool:
 
 
 def _clustering(snapshot: Snapshot | None, definition: TableDefinition) -> list[Action]:
-    """Says by which columns the table is clustered, and no longer by those that are gone."""
+    """Return the clustering to commit; columns that the table no longer has are dropped from it."""
     physical = physical_names(definition.schema)
     if definition.clustered_by:
         return [clustering_domain([(physical[name],) for name in definition.clustered_by])]

@@ -41,10 +41,7 @@ _SUPPORTED = (
 
 
 def check_types(schema: StructType) -> None:
-    """Refuses a schema with columns or fields that Delta has no type for.
-
-    Args:
-        schema: The schema that a table is to have.
+    """Refuse a schema with columns or fields of types that Delta lacks.
 
     Raises:
         DeltaAnalysisException: DELTA_UNSUPPORTED_DATA_TYPES.
