@@ -10,12 +10,11 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from deltamerge.log.change_feed import ChangedFile
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.paths import spark_spellings
-from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
-from deltamerge.sql.names import free_prefix
+from deltamerge.sql.names import free_prefix, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +35,7 @@ def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]
             StructField(COMMIT_TIMESTAMP, TimestampType()),
         ]
     )
-    # Files of a kind are read in one scan, unless a path stands for several states of its file.
+    # Files of a kind are read in one scan, unless a path occurs with several states of its file.
     groups: dict[tuple[str | None, int], list[ChangedFile]] = {}
     seen: dict[tuple[str | None, str], int] = {}
     for changed in files:
@@ -55,7 +54,7 @@ def _rows_of(table: Table, snapshot: Snapshot, schema: StructType, files: Sequen
     change_type = files[0].change_type
     stored = schema if change_type else StructType([*schema.fields, StructField(CHANGE_TYPE, StringType())])
     prefix = free_prefix(stored.names)
-    file, key, version, time = (prefix + name for name in ("file", "key", "version", "time"))
+    file, version, time = (prefix + name for name in ("file", "version", "time"))
     rows = target_frame(
         table,
         stored,
@@ -64,18 +63,11 @@ def _rows_of(table: Table, snapshot: Snapshot, schema: StructType, files: Sequen
         ScanColumns(file, prefix + "row"),
         snapshot.mapping_mode,
     )
-    commits = table.spark.createDataFrame(
-        [
-            (spelling, changed.version, changed.timestamp_ms * 1000)
-            for changed in files
-            for spelling in spark_spellings(table, changed.file)
-        ],
-        f"`{key}` STRING, `{version}` BIGINT, `{time}` BIGINT",
-    )
-    joined = rows.join(F.broadcast(commits), F.col(file) == F.col(key), "inner")
+    commits = ((changed.file, (changed.version, changed.timestamp_ms * 1000)) for changed in files)
+    joined = with_values_by_file(table, rows, file, commits, {version: "BIGINT", time: "BIGINT"})
     kind = F.lit(change_type) if change_type else F.col(CHANGE_TYPE)
     return joined.select(
-        *(F.col("`" + name.replace("`", "``") + "`") for name in schema.names),
+        *(F.col(quote(name)) for name in schema.names),
         kind.alias(CHANGE_TYPE),
         F.col(version).alias(COMMIT_VERSION),
         F.timestamp_micros(F.col(time)).alias(COMMIT_TIMESTAMP),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.log.features.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
+from deltamerge.spark.nested_types import nullable_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -25,30 +26,13 @@ def physical_field(field: StructField, mode: str, *, with_ids: bool = False) -> 
     metadata = field.metadata or {}
     own = {PARQUET_FIELD_ID: metadata[COLUMN_ID]} if with_ids and COLUMN_ID in metadata else {}
     name = metadata.get(PHYSICAL_NAME, field.name)
-    return StructField(name, _physical(field.dataType, mode, with_ids), True, own)
-
-
-def _physical(data_type: DataType, mode: str, ids: bool) -> DataType:
-    if isinstance(data_type, StructType):
-        return StructType([physical_field(f, mode, with_ids=ids) for f in data_type.fields])
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_physical(data_type.elementType, mode, ids), True)
-    if isinstance(data_type, MapType):
-        return MapType(
-            _physical(data_type.keyType, mode, ids), _physical(data_type.valueType, mode, ids), True
-        )
-    return data_type
+    inner = nullable_type(field.dataType, lambda f: physical_field(f, mode, with_ids=with_ids))
+    return StructField(name, inner, True, own)
 
 
 def logical_type(data_type: DataType) -> DataType:
     """Return a type as a scan yields it: the table's names, nullable, without metadata."""
-    if isinstance(data_type, StructType):
-        return StructType([StructField(f.name, logical_type(f.dataType), True) for f in data_type.fields])
-    if isinstance(data_type, ArrayType):
-        return ArrayType(logical_type(data_type.elementType), True)
-    if isinstance(data_type, MapType):
-        return MapType(logical_type(data_type.keyType), logical_type(data_type.valueType), True)
-    return data_type
+    return nullable_type(data_type, lambda f: StructField(f.name, logical_type(f.dataType), True))
 
 
 def as_logical(value: Column, field: StructField, mode: str) -> Column:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
+from pyspark.errors import PySparkException
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import rows_about
@@ -106,10 +107,10 @@ def _blocks(
 
 
 def _tasks_read_vectors(spark: SparkSession) -> bool:
-    """Tells whether executors have what reads a vector."""
+    """Return whether executors have the libraries that read a vector."""
     try:
         spark.range(1).mapInArrow(passing_on, "id BIGINT").collect()
-    except Exception:
+    except PySparkException:
         logger.warning("executors cannot read deletion vectors; the driver does", exc_info=True)
         return False
     return True

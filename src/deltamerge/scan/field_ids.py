@@ -74,8 +74,8 @@ def _has_ids(schema: pa.Schema) -> bool:
 
 
 def _id(field: pa.Field) -> int | None:
-    text = (field.metadata or {}).get(b"PARQUET:field_id")
-    return None if text is None else int(text)
+    stored = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if stored is None else int(stored)
 
 
 def _in_file(field: StructField, found: Sequence[pa.Field]) -> StructField:

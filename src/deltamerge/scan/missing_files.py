@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 
 from deltamerge.exceptions import DeltaTableException
 
-_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\. SQLSTATE", re.S)
+_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\. SQLSTATE", re.DOTALL)
 
 
 @contextmanager

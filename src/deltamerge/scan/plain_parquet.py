@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # One scan of one path, with nothing above it and no filter. Of several paths one may be named twice, and
-# a catalog's partitions may lie anywhere.
+# a catalog's partitions may be anywhere.
 _SCAN = re.compile(
     r"== Physical Plan ==\n(\*\(1\) )?(ColumnarToRow\n\+- )?FileScan parquet [^\n]*DataFilters: \[\], Format: Parquet, "
     r"Location: InMemoryFileIndex\(1 paths\)[^\n]*, PartitionFilters: \[\], PushedFilters: \[\], ReadSchema: [^\n]*\n*"

@@ -11,12 +11,11 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.row_tracking import ENABLED, MaterializedColumns, materialized_columns
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.paths import spark_spellings
-from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
-from deltamerge.sql.names import free_prefix
+from deltamerge.sql.names import free_prefix, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,19 +50,13 @@ def tracked_frame(
     hidden = [StructField(name, LongType()) for name in stored.names]
     wide = StructType([*schema.fields, *hidden])
     frame = target_frame(table, wide, partition_columns, files, extra, mode)
-    key, base, version = (extra.file_name + suffix for suffix in ("_key", "_base", "_version"))
-    by_file = table.spark.createDataFrame(
-        [
-            (spelling, file.base_row_id, file.default_row_commit_version)
-            for file in files
-            for spelling in spark_spellings(table, file)
-        ],
-        f"`{key}` STRING, `{base}` BIGINT, `{version}` BIGINT",
-    )
-    joined = frame.join(F.broadcast(by_file), F.col(extra.file_name) == F.col(key), "inner")
+    base, version = extra.file_name + "_base", extra.file_name + "_version"
+    by_file = ((file, (file.base_row_id, file.default_row_commit_version)) for file in files)
+    types = {base: "BIGINT", version: "BIGINT"}
+    joined = with_values_by_file(table, frame, extra.file_name, by_file, types)
     own = (*schema.names, extra.file_name, extra.row_index)
     return joined.select(
-        *(F.col("`" + name.replace("`", "``") + "`") for name in own),
+        *(F.col(quote(name)) for name in own),
         F.coalesce(F.col(f"`{stored.row_id}`"), F.col(base) + F.col(extra.row_index)).alias(stored.row_id),
         F.coalesce(F.col(f"`{stored.row_commit_version}`"), F.col(version)).alias(stored.row_commit_version),
     )
@@ -97,7 +90,7 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
             stored,
         )
     return frame.select(
-        *(F.col("`" + name.replace("`", "``") + "`") for name in schema.names),
+        *(F.col(quote(name)) for name in schema.names),
         F.struct(
             F.col(f"`{stored.row_id}`").alias("row_id"),
             F.col(f"`{stored.row_commit_version}`").alias("row_commit_version"),

@@ -29,9 +29,9 @@ def moment_ms(spark: SparkSession, moment: str | dt.datetime | dt.date) -> int:
     return _evaluated(spark, F.lit(str(moment)), repr(str(moment)))
 
 
-def expression_ms(spark: SparkSession, text: str) -> int:
+def expression_ms(spark: SparkSession, sql: str) -> int:
     """Evaluate the SQL after TIMESTAMP AS OF; see `moment_ms`."""
-    return _evaluated(spark, F.expr(text), text)
+    return _evaluated(spark, F.expr(sql), sql)
 
 
 def _evaluated(spark: SparkSession, value: Column, shown: str) -> int:

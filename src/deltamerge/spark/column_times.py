@@ -55,10 +55,10 @@ class _ClassicNodes:
         self._pair = classes.forName("scala.Tuple2")
 
     def node(self, node: Any) -> Any:  # noqa: ANN401
-        text = self._text(node)
-        if text is not None:
-            made = self._fixed(text)
-            if made == text:
+        sql = self._sql(node)
+        if sql is not None:
+            made = self._fixed(sql)
+            if made == sql:
                 return node
             expression: Any = F.expr(made)
             return expression._jc.node()
@@ -66,7 +66,7 @@ class _ClassicNodes:
         fixed = [self._value(value) for value in values]
         return node if _same(values, fixed) else node.copy(*fixed)
 
-    def _text(self, node: Any) -> str | None:  # noqa: ANN401
+    def _sql(self, node: Any) -> str | None:  # noqa: ANN401
         """Return the SQL of a function without arguments or of what `expr` was given; None for other nodes."""
         kind = node.getClass().getSimpleName()
         if kind == "UnresolvedFunction" and node.arguments().isEmpty():
@@ -107,14 +107,14 @@ def _fix_message(message: Any, fixed: Callable[[str], str]) -> None:  # noqa: AN
     if message.DESCRIPTOR.full_name == _EXPRESSION:
         kind = message.WhichOneof("expr_type")
         called = message.unresolved_function if kind == "unresolved_function" else None
-        text = None
+        sql = None
         if called is not None and not called.arguments and not called.is_user_defined_function:
-            text = f"{called.function_name}()"
+            sql = f"{called.function_name}()"
         elif kind == "expression_string":
-            text = message.expression_string.expression
-        if text is not None:
-            made = fixed(text)
-            if made != text:
+            sql = message.expression_string.expression
+        if sql is not None:
+            made = fixed(sql)
+            if made != sql:
                 message.expression_string.expression = made
             return
     for _, value in message.ListFields():

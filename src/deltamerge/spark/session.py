@@ -96,41 +96,34 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
     Other threads of the session see them meanwhile: hold only what does not change what their queries return.
     """
     for key, value in settings.items():
-        _HELD.hold(spark, key, value)
+        with _lock:
+            holders, before = _held.get((id(spark), key), (0, None))
+            if not holders:
+                before = conf_value(spark, key)
+                spark.conf.set(key, value)
+            _held[id(spark), key] = (holders + 1, before)
     try:
         yield
     finally:
         for key in settings:
-            _HELD.release(spark, key)
+            _release(spark, key)
 
 
-class _HeldSettings:
-    """Settings that several threads of one session hold at once: the last to release them restores the value."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._held: dict[tuple[int, str], tuple[int, str | None]] = {}
-
-    def hold(self, spark: SparkSession, key: str, value: str) -> None:
-        with self._lock:
-            count, before = self._held.get((id(spark), key), (0, None))
-            if not count:
-                before = conf_value(spark, key)
-                spark.conf.set(key, value)
-            self._held[id(spark), key] = (count + 1, before)
-
-    def release(self, spark: SparkSession, key: str) -> None:
-        with self._lock:
-            count, before = self._held.pop((id(spark), key))
-            if count > 1:
-                self._held[id(spark), key] = (count - 1, before)
-            elif before is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, before)
+def _release(spark: SparkSession, key: str) -> None:
+    """Restore a setting, unless another thread holds it, too."""
+    with _lock:
+        holders, before = _held.pop((id(spark), key))
+        if holders > 1:
+            _held[id(spark), key] = (holders - 1, before)
+        elif before is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, before)
 
 
-_HELD = _HeldSettings()
+_lock = threading.Lock()
+# The threads that hold a session's setting, and its value before.
+_held: dict[tuple[int, str], tuple[int, str | None]] = {}
 _thread = threading.local()
 
 

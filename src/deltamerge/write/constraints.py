@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.exceptions import DeltaParseException, InvariantViolationException
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
+from deltamerge.spark.nested_types import contains
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.operands import opaque_of
 from deltamerge.sql.tokens import tokenize
-from deltamerge.write.char_varchar import METADATA_KEY, fitted
+from deltamerge.write.char_varchar import fitted
 from deltamerge.write.generated_columns import generated_value, generation_expression
 
 if TYPE_CHECKING:
@@ -54,8 +56,8 @@ def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tupl
     TransactionalWrite.
     """
     checks = [
-        Check(key[len(CHECK_PREFIX) :], text)
-        for key, text in configuration.items()
+        Check(key[len(CHECK_PREFIX) :], sql)
+        for key, sql in configuration.items()
         if key.lower().startswith(CHECK_PREFIX)
     ]
     for field in schema.fields:
@@ -65,9 +67,9 @@ def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tupl
                 Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"])
             )
     generated = [
-        Check(GENERATED_COLUMN, f"{_shown((f.name,))} <=> ({text})", _generated_holds(f))
+        Check(GENERATED_COLUMN, f"{_shown((f.name,))} <=> ({sql})", _generated_holds(f))
         for f in schema.fields
-        if (text := generation_expression(f)) is not None
+        if (sql := generation_expression(f)) is not None
     ]
     return (*checks, *(NotNull(path) for path in _not_null_paths(schema, ())), *generated)
 
@@ -101,7 +103,7 @@ def checked(
         return frame
     first = schema.fields[0]
     guarded = _path((first.name,))
-    # The violation that is tried last stands innermost.
+    # The violation that is tried last is the innermost.
     for constraint in reversed(constraints):
         violation, error = (
             _of_check(constraint, schema) if isinstance(constraint, Check) else _of_null(constraint)
@@ -114,7 +116,7 @@ def checked(
 
 
 def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
-    limited = {f.name: f for f in schema.fields if METADATA_KEY in (f.metadata or {})}
+    limited = {f.name: f for f in schema.fields if CHAR_VARCHAR_TYPE in (f.metadata or {})}
     if not limited:
         return frame
     return frame.select(
@@ -124,18 +126,10 @@ def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
 
 def _generated_holds(field: StructField) -> Column:
     given, computed = _path((field.name,)), generated_value(field)
-    if _holds_map(field.dataType):
+    if contains(field.dataType, MapType):
         # Maps cannot be compared.
         given, computed = F.to_json(F.struct(given.alias("v"))), F.to_json(F.struct(computed.alias("v")))
     return given.eqNullSafe(computed)
-
-
-def _holds_map(data_type: DataType) -> bool:
-    if isinstance(data_type, StructType):
-        return any(_holds_map(f.dataType) for f in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return _holds_map(data_type.elementType)
-    return isinstance(data_type, MapType)
 
 
 def _of_check(check: Check, schema: StructType) -> tuple[Column, Column]:
@@ -185,7 +179,7 @@ def _of_null(constraint: NotNull) -> tuple[Column, Column]:
 
 def _raise(kind: str, name: str, expression: str, values: Column) -> Column:
     head = json.dumps({"kind": kind, "name": name, "expression": expression})
-    # Of type VOID, which alone can be cast to whatever type the first column has.
+    # Of type VOID, the only one that can be cast to whatever type the first column has.
     return F.raise_error(F.concat(F.lit(_MARKER + head + "\n"), F.coalesce(values, F.lit("")), F.lit(_END)))
 
 
@@ -218,8 +212,8 @@ def violation_in(message: str, table: str) -> InvariantViolationException | None
     )
 
 
-def _values(text: str) -> list[tuple[str, object]]:
+def _values(values: str) -> list[tuple[str, object]]:
     try:
-        return list(json.loads(text).items()) if text else []
+        return list(json.loads(values).items()) if values else []
     except ValueError:
-        return [("row", text)]
+        return [("row", values)]

@@ -23,6 +23,7 @@ from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.nulls import count_nulls
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import session_settings
+from deltamerge.sql.names import quote
 from deltamerge.storage.store import Store, StoredFile
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[st
 
 
 def _write_settings(target: WriteTarget) -> dict[str, str]:
-    """Settings of the form of files alone: what other threads of the session write meanwhile has the same values."""
+    """Settings of the form of files only: other threads of the session write the same values meanwhile."""
     schema, settings = target.schema.json(), {}
     if target.mode != NONE:
         settings[WRITE_IDS] = "true"
@@ -206,9 +207,9 @@ def _physical(target: WriteTarget) -> list[Column]:
     partition_columns = set(target.partition_columns)
     fields = [*target.schema.fields, *(StructField(name, LongType()) for name in target.hidden_columns)]
     return [
-        partition_text(_column(f), f).alias(physical_field(f, target.mode).name)
+        partition_text(F.col(quote(f.name)), f).alias(physical_field(f, target.mode).name)
         if f.name in partition_columns
-        else as_physical(_column(f), f, target.mode)
+        else as_physical(F.col(quote(f.name)), f, target.mode)
         for f in fields
     ]
 
@@ -233,10 +234,6 @@ def _utc_text(value: Column) -> Column:
         F.pmod(rest, F.lit(1_000_000)),
     )
     return F.concat(date, F.lit("T"), clock, F.lit("Z"))
-
-
-def _column(field: StructField) -> Column:
-    return F.col("`" + field.name.replace("`", "``") + "`")
 
 
 def _data_files(store: Store, folder: str) -> list[StoredFile]:

@@ -26,8 +26,8 @@ def column_defaults(schema: StructType, microseconds: int) -> Callable[[int], Co
 
     def default(index: int) -> Column:
         field = schema.fields[index]
-        text = (field.metadata or {}).get(CURRENT_DEFAULT)
-        value = F.lit(None) if text is None else F.expr(fix_current_time(text, microseconds, ()))
+        sql = (field.metadata or {}).get(CURRENT_DEFAULT)
+        value = F.lit(None) if sql is None else F.expr(fix_current_time(sql, microseconds, ()))
         return value.cast(field.dataType)
 
     return default

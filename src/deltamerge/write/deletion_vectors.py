@@ -126,7 +126,7 @@ def _extended(
         raise DeltaRuntimeException(
             "DELTA_DELETION_VECTOR_INVALID_ROW_INDEX",
             f"Deletion vector integrity check failed: rows to delete were found in {file.path} that are deleted "
-            f"already or lie behind its {num_records} rows. Nothing was changed; the file may have been replaced "
+            f"already or are behind its {num_records} rows. Nothing was changed; the file may have been replaced "
             "in place.",
             sqlstate="XXKDS",
         )

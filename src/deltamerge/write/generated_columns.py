@@ -22,15 +22,15 @@ GENERATION_EXPRESSION = "delta.generationExpression"
 
 def generation_expression(field: StructField) -> str | None:
     """Return a generated column's SQL, None for every other column."""
-    text = (field.metadata or {}).get(GENERATION_EXPRESSION)
-    return None if text is None else str(text)
+    sql = (field.metadata or {}).get(GENERATION_EXPRESSION)
+    return None if sql is None else str(sql)
 
 
 def generated_value(field: StructField) -> Column:
     """Return a generated column's value over the table's other columns by name."""
-    text = generation_expression(field)
-    assert text is not None
-    return F.expr(text).cast(field.dataType)
+    sql = generation_expression(field)
+    assert sql is not None
+    return F.expr(sql).cast(field.dataType)
 
 
 def with_generated(frame: DataFrame, schema: StructType, given: Collection[str]) -> DataFrame:
@@ -63,52 +63,52 @@ def check_generation_expressions(spark: SparkSession, schema: StructType) -> Non
 
 
 def _check(field: StructField, others: DataFrame, everything: DataFrame) -> None:
-    text = str(generation_expression(field))
+    sql = str(generation_expression(field))
     if (field.metadata or {}).get("CURRENT_DEFAULT") is not None:
         raise DeltaAnalysisException(
             "GENERATED_COLUMN_WITH_DEFAULT_VALUE",
             f"A column cannot have both a default value and a generation expression, but column {field.name} has "
-            f"both. Leave one out; its generation expression is {text}.",
+            f"both. Leave one out; its generation expression is {sql}.",
             sqlstate="42623",
         )
-    if contains_subquery(text):
-        raise _unsupported(field, text, "subquery expressions are not allowed for generated columns")
-    if fix_current_time(text, 0, everything.columns) != text:
+    if contains_subquery(sql):
+        raise _unsupported(field, sql, "subquery expressions are not allowed for generated columns")
+    if fix_current_time(sql, 0, everything.columns) != sql:
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
-            f"{text} cannot be used in a generated column: column {field.name} would have another value each time.",
+            f"{sql} cannot be used in a generated column: column {field.name} would have another value each time.",
             sqlstate="42621",
         )
-    data_type = _type_of(field, text, others, everything)
+    data_type = _type_of(field, sql, others, everything)
     if data_type != field.dataType and data_type.simpleString() != field.dataType.simpleString():
         raise DeltaAnalysisException(
             "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH",
             f"The expression type of the generated column {field.name} is {data_type.simpleString().upper()}, but the "
-            f"column type is {field.dataType.simpleString().upper()}. Cast the expression: CAST({text} AS "
+            f"column type is {field.dataType.simpleString().upper()}. Cast the expression: CAST({sql} AS "
             f"{field.dataType.simpleString().upper()}).",
             sqlstate="42K09",
             parameters={"columnName": field.name},
         )
 
 
-def _type_of(field: StructField, text: str, others: DataFrame, everything: DataFrame) -> DataType:
-    value = F.expr(text)
+def _type_of(field: StructField, sql: str, others: DataFrame, everything: DataFrame) -> DataType:
+    value = F.expr(sql)
     try:
         data_type = others.select(value).schema.fields[0].dataType
     except PySparkException as error:
         if _resolves(lambda: everything.select(value)):
             reason = "generation expression cannot reference another generated column"
-            raise _unsupported(field, text, reason) from None
+            raise _unsupported(field, sql, reason) from None
         raise DeltaAnalysisException(
             error.getCondition() or "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
-            f"Cannot resolve the generation expression of column {field.name}, {text}, over the table's other columns "
+            f"Cannot resolve the generation expression of column {field.name}, {sql}, over the table's other columns "
             f"({', '.join(others.columns)}). {str(error).splitlines()[0]}",
             sqlstate=error.getSqlState() or "42621",
         ) from None
     # A join takes neither aggregates nor what is random.
     anything = others.select(F.lit(1).alias("other"))
     if not _resolves(lambda: others.join(anything, value.isNull(), "inner")):
-        raise _unsupported(field, text, "generation expression is not deterministic, or it aggregates rows")
+        raise _unsupported(field, sql, "generation expression is not deterministic, or it aggregates rows")
     return data_type
 
 
@@ -121,10 +121,10 @@ def _resolves(frame: Callable[[], DataFrame]) -> bool:
     return True
 
 
-def _unsupported(field: StructField, text: str, reason: str) -> DeltaAnalysisException:
+def _unsupported(field: StructField, sql: str, reason: str) -> DeltaAnalysisException:
     return DeltaAnalysisException(
         "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
-        f"Cannot create generated column {field.name} with generation expression {text} because {reason}.",
+        f"Cannot create generated column {field.name} with generation expression {sql} because {reason}.",
         sqlstate="42621",
-        parameters={"fieldName": field.name, "expressionStr": text, "reason": reason},
+        parameters={"fieldName": field.name, "expressionStr": sql, "reason": reason},
     )

@@ -25,6 +25,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import release_checkpoint
 from deltamerge.sql.names import free_prefix, quote
 from deltamerge.storage.store import Store
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -117,34 +118,27 @@ def check_identity_columns(schema: StructType, partition_columns: Collection[str
             step 0.
     """
     for field in schema.fields:
-        column = identity_column(field)
+        column, problem = identity_column(field), None
         if column is None:
             continue
         if not isinstance(field.dataType, LongType):
-            raise _refused(
-                "DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE",
-                f"DataType {field.dataType.typeName()} is not supported for IDENTITY columns: make {field.name} "
-                "BIGINT.",
-                "428H2",
-            )
-        if field.name in partition_columns:
-            raise _refused(
-                "DELTA_IDENTITY_COLUMNS_PARTITION_NOT_SUPPORTED",
-                f"PARTITIONED BY IDENTITY column {field.name} is not supported.",
-                "42601",
-            )
-        if "delta.generationExpression" in field.metadata:
-            raise _refused(
-                "DELTA_IDENTITY_COLUMNS_WITH_GENERATED_EXPRESSION",
-                f"IDENTITY column {field.name} cannot be specified with a generated column expression.",
-                "42613",
-            )
-        if column.step == 0:
-            raise _refused(
+            kind = field.dataType.typeName()
+            reason = f"DataType {kind} is not supported for IDENTITY columns: make {field.name} BIGINT."
+            problem = "DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE", reason, "428H2"
+        elif field.name in partition_columns:
+            reason = f"PARTITIONED BY IDENTITY column {field.name} is not supported."
+            problem = "DELTA_IDENTITY_COLUMNS_PARTITION_NOT_SUPPORTED", reason, "42601"
+        elif GENERATION_EXPRESSION in field.metadata:
+            reason = f"IDENTITY column {field.name} cannot be specified with a generated column expression."
+            problem = "DELTA_IDENTITY_COLUMNS_WITH_GENERATED_EXPRESSION", reason, "42613"
+        elif column.step == 0:
+            problem = (
                 "DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP",
                 f"IDENTITY column {field.name}: the step cannot be 0.",
                 "42611",
             )
+        if problem is not None:
+            raise _refused(*problem)
 
 
 def explicit_insert(name: str, where: str) -> DeltaAnalysisException:

@@ -23,16 +23,11 @@ def schema_to_write(snapshot: Snapshot) -> StructType:
     schema = spark_schema(snapshot)
     if not inert:
         return schema
-    return StructType(
-        [
-            StructField(f.name, f.dataType, f.nullable, _without(f.metadata or {}, inert))
-            for f in schema.fields
-        ]
-    )
-
-
-def _without(metadata: dict[str, object], marks: tuple[str, ...]) -> dict[str, object]:
-    return {key: value for key, value in metadata.items() if not key.startswith(marks)}
+    fields = []
+    for f in schema.fields:
+        metadata = {k: v for k, v in (f.metadata or {}).items() if not k.startswith(inert)}
+        fields.append(StructField(f.name, f.dataType, f.nullable, metadata))
+    return StructType(fields)
 
 
 def schema_to_commit(schema: StructType, snapshot: Snapshot) -> StructType:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
-from deltamerge.scan.target import NULL_PARTITION, escape_path_name
+from deltamerge.scan.target import partition_folder
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
@@ -34,11 +34,7 @@ def data_folder(configuration: Mapping[str, str], new_id: str) -> str:
 
 def partition_folders(columns: Sequence[str], values: Mapping[str, str | None]) -> str:
     """Return a partition's folders, each with a slash after it, as Spark names them."""
-    return "".join(f"{_partition_folder(name, values.get(name))}/" for name in columns)
-
-
-def _partition_folder(name: str, value: str | None) -> str:
-    return f"{escape_path_name(name)}={escape_path_name(value) if value else NULL_PARTITION}"
+    return "".join(f"{partition_folder(name, values.get(name))}/" for name in columns)
 
 
 def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile]) -> int | None:
@@ -54,14 +50,14 @@ def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile])
     Raises:
         DeltaAnalysisException: The property is no size.
     """
-    text = configuration.get(TARGET_FILE_SIZE)
-    if text is None:
+    setting = configuration.get(TARGET_FILE_SIZE)
+    if setting is None:
         return None
-    match = _SIZE.fullmatch(text)
+    match = _SIZE.fullmatch(setting)
     if match is None or not int(match[1]):
         raise DeltaAnalysisException(
             "DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED",
-            f"The table property {TARGET_FILE_SIZE} is '{text}', which is no size. Write it in bytes, or such as "
+            f"The table property {TARGET_FILE_SIZE} is '{setting}', which is no size. Write it in bytes, or such as "
             "'100mb'.",
             sqlstate="0A000",
         )

@@ -45,14 +45,14 @@ def patchable(store: Store, files: Sequence[AddFile]) -> frozenset[str]:
     """
     if not store.is_local:
         return frozenset()
+
+    def reason(file: AddFile) -> str | None:
+        with store.open_input(decode_path(file.path)) as opened:
+            return parquet_patch.reason_not_to_patch(pq.ParquetFile(opened))
+
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        reasons = list(pool.map(lambda file: _reason_not_to_patch(store, file), files))
+        reasons = list(pool.map(reason, files))
     return frozenset(file.path for file, reason in zip(files, reasons, strict=True) if reason is None)
-
-
-def _reason_not_to_patch(store: Store, file: AddFile) -> str | None:
-    with store.open_input(decode_path(file.path)) as opened:
-        return parquet_patch.reason_not_to_patch(pq.ParquetFile(opened))
 
 
 def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarget) -> int:

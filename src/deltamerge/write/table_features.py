@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType, VariantType
+from pyspark.sql.types import StructType, TimestampNTZType, VariantType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
@@ -19,6 +19,10 @@ from deltamerge.log.protocol import (
     writer_features,
 )
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark.nested_types import all_types
+from deltamerge.write.defaults import CURRENT_DEFAULT
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION
+from deltamerge.write.identity_columns import IDENTITY
 from deltamerge.write.unsupported_types import check_types
 
 _FEATURE_PREFIX = "delta.feature."
@@ -111,14 +115,14 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
 
 
 def _version(properties: Mapping[str, str], key: str, default: int) -> int:
-    text = properties.get(key, str(default))
-    if text.isdigit():
-        return max(int(text), default)
+    value = properties.get(key, str(default))
+    if value.isdigit():
+        return max(int(value), default)
     raise DeltaAnalysisException(
         "DELTA_PROTOCOL_PROPERTY_NOT_INT",
-        f"Protocol property {key} needs to be an integer. Found {text}.",
+        f"Protocol property {key} needs to be an integer. Found {value}.",
         sqlstate="42K06",
-        parameters={"key": key, "value": text},
+        parameters={"key": key, "value": value},
     )
 
 
@@ -181,22 +185,18 @@ def _by_property(properties: Mapping[str, str]) -> Iterator[str]:
         yield "checkConstraints"
 
 
-def _by_type(data_type: DataType) -> Iterator[str]:
-    if isinstance(data_type, TimestampNTZType):
-        yield "timestampNtz"
-    elif isinstance(data_type, VariantType):
-        yield "variantType"
-    elif isinstance(data_type, StructType):
-        for field in data_type.fields:
-            if "CURRENT_DEFAULT" in (field.metadata or {}):
-                yield "allowColumnDefaults"
-            if "delta.generationExpression" in (field.metadata or {}):
-                yield "generatedColumns"
-            if any(key.startswith("delta.identity.") for key in field.metadata or {}):
-                yield "identityColumns"
-            yield from _by_type(field.dataType)
-    elif isinstance(data_type, ArrayType):
-        yield from _by_type(data_type.elementType)
-    elif isinstance(data_type, MapType):
-        yield from _by_type(data_type.keyType)
-        yield from _by_type(data_type.valueType)
+def _by_type(schema: StructType) -> Iterator[str]:
+    for data_type in all_types(schema):
+        if isinstance(data_type, TimestampNTZType):
+            yield "timestampNtz"
+        elif isinstance(data_type, VariantType):
+            yield "variantType"
+        elif isinstance(data_type, StructType):
+            for field in data_type.fields:
+                metadata = field.metadata or {}
+                if CURRENT_DEFAULT in metadata:
+                    yield "allowColumnDefaults"
+                if GENERATION_EXPRESSION in metadata:
+                    yield "generatedColumns"
+                if any(key.startswith(IDENTITY) for key in metadata):
+                    yield "identityColumns"
