@@ -49,7 +49,7 @@ def _derived(base: type[Column]) -> type[Column]:
         for name, member in vars(base).items()
         if hasattr(member, "__wrapped__")
     }
-    reflected = {f"__r{name}__": swapped(methods[f"__{name}__"]) for name in ("and", "or") if methods}
+    reflected = {name: swapped(methods["__" + name[3:]]) for name in methods if name.startswith("__r")}
     return type("UntracedColumn", (base,), {**methods, **reflected})
 
 
