@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -143,19 +143,11 @@ def collect_files_with_changes(target: WriteTarget) -> WrittenFiles:
     for file, path in moved:
         target.store.rename(file.path, path)
     target.store.delete_folder(marker)
-    return WrittenFiles(
-        data.files,
-        data.rows,
-        tuple(
-            AddCDCFile(
-                path=encode_path(path),
-                partition_values=_partition_values(path, target),
-                size=file.size,
-                tags=None,
-            )
-            for file, path in moved
-        ),
+    added = (
+        AddCDCFile(encode_path(path), _partition_values(path, target), file.size, tags=None)
+        for file, path in moved
     )
+    return replace(data, change_files=tuple(added))
 
 
 def remove_leftovers(store: Store, folder: str) -> None:

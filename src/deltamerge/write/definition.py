@@ -18,16 +18,7 @@ from deltamerge.write.unsupported_types import check_types
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """What a table is to be.
-
-    Args:
-        schema: Its columns.
-        partition_columns: Those of them that it is partitioned by.
-        properties: Its properties.
-        description: Its comment.
-        clustered_by: The columns it is clustered by.
-        name: Its name in the log.
-    """
+    """What a table is to be; `description` is its comment, `name` its name in the log."""
 
     schema: StructType
     partition_columns: tuple[str, ...] = ()

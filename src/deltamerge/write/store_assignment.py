@@ -70,13 +70,7 @@ class StoreAssignment:
 
 @dataclass(frozen=True)
 class Overflow:
-    """A value that does not fit its column, as far as it is known.
-
-    Args:
-        source: The value's type.
-        target: The column's type, or that of a field in it.
-        column: The column's name.
-    """
+    """A value that does not fit its column, as far as it is known; `target` may be the type of a field in it."""
 
     source: str | None = None
     target: str | None = None

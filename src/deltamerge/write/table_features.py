@@ -28,21 +28,10 @@ from deltamerge.write.unsupported_types import check_types
 _FEATURE_PREFIX = "delta.feature."
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 _BASE = frozenset({"appendOnly", "invariants"})
-_READER_WRITER = frozenset(
-    {
-        "timestampNtz",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-        "deletionVectors",
-        "columnMapping",
-        "variantType",
-        "typeWidening",
-        "typeWidening-preview",
-        "variantType-preview",
-        "variantShredding",
-        "variantShredding-preview",
-    }
-)
+_READER_WRITER = frozenset({
+    "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping", "variantType",
+    "typeWidening", "typeWidening-preview", "variantType-preview", "variantShredding", "variantShredding-preview",
+})  # fmt: skip
 
 # What a property set to one of these values asks for.
 _BY_PROPERTY: dict[str, tuple[str, str]] = {
