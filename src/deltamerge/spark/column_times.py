@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _EXPRESSION = "spark.connect.Expression"
 
 
-def at_moment(spark: SparkSession, column: Column, fixed: Callable[[str], str]) -> Column:
+def with_fixed_time(spark: SparkSession, column: Column, fixed: Callable[[str], str]) -> Column:
     """Return a Column in which the functions of the current time are replaced; the same one where it has none.
 
     Args:

@@ -132,13 +132,13 @@ def _is_logged(_: logging.LogRecord) -> bool:
 
 
 # PySpark logs each error that it raises, as JSON on standard error. The filter passes every record, but for those of
-# threads inside `errors_said_once`. (PySpark's class makes the loggers: one of Python's would not take its arguments.)
+# threads inside `errors_not_logged`. (PySpark's class makes the loggers: one of Python's would not take its arguments.)
 for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
     PySparkLogger.getLogger(_name).addFilter(_is_logged)
 
 
 @contextmanager
-def errors_said_once() -> Iterator[None]:
+def errors_not_logged() -> Iterator[None]:
     """Keep PySpark from logging the errors that it raises in this thread meanwhile."""
     before = getattr(_thread, "is_quiet", False)
     _thread.is_quiet = True
