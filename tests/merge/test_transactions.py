@@ -189,7 +189,7 @@ def test_two_writes_of_one_transaction_at_once(spark: SparkSession, tmp_path: Pa
         return write_files(table, *arguments)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ConcurrentTransactionException):
-        patch.setattr("deltamerge.write.table_writer.write_files", overtake)
+        patch.setattr("deltamerge.write.frame_rows.write_files", overtake)
         write_delta(new, path, "append", txn_app_id="nightly", txn_version=1)
     assert overtaken == [2]
     assert len(rows(DeltaTable.forPath(spark, path).toDF())) == 4

@@ -19,7 +19,7 @@ from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.changes import changes_frame
 from deltamerge.scan.relation import table_frame
 from deltamerge.scan.row_tracking import rows_with_metadata
-from deltamerge.scan.timestamps import moment_ms
+from deltamerge.scan.timestamps import timestamp_ms
 from deltamerge.spark.catalog import table_location
 from deltamerge.spark.table import Table, open_table
 
@@ -207,7 +207,7 @@ class DeltaTable:
                 sqlstate="42601",
             )
         if timestamp is not None:
-            return self.at_milliseconds(moment_ms(self.table.spark, timestamp))
+            return self.at_milliseconds(timestamp_ms(self.table.spark, timestamp))
         return table_frame(self.table, self.table.snapshot(version))
 
     def with_row_ids(self) -> DataFrame:
@@ -270,7 +270,7 @@ class DeltaTable:
         return changes_frame(self.table, snapshot, files)
 
     def _milliseconds(self, timestamp: str | dt.datetime | dt.date | None) -> int | None:
-        return None if timestamp is None else moment_ms(self.table.spark, timestamp)
+        return None if timestamp is None else timestamp_ms(self.table.spark, timestamp)
 
     def merge(
         self, source: DataFrame, condition: str | Column, *, dedupe_by: str | Sequence[str] | None = None

@@ -22,11 +22,10 @@ from deltamerge.merge.retries import carry_out
 from deltamerge.merge.source.source import reads_table
 from deltamerge.merge.steps import Steps
 from deltamerge.spark.config import MergeConf
-from deltamerge.spark.lean_columns import lean_columns
 from deltamerge.spark.session import (
     PLANNING,
     READING_MANY_FILES,
-    errors_said_once,
+    errors_not_logged,
     merge_conf,
     reset_transaction,
     session_settings,
@@ -78,7 +77,7 @@ def run_merge(
     timestamp = clock() * 1000 if command.timestamp is None else command.timestamp
     steps = Steps(spark, progress)
     settings = {**READING_MANY_FILES, **PLANNING}
-    with session_settings(spark, settings), errors_said_once(), lean_columns(spark):
+    with session_settings(spark, settings), errors_not_logged():
         conf = merge_conf(spark)
         session_transaction(conf)  # Refuses half a transaction before anything is read.
         started = replace(command, timestamp=timestamp)

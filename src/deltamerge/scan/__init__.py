@@ -1,1 +1,1 @@
-"""Files of a snapshot as a DataFrame."""
+"""Files of a snapshot, and other Parquet files, as DataFrames."""

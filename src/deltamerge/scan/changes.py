@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from deltamerge.log.change_feed import ChangedFile
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.paths import spark_spellings
-from deltamerge.scan.target import ScanColumns, target_frame
-from deltamerge.spark.lean_columns import lean_columns
+from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
-from deltamerge.sql.names import free_prefix
+from deltamerge.sql.names import free_prefix, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,16 +25,7 @@ COMMIT_TIMESTAMP = "_commit_timestamp"
 
 
 def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]) -> DataFrame:
-    """Reads changes.
-
-    Args:
-        table: The table.
-        snapshot: Its latest version, whose schema the rows get.
-        files: The files with the changes.
-
-    Returns:
-        The table's columns, then ``_change_type``, ``_commit_version`` and ``_commit_timestamp``.
-    """
+    """Return changes: the columns of `snapshot`, the latest version, then the change's type, version and timestamp."""
     schema = spark_schema(snapshot)
     columns = StructType(
         [
@@ -46,7 +35,7 @@ def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]
             StructField(COMMIT_TIMESTAMP, TimestampType()),
         ]
     )
-    # Files of a kind are read in one scan, unless a path stands for several states of its file.
+    # Files of a kind are read in one scan, unless a path occurs with several states of its file.
     groups: dict[tuple[str | None, int], list[ChangedFile]] = {}
     seen: dict[tuple[str | None, str], int] = {}
     for changed in files:
@@ -55,17 +44,17 @@ def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]
         groups.setdefault((changed.change_type, seen[key]), []).append(changed)
     if not groups:
         return table.spark.createDataFrame([], columns)
-    with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
+    with session_settings(table.spark, READING_MANY_FILES):
         frames = [_rows_of(table, snapshot, schema, group) for group in groups.values()]
         return reduce(lambda left, right: left.union(right), frames)
 
 
 def _rows_of(table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[ChangedFile]) -> DataFrame:
-    """Reads files that all have the same change type, or that all say it row by row."""
+    """Read files that all have the same change type, or that all store it with each row."""
     change_type = files[0].change_type
     stored = schema if change_type else StructType([*schema.fields, StructField(CHANGE_TYPE, StringType())])
     prefix = free_prefix(stored.names)
-    file, key, version, time = (prefix + name for name in ("file", "key", "version", "time"))
+    file, version, time = (prefix + name for name in ("file", "version", "time"))
     rows = target_frame(
         table,
         stored,
@@ -74,18 +63,11 @@ def _rows_of(table: Table, snapshot: Snapshot, schema: StructType, files: Sequen
         ScanColumns(file, prefix + "row"),
         snapshot.mapping_mode,
     )
-    commits = table.spark.createDataFrame(
-        [
-            (spelling, changed.version, changed.timestamp_ms * 1000)
-            for changed in files
-            for spelling in spark_spellings(table, changed.file)
-        ],
-        f"`{key}` STRING, `{version}` BIGINT, `{time}` BIGINT",
-    )
-    joined = rows.join(F.broadcast(commits), F.col(file) == F.col(key), "inner")
+    commits = ((changed.file, (changed.version, changed.timestamp_ms * 1000)) for changed in files)
+    joined = with_values_by_file(table, rows, file, commits, {version: "BIGINT", time: "BIGINT"})
     kind = F.lit(change_type) if change_type else F.col(CHANGE_TYPE)
     return joined.select(
-        *(F.col("`" + name.replace("`", "``") + "`") for name in schema.names),
+        *(F.col(quote(name)) for name in schema.names),
         kind.alias(CHANGE_TYPE),
         F.col(version).alias(COMMIT_VERSION),
         F.timestamp_micros(F.col(time)).alias(COMMIT_TIMESTAMP),

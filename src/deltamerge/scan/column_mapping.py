@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.log.features.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
+from deltamerge.spark.nested_types import nullable_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -16,73 +17,40 @@ WRITE_IDS = "spark.sql.parquet.fieldId.write.enabled"
 
 
 def physical_field(field: StructField, mode: str, *, with_ids: bool = False) -> StructField:
-    """Gives a column as data files have it.
+    """Return a column as data files have it: nullable at every depth and without metadata but Parquet field ids.
 
-    Args:
-        field: The column as the table has it.
-        mode: The table's column mapping mode.
-        with_ids: Whether the fields carry their Parquet field ids.
-
-    Returns:
-        The column, nullable at every depth and without metadata; without mapping its names are the table's.
+    Without mapping its names are the table's.
     """
     if mode == NONE:
         return StructField(field.name, logical_type(field.dataType), True)
     metadata = field.metadata or {}
     own = {PARQUET_FIELD_ID: metadata[COLUMN_ID]} if with_ids and COLUMN_ID in metadata else {}
     name = metadata.get(PHYSICAL_NAME, field.name)
-    return StructField(name, _physical(field.dataType, mode, with_ids), True, own)
-
-
-def _physical(data_type: DataType, mode: str, ids: bool) -> DataType:
-    if isinstance(data_type, StructType):
-        return StructType([physical_field(f, mode, with_ids=ids) for f in data_type.fields])
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_physical(data_type.elementType, mode, ids), True)
-    if isinstance(data_type, MapType):
-        return MapType(
-            _physical(data_type.keyType, mode, ids), _physical(data_type.valueType, mode, ids), True
-        )
-    return data_type
+    inner = nullable_type(field.dataType, lambda f: physical_field(f, mode, with_ids=with_ids))
+    return StructField(name, inner, True, own)
 
 
 def logical_type(data_type: DataType) -> DataType:
-    """Gives a type as a scan yields it: the table's names, everything nullable, nothing else about the fields."""
-    if isinstance(data_type, StructType):
-        return StructType([StructField(f.name, logical_type(f.dataType), True) for f in data_type.fields])
-    if isinstance(data_type, ArrayType):
-        return ArrayType(logical_type(data_type.elementType), True)
-    if isinstance(data_type, MapType):
-        return MapType(logical_type(data_type.keyType), logical_type(data_type.valueType), True)
-    return data_type
+    """Return a type as a scan yields it: the table's names, nullable, without metadata."""
+    return nullable_type(data_type, lambda f: StructField(f.name, logical_type(f.dataType), True))
 
 
 def as_logical(value: Column, field: StructField, mode: str) -> Column:
-    """Gives a column that was read from data files its nested fields' names in the table.
+    """Rename the nested fields of a column that was read from data files.
+
+    A cast between structs goes by position and only renames, which costs nothing.
 
     Args:
-        value: The column, of the type that `physical_field` gives.
+        value: The column, of the type that `physical_field` returns.
         field: The column as the table has it.
         mode: The table's column mapping mode.
-
-    Returns:
-        The value. A cast between structs goes by position and only renames, which costs nothing.
     """
     nested = isinstance(field.dataType, (StructType, ArrayType, MapType))
     return value.cast(logical_type(field.dataType)) if nested and mode != NONE else value
 
 
 def as_physical(value: Column, field: StructField, mode: str) -> Column:
-    """Gives a column of the table the name, the nested names and the Parquet field ids that data files have.
-
-    Args:
-        value: The column's value.
-        field: The column as the table has it.
-        mode: The table's column mapping mode.
-
-    Returns:
-        The named column to write.
-    """
+    """Return a column to write, with the name, nested names and Parquet field ids that data files have."""
     if mode == NONE:
         return value.alias(field.name)
     physical = physical_field(field, mode, with_ids=True)

@@ -1,4 +1,4 @@
-"""Rows that deletion vectors name, taken out of a scan."""
+"""Scans without the rows that deletion vectors delete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import functions as F
+from pyspark.errors import PySparkException
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import rows_about
@@ -17,6 +17,7 @@ from deltamerge.log.features.deletion_vectors import read_deletion_vectors, vect
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings, without_file_scheme
 from deltamerge.scan.row_positions import block_of, is_in_block, to_blocks
+from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
 from deltamerge.workers.row_blocks import BLOCK_ROWS, Blocks, blocks_table
 from deltamerge.workers.vector_blocks import passing_on, reading_vectors
@@ -44,7 +45,7 @@ _VECTOR = pa.struct(
 def without_deleted_rows(
     table: Table, frame: DataFrame, file_name: str, row_index: str, files: Sequence[AddFile]
 ) -> DataFrame:
-    """Takes out the rows that deletion vectors name.
+    """Return the rows that no deletion vector deletes. Protocol: Deletion Vectors.
 
     Args:
         table: The table.
@@ -52,9 +53,6 @@ def without_deleted_rows(
         file_name: Its column with the file's URI as Spark spells it (STRING).
         row_index: Its column with the row's position in its file (BIGINT).
         files: The files, each with a deletion vector.
-
-    Returns:
-        The other rows. Protocol: Deletion Vectors.
 
     Raises:
         DeltaTableException: A deletion vector is missing or damaged.
@@ -71,7 +69,7 @@ def without_deleted_rows(
 
 
 def _are_many(files: Sequence[AddFile]) -> bool:
-    """Tells whether there may be more blocks than the driver takes."""
+    """Return whether there may be more blocks than the driver takes."""
     stored = [
         (file, file.deletion_vector.cardinality)
         for file in files
@@ -84,7 +82,7 @@ def _are_many(files: Sequence[AddFile]) -> bool:
 
 
 def _vectors(table: Table, files: Iterable[AddFile]) -> Iterator[tuple[DeletionVectorDescriptor, list[str]]]:
-    """Gives each file's vector, and how Spark may spell the file."""
+    """Yield each file's vector, and how Spark may spell the file."""
     for file in files:
         if file.deletion_vector is not None:
             yield file.deletion_vector, spark_spellings(table, file)
@@ -109,17 +107,17 @@ def _blocks(
 
 
 def _tasks_read_vectors(spark: SparkSession) -> bool:
-    """Tells whether executors have what reads a vector."""
+    """Return whether executors have the libraries that read a vector."""
     try:
         spark.range(1).mapInArrow(passing_on, "id BIGINT").collect()
-    except Exception:
+    except PySparkException:
         logger.warning("executors cannot read deletion vectors; the driver does", exc_info=True)
         return False
     return True
 
 
 def _blocks_by_tasks(table: Table, files: Sequence[AddFile], columns: Sequence[str]) -> DataFrame | None:
-    """Lets tasks read the vectors; None where they cannot, or do not see all of them."""
+    """Let tasks read the vectors; None where they cannot, or do not see all of them."""
     by_path: dict[str, list[dict[str, Any]]] = defaultdict(list)
     inline = []
     for file in files:

@@ -1,7 +1,7 @@
 """Names of columns in files of other writers, found by their Parquet field ids (Protocol: Column Mapping, id mode).
 
-Delta's own writers name columns in files as the schema says, so there names find what ids would. Files that came with
-a table of another format keep the names that their columns had then.
+Delta's own writers name columns in files as the schema does, so there names find what ids would. Files of a table that
+was converted from another format keep the names that their columns had then.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ _MADE_BY_DELTA = re.compile(r"col-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def fields_of_files(
     table: Table, fields: Sequence[StructField], files: Sequence[AddFile], mode: str
 ) -> list[tuple[tuple[StructField, ...], list[AddFile]]]:
-    """Finds under which names files hold a table's columns.
+    """Return the columns as files have them, with the files that have them so; nearly always one entry.
+
+    Footers are read only under id mapping, and only where a column has a physical name that no Delta writer generated.
 
     Args:
         table: The table.
         fields: Its columns, without those that partition it.
         files: The files.
         mode: The table's column mapping mode.
-
-    Returns:
-        The columns as files have them, with the files that have them so; nearly always one entry. Footers are read
-        only under id mapping, and only where a column has a physical name that no Delta writer made up.
     """
     expected = tuple(physical_field(field, mode) for field in fields)
     if mode != ID or not any(_may_be_foreign(field) for field in fields):
@@ -76,12 +74,12 @@ def _has_ids(schema: pa.Schema) -> bool:
 
 
 def _id(field: pa.Field) -> int | None:
-    text = (field.metadata or {}).get(b"PARQUET:field_id")
-    return None if text is None else int(text)
+    stored = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if stored is None else int(stored)
 
 
 def _in_file(field: StructField, found: Sequence[pa.Field]) -> StructField:
-    """Gives a column as a file has it, one without an id by its name; what the file lacks gets a name that it lacks."""
+    """Return a column as a file has it, one without an id by its name; a missing one gets an unused name."""
     wanted = (field.metadata or {}).get(COLUMN_ID)
     if wanted is None:
         return physical_field(field, ID)

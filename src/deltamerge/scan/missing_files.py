@@ -1,4 +1,4 @@
-"""Data files that the log names and that are not there."""
+"""Data files that are in the log but missing."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from pyspark.errors import AnalysisException
 
 from deltamerge.exceptions import DeltaTableException
 
-_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\. SQLSTATE", re.S)
+_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\. SQLSTATE", re.DOTALL)
 
 
 @contextmanager
 def naming_missing_files(table: str) -> Iterator[None]:
-    """Gives an error that names the missing file where Spark cannot find one.
+    """Raise an error that names the missing file where Spark cannot find one.
 
-    Args:
-        table: What to call the table.
+    Over Spark Connect paths are resolved later, and Spark's own PATH_NOT_FOUND names the file.
 
     Raises:
-        DeltaTableException: A data file is missing (FAILED_READ_FILE.FILE_NOT_EXIST). Over Spark Connect the paths
-            are looked at later, and Spark's own PATH_NOT_FOUND names the file.
+        DeltaTableException: A data file is missing (FAILED_READ_FILE.FILE_NOT_EXIST).
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""``parquet.`path` `` read without the Spark job that finds out which columns the files have.
+"""``parquet.`path` `` read without the Spark job that infers the schema.
 
-Spark takes the columns from one file's footer, and runs a job to read it. Where the footer lies on this machine and is
-of the common kind, reading it here takes a few milliseconds; everything else stays Spark's.
+Spark takes the columns from one file's footer, and runs a job to read it. Where that is a local file of the common
+kind, reading the footer here takes a few milliseconds; everything else stays Spark's.
 """
 
 from __future__ import annotations
@@ -12,22 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.errors import PySparkException
+from pyspark.sql import types as T
 
 from deltamerge.scan.plain_parquet import local_path
 from deltamerge.spark.session import conf_value
@@ -37,29 +23,32 @@ if TYPE_CHECKING:
 
 _GLOB = frozenset("*?[]{}\\,")
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-_PLAIN: dict[str, DataType] = {
-    "BOOLEAN": BooleanType(),
-    "INT32": IntegerType(),
-    "INT64": LongType(),
-    "FLOAT": FloatType(),
-    "DOUBLE": DoubleType(),
+_PLAIN: dict[str, T.DataType] = {
+    "BOOLEAN": T.BooleanType(),
+    "INT32": T.IntegerType(),
+    "INT64": T.LongType(),
+    "FLOAT": T.FloatType(),
+    "DOUBLE": T.DoubleType(),
 }
-_INTEGERS: dict[int, DataType] = {8: ByteType(), 16: ShortType(), 32: IntegerType(), 64: LongType()}
+_INTEGERS: dict[int, T.DataType] = {8: T.ByteType(), 16: T.ShortType(), 32: T.IntegerType(), 64: T.LongType()}
 _KNOWN = frozenset(
-    {*map(type, _PLAIN.values()), ByteType, ShortType, StringType, DateType, TimestampType, DecimalType}
+    {
+        *map(type, _PLAIN.values()),
+        T.ByteType,
+        T.ShortType,
+        T.StringType,
+        T.DateType,
+        T.TimestampType,
+        T.DecimalType,
+    }
 )
 
 
 def read_parquet(spark: SparkSession, path: str) -> DataFrame | None:
-    """Reads Parquet files as ``SELECT * FROM parquet.`path` `` does.
+    """Read a Parquet file or folder as ``SELECT * FROM parquet.`path` `` does.
 
-    Args:
-        spark: The session.
-        path: A file, or a folder of files.
-
-    Returns:
-        The rows; None where Spark itself must find out what they are: the files lie elsewhere, in folders by
-        partition, or have columns of a nested or rare type.
+    None where Spark must infer the schema: the files are not local, are in folders by partition, or have columns of a
+    nested or rare type.
     """
     files = _files(path)
     if not files:
@@ -81,7 +70,7 @@ def _is_plain_session(spark: SparkSession) -> bool:
 
 
 def _files(path: str) -> list[str]:
-    """Lists files as Spark does, in the order in which it looks for a footer; none where there are folders."""
+    """List files in the order in which Spark looks for a footer; none where there are folders."""
     if _GLOB & set(path) or not path.isascii() or not Path(path).is_absolute():
         return []
     root = Path(path)
@@ -101,61 +90,60 @@ def _files(path: str) -> list[str]:
     return sorted(found)
 
 
-def _schema(path: str) -> StructType | None:
-    """Gives the columns that Spark finds in a file's footer (ParquetFileFormat.readSchemaFromFooter)."""
+def _schema(path: str) -> T.StructType | None:
+    """Return the columns that Spark finds in a file's footer (ParquetFileFormat.readSchemaFromFooter)."""
     try:
         metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowException):
         return None
-    told = (metadata.metadata or {}).get(_SPARK_SCHEMA)
-    schema = _of_columns(metadata.schema) if told is None else _as_told(told)
+    stored = (metadata.metadata or {}).get(_SPARK_SCHEMA)
+    schema = _of_columns(metadata.schema) if stored is None else _of_spark(stored)
     if schema is None or len({name.lower() for name in schema.names}) < len(schema.names):
         return None
     return schema if all(_is_known(field) for field in schema.fields) else None
 
 
-def _is_known(field: StructField) -> bool:
+def _is_known(field: T.StructField) -> bool:
     kind = field.dataType
-    is_sound = not isinstance(kind, DecimalType) or 0 <= kind.scale <= kind.precision <= 38
+    is_sound = not isinstance(kind, T.DecimalType) or 0 <= kind.scale <= kind.precision <= 38
     return type(kind) in _KNOWN and not field.metadata and is_sound
 
 
-def _as_told(text: bytes) -> StructType | None:
-    """Reads the schema that Spark has put into a footer; None where it is not exactly one."""
+def _of_spark(stored: bytes) -> T.StructType | None:
+    """Read the schema that Spark has put into a footer; None where it is not exactly one."""
     try:
-        told = json.loads(text)
-        schema = StructType.fromJson(told)
-        return schema if schema.jsonValue() == told else None
-    except Exception:
-        # PySpark raises whatever comes of what is no schema.
+        found = json.loads(stored)
+        schema = T.StructType.fromJson(found)
+    except (ValueError, LookupError, TypeError, AttributeError, PySparkException):
         return None
+    return schema if schema.jsonValue() == found else None
 
 
-def _of_columns(columns: pq.ParquetSchema) -> StructType | None:
+def _of_columns(columns: pq.ParquetSchema) -> T.StructType | None:
     fields = []
     for index in range(len(columns)):
         column = columns.column(index)
         kind = _type(column)
         if kind is None or column.path != column.name or column.max_repetition_level:
             return None
-        fields.append(StructField(column.name, kind))
-    return StructType(fields)
+        fields.append(T.StructField(column.name, kind))
+    return T.StructType(fields)
 
 
-def _type(column: Any) -> DataType | None:  # noqa: ANN401
-    """Gives the type that Spark reads a column as (ParquetToSparkSchemaConverter), whatever its settings."""
-    said = json.loads(column.logical_type.to_json())
-    physical, logical = column.physical_type, said["Type"]
+def _type(column: Any) -> T.DataType | None:  # noqa: ANN401
+    """Return the type that Spark reads a column as (ParquetToSparkSchemaConverter), whatever its settings."""
+    kind = json.loads(column.logical_type.to_json())
+    physical, logical = column.physical_type, kind["Type"]
     if logical == "None":
         return _PLAIN.get(physical)
-    if logical == "Int" and said["isSigned"]:
-        return _INTEGERS[said["bitWidth"]]
+    if logical == "Int" and kind["isSigned"]:
+        return _INTEGERS[kind["bitWidth"]]
     if logical == "String" and physical == "BYTE_ARRAY":
-        return StringType()
+        return T.StringType()
     if logical == "Date":
-        return DateType()
+        return T.DateType()
     if logical == "Decimal" and physical != "BYTE_ARRAY":
-        return DecimalType(said["precision"], said["scale"])
-    if logical == "Timestamp" and said["isAdjustedToUTC"] and said["timeUnit"] == "microseconds":
-        return TimestampType()
+        return T.DecimalType(kind["precision"], kind["scale"])
+    if logical == "Timestamp" and kind["isAdjustedToUTC"] and kind["timeUnit"] == "microseconds":
+        return T.TimestampType()
     return None

@@ -1,4 +1,4 @@
-"""How the log, the store and Spark spell a file's name."""
+"""How the log, the store and Spark spell the name of a file."""
 
 from __future__ import annotations
 
@@ -11,40 +11,28 @@ from deltamerge.spark.table import Table
 
 
 def file_key(uri: str) -> str:
-    """Gives one spelling to a file's name, whether Spark or the log spelled it.
-
-    Args:
-        uri: A URI as ``_metadata.file_path`` gives it.
-
-    Returns:
-        The decoded absolute path of a local file, the decoded URL of another.
-    """
+    """Normalize a URI of ``_metadata.file_path`` to the decoded absolute path of a local file or the decoded URL."""
     return without_file_scheme(unquote(uri))
 
 
 def absolute_key(table: Table, file: AddFile) -> str:
-    """Gives a log file's name in the spelling of `file_key`."""
+    """Return the name of a file of the log in the spelling of `file_key`."""
     return without_file_scheme(table.store.absolute(decode_path(file.path)))
 
 
 def without_file_scheme(path: str) -> str:
-    """Gives a local file's plain path, however its scheme is spelled; other URLs as they are."""
+    """Strip the scheme of a local file's URL, however it is spelled; other URLs stay."""
     return re.sub(r"^file:/+", "/", path)
 
 
 def spark_path(table: Table, path: str) -> str:
-    """Gives a file's name as `DataFrameReader` takes it.
-
-    Args:
-        table: The table.
-        path: The real name, relative to the table or absolute.
-    """
+    """Escape a decoded path, relative to the table or absolute, for `DataFrameReader`."""
     # Spark takes these for patterns; on Connect that cannot be turned off.
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", table.store.absolute(path))
 
 
 def spark_spellings(table: Table, file: AddFile) -> list[str]:
-    """Gives the URIs that Spark may name a file by."""
+    """Return the URIs by which Spark may name a file."""
     path = table.store.absolute(decode_path(file.path))
     if "://" in path and not path.startswith("file:"):
         scheme, rest = path.split("://", 1)
@@ -57,7 +45,7 @@ _URI_PLAIN = frozenset("_-!.~'()*,;:$&+=@/")
 
 
 def _java_uri(path: str) -> str:
-    """Spells a path as java.net.URI does when it is given one in parts."""
+    """Spell a path as java.net.URI does when it is given one in parts."""
     return "".join(
         char
         if (char.isascii() and char.isalnum())

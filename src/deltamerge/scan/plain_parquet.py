@@ -1,4 +1,4 @@
-"""Sources that are Parquet files as they lie there, so that tasks may read them without Spark."""
+"""Sources that are Parquet files in place, which tasks can read without Spark."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from deltamerge.workers.staged_rows import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# One scan of one path, nothing above it, and nothing that it leaves out. Of several paths one may be named twice, and
-# a catalog's partitions may lie anywhere.
+# One scan of one path, with nothing above it and no filter. Of several paths one may be named twice, and
+# a catalog's partitions may be anywhere.
 _SCAN = re.compile(
     r"== Physical Plan ==\n(\*\(1\) )?(ColumnarToRow\n\+- )?FileScan parquet [^\n]*DataFilters: \[\], Format: Parquet, "
     r"Location: InMemoryFileIndex\(1 paths\)[^\n]*, PartitionFilters: \[\], PushedFilters: \[\], ReadSchema: [^\n]*\n*"
@@ -35,24 +35,26 @@ _MOST_FILES = 64
 _PARTITION = re.compile(r"/([^/=]+)=")
 _FIELD_ID = "parquet.field.id"
 _OFFSET_BYTES = 4
+# Characters of a plan in a reason.
+_SHOWN = 80
 # From here on all calendars agree, and all zones' offsets are whole minutes.
 _FIRST_DAY, _FIRST_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class PlainParquet:
-    """Parquet files.
+    """Local Parquet files that are all that a source reads.
 
     Args:
         files: The files.
         uris: How Spark names each of them.
-        is_whole: Whether Spark reads the frame's rows from the files alone: their folders tell of no column, and no
+        is_whole: Whether Spark reads the frame's rows from the files only: no column comes from a folder's name, and no
             setting or option changes what a value is.
         rows: The rows of each.
-        bytes: What their columns take without compression.
-        bytes_in_memory: About what they take once they are read.
-        ranges: Of each key the least and the greatest value, None where there is none.
-        key_bytes: What the keys take without compression.
+        bytes: The uncompressed size of their columns.
+        bytes_in_memory: An estimate.
+        ranges: Each key's least and greatest value, both None where all are NULL.
+        key_bytes: The uncompressed size of the keys.
     """
 
     files: tuple[KeptFile, ...]
@@ -65,43 +67,51 @@ class PlainParquet:
     key_bytes: int
 
 
+@dataclass(frozen=True)
+class NotPlain:
+    """Why tasks cannot read a source's files without Spark."""
+
+    reason: str
+
+
 def plain_parquet(
     frame: DataFrame, types: Mapping[str, pa.DataType], keys: Sequence[str]
-) -> PlainParquet | None:
-    """Looks at a source's plan and at its files' footers.
+) -> PlainParquet | NotPlain:
+    """Return the files of a source that is a scan of local Parquet files with columns of these very types.
 
-    Args:
-        frame: The source.
-        types: The types of its columns in Arrow.
-        keys: The columns whose ranges are wanted.
-
-    Returns:
-        The files where the source is nothing but a scan of local Parquet files that hold just these types, and whose
-        footers tell the ranges; else None.
+    Reads the plan and the footers, which must have statistics of `keys`.
     """
-    if any(field.name in types and _FIELD_ID in (field.metadata or {}) for field in frame.schema):
-        return None
-    if _SCAN.fullmatch(physical_plan(frame)) is None:
-        return None
+    identified = {field.name for field in frame.schema if _FIELD_ID in (field.metadata or {})}
+    if by_id := identified.intersection(types):
+        return NotPlain(f"the source's column {min(by_id)} is read by its Parquet field id")
+    if _SCAN.fullmatch(plan := physical_plan(frame)) is None:
+        return NotPlain(f"the source's plan is not a single scan of Parquet files: {_first_node(plan)}")
     uris = list(frame.inputFiles())
-    paths = [local_path(uri) for uri in uris]
-    if not paths or len(paths) > _MOST_FILES or None in paths:
-        return None
+    if not uris:
+        return NotPlain("the source has no files")
+    if len(uris) > _MOST_FILES:
+        return NotPlain(f"the source has {len(uris)} files; up to {_MOST_FILES} are read in place")
+    # The value of a column that a folder names comes from there, whatever the file holds.
     folders = {name.lower() for uri in uris for name in _PARTITION.findall(unquote(uri))}
-    if any(name.lower() in folders for name in types):
-        # The folder's name says what the column is, whatever the file holds.
-        return None
-    found = [_file(path, types, keys) for path in paths if path is not None]
-    if None in found:
-        return None
-    files = [file for file in found if file is not None]
+    if named := [name for name in types if name.lower() in folders]:
+        return NotPlain(f"the source's column {named[0]} is the name of a folder of its files")
+    files = []
+    for uri in uris:
+        path = local_path(uri)
+        if path is None:
+            return NotPlain(
+                f"the source's files are not on this machine, but at {urlsplit(uri).scheme or '?'}://"
+            )
+        found = _file(path, types, keys)
+        if isinstance(found, str):
+            return NotPlain(f"the source's file {path} {found}")
+        files.append(found)
     return PlainParquet(
         files=tuple(file.files[0] for file in files),
         uris=tuple(uris),
         is_whole=all(file.is_whole for file in files)
-        and not any(
-            field.name.lower() in folders or _FIELD_ID in (field.metadata or {}) for field in frame.schema
-        ),
+        and not identified
+        and not any(name.lower() in folders for name in frame.schema.names),
         rows=tuple(file.rows[0] for file in files),
         bytes=sum(file.bytes for file in files),
         bytes_in_memory=sum(file.bytes_in_memory for file in files),
@@ -110,8 +120,14 @@ def plain_parquet(
     )
 
 
+def _first_node(plan: str) -> str:
+    lines = plan.removeprefix("== Physical Plan ==").split("\n")
+    node = next((line.strip() for line in lines if line.strip()), "")
+    return node if len(node) <= _SHOWN else f"{node[:_SHOWN]}…"
+
+
 def local_path(uri: str) -> str | None:
-    """Gives the path of a file on this machine; None where it is elsewhere."""
+    """Return the path of a file on this machine; None where it is elsewhere."""
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file") or parts.netloc:
         return None
@@ -119,33 +135,36 @@ def local_path(uri: str) -> str | None:
     return path if os.path.isfile(path) else None  # noqa: PTH113
 
 
-def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> PlainParquet | None:
+def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> PlainParquet | str:
+    """Read a file's footer; a string is a reason against the file."""
     try:
         kept = KeptFile.of(path)
         metadata = pq.read_metadata(path)
         schema = plain_types(metadata.schema.to_arrow_schema())
-    except (OSError, pa.ArrowException):
-        return None
-    if is_of_other_calendar(metadata) or len({name.lower() for name in schema.names}) < len(schema):
-        return None
-    if any(name not in schema.names or schema.field(name).type != kind for name, kind in types.items()):
-        return None
+    except (OSError, pa.ArrowException) as error:
+        return f"cannot be read: {error}"
+    if is_of_other_calendar(metadata):
+        return "has dates or times of another calendar"
+    if len({name.lower() for name in schema.names}) < len(schema):
+        return "has two columns of one name"
     leaves = {metadata.schema.column(index).path: index for index in range(len(metadata.schema))}
-    if any(name not in leaves for name in types):
-        return None
+    for name, kind in types.items():
+        if name not in leaves or name not in schema.names or schema.field(name).type != kind:
+            return f"has no column {name} of type {kind}"
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     old = set[int]()
     if SPARK_VERSION not in (metadata.metadata or {}):
         dated = [index for index in leaves.values() if _is_temporal(metadata.schema.column(index))]
         old = {index for index in dated if not all(_is_modern(group.column(index)) for group in groups)}
-    if any(leaves[name] in old for name in types):
-        return None
+    if ancient := [name for name in types if leaves[name] in old]:
+        return f"may have dates or times in column {ancient[0]} that depend on a setting of the session"
     ranges = []
     for name in keys:
         bounds = [_bounds(group.column(leaves[name])) for group in groups]
-        if None in bounds:
-            return None
-        ranges.append(_united([bound for bound in bounds if bound is not None]))
+        known = [bound for bound in bounds if bound is not None]
+        if len(known) < len(bounds):
+            return f"has no statistics of the key {name}"
+        ranges.append(_united(known))
     sizes = {name: sum(g.column(leaves[name]).total_uncompressed_size for g in groups) for name in types}
     return PlainParquet(
         files=(kept,),
@@ -166,7 +185,7 @@ def _is_temporal(column: Any) -> bool:  # noqa: ANN401
 
 
 def _in_memory(column: Any, kind: pa.DataType) -> int:  # noqa: ANN401
-    """Says about how many bytes a column chunk's values take, however few its dictionary takes."""
+    """Estimate the bytes of a column chunk's values once its dictionary is resolved."""
     try:
         width = -(-kind.bit_width // 8)
     except ValueError:
@@ -177,7 +196,7 @@ def _in_memory(column: Any, kind: pa.DataType) -> int:  # noqa: ANN401
 
 
 def _is_modern(column: Any) -> bool:  # noqa: ANN401
-    """Tells whether no setting or option changes what Spark makes of a column's dates or times."""
+    """Return whether no setting or option changes what Spark reads as a column's dates or times."""
     bounds = _bounds(column)
     if bounds is None:
         return False
@@ -188,7 +207,7 @@ def _is_modern(column: Any) -> bool:  # noqa: ANN401
 
 
 def _bounds(column: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
-    """Gives a column chunk's range, of Nones where all is NULL; None where the footer does not tell."""
+    """Return a column chunk's range, of Nones where all is NULL; None where the footer has none."""
     statistics = column.statistics
     if statistics is None:
         return None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame
-from deltamerge.spark.lean_columns import lean_columns
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix
@@ -17,14 +16,7 @@ if TYPE_CHECKING:
 
 
 def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
-    """Reads a version of a table.
-
-    Args:
-        table: The table.
-        snapshot: The version.
-
-    Returns:
-        The table's columns; the frame stays at this version.
+    """Return a version of a table; the frame stays at this version.
 
     Raises:
         DeltaAnalysisException: The table has no columns (DELTA_READ_TABLE_WITHOUT_COLUMNS).
@@ -40,7 +32,7 @@ def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
             parameters={"tableName": table.name},
         )
     prefix = free_prefix(schema.names)
-    with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
+    with session_settings(table.spark, READING_MANY_FILES):
         frame = target_frame(
             table,
             schema,

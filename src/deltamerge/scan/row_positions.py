@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from pyroaring import BitMap64
-from pyspark.sql import functions as F
 
+from deltamerge.spark import columns as F
 from deltamerge.workers.row_blocks import BLOCK_BITS, WORD_BITS, WORDS, Blocks, blocks_of_rows
 
 if TYPE_CHECKING:

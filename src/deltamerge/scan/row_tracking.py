@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.row_tracking import ENABLED, MaterializedColumns, materialized_columns
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.paths import spark_spellings
-from deltamerge.scan.target import ScanColumns, target_frame
-from deltamerge.spark.lean_columns import lean_columns
+from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
-from deltamerge.sql.names import free_prefix
+from deltamerge.sql.names import free_prefix, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +32,7 @@ def tracked_frame(
     mode: str,
     stored: MaterializedColumns,
 ) -> DataFrame:
-    """Reads files of a table that has row tracking enabled.
+    """Read files of a table that has row tracking enabled.
 
     Args:
         table: The table.
@@ -46,39 +44,26 @@ def tracked_frame(
         stored: The hidden columns of the data files.
 
     Returns:
-        The table's columns, file name and row index as `target_frame` gives them, then the row's id and the version
-        that last changed it, under the names of the hidden columns.
+        The columns of `target_frame`, then the row's id and the version that last changed it, under the names of the
+        hidden columns.
     """
     hidden = [StructField(name, LongType()) for name in stored.names]
     wide = StructType([*schema.fields, *hidden])
     frame = target_frame(table, wide, partition_columns, files, extra, mode)
-    key, base, version = (extra.file_name + suffix for suffix in ("_key", "_base", "_version"))
-    by_file = table.spark.createDataFrame(
-        [
-            (spelling, file.base_row_id, file.default_row_commit_version)
-            for file in files
-            for spelling in spark_spellings(table, file)
-        ],
-        f"`{key}` STRING, `{base}` BIGINT, `{version}` BIGINT",
-    )
-    joined = frame.join(F.broadcast(by_file), F.col(extra.file_name) == F.col(key), "inner")
+    base, version = extra.file_name + "_base", extra.file_name + "_version"
+    by_file = ((file, (file.base_row_id, file.default_row_commit_version)) for file in files)
+    types = {base: "BIGINT", version: "BIGINT"}
+    joined = with_values_by_file(table, frame, extra.file_name, by_file, types)
     own = (*schema.names, extra.file_name, extra.row_index)
     return joined.select(
-        *(F.col("`" + name.replace("`", "``") + "`") for name in own),
+        *(F.col(quote(name)) for name in own),
         F.coalesce(F.col(f"`{stored.row_id}`"), F.col(base) + F.col(extra.row_index)).alias(stored.row_id),
         F.coalesce(F.col(f"`{stored.row_commit_version}`"), F.col(version)).alias(stored.row_commit_version),
     )
 
 
 def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
-    """Reads a version of a table with what row tracking knows of each row.
-
-    Args:
-        table: The table.
-        snapshot: The version.
-
-    Returns:
-        The table's columns and a struct ``_metadata`` of ``row_id`` and ``row_commit_version``.
+    """Return a version's columns and a struct ``_metadata`` of ``row_id`` and ``row_commit_version``.
 
     Raises:
         DeltaAnalysisException: The table has no row tracking.
@@ -94,7 +79,7 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
         )
     schema = spark_schema(snapshot)
     prefix = free_prefix((*schema.names, *stored.names))
-    with session_settings(table.spark, READING_MANY_FILES), lean_columns(table.spark):
+    with session_settings(table.spark, READING_MANY_FILES):
         frame = tracked_frame(
             table,
             schema,
@@ -105,7 +90,7 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
             stored,
         )
     return frame.select(
-        *(F.col("`" + name.replace("`", "``") + "`") for name in schema.names),
+        *(F.col(quote(name)) for name in schema.names),
         F.struct(
             F.col(f"`{stored.row_id}`").alias("row_id"),
             F.col(f"`{stored.row_commit_version}`").alias("row_commit_version"),

@@ -1,27 +1,15 @@
-"""The rows of some files of a snapshot as a DataFrame, with each row's file and position."""
+"""Rows of files of a snapshot as a DataFrame, with each row's file and position."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql import types as T
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
@@ -31,16 +19,26 @@ from deltamerge.scan.deletion_vectors import without_deleted_rows
 from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import Table
+from deltamerge.sql.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
-# Types whose text in a folder's name Spark reads back to the same value as the log's.
-_PLAIN_TEXT_TYPES = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType, DateType)
+# Types that Spark reads from a folder's name as the same value as the log's.
+_TYPES_IN_FOLDERS = (
+    T.StringType,
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.DateType,
+)
 
 # More scans than these are not put together; the files' values are looked up by path instead.
 _MOST_SCANS = 16
@@ -48,11 +46,11 @@ _MOST_SCANS = 16
 
 @dataclass(frozen=True)
 class ScanColumns:
-    """The names under which a scan gives each row's file and position.
+    """The names of a scan's additional columns.
 
     Args:
-        file_name: The column for the data file's URI as Spark spells it (STRING).
-        row_index: The column for the row's position in its file (BIGINT).
+        file_name: The data file's URI as Spark spells it (STRING).
+        row_index: The row's position in its file (BIGINT).
     """
 
     file_name: str
@@ -61,33 +59,32 @@ class ScanColumns:
 
 def target_frame(
     table: Table,
-    schema: StructType,
+    schema: T.StructType,
     partition_columns: Sequence[str],
     files: Sequence[AddFile],
     extra: ScanColumns,
     mode: str,
 ) -> DataFrame:
-    """Reads files of a table.
+    """Read files of a table without the rows that deletion vectors delete.
 
     Args:
         table: The table.
         schema: The table's schema.
         partition_columns: The partition columns, in the log's order.
-        files: The files to read; none gives a frame without rows.
+        files: The files to read; none makes a frame without rows.
         extra: Names for the file and position of each row.
         mode: The table's column mapping mode.
 
     Returns:
-        A frame with the table's columns in the schema's order, then file name and row index. Rows that a file's
-        deletion vector names are left out.
+        The table's columns in the schema's order, then file name and row index.
 
     Raises:
         DeltaTableException: A deletion vector is missing or damaged.
     """
     if not files:
-        empty = StructType(
-            [StructField(f.name, f.dataType, True) for f in schema.fields]
-            + [StructField(extra.file_name, StringType()), StructField(extra.row_index, LongType())]
+        empty = T.StructType(
+            [T.StructField(f.name, f.dataType, True) for f in schema.fields]
+            + [T.StructField(extra.file_name, T.StringType()), T.StructField(extra.row_index, T.LongType())]
         )
         return empty_frame(table.spark, empty)
     data = [f for f in schema.fields if f.name not in set(partition_columns)]
@@ -100,28 +97,28 @@ def target_frame(
 
 @dataclass(frozen=True)
 class _FileColumns:
-    """A table's columns as some of its files and its log know them.
+    """A table's columns as some of its files and its log name them.
 
     Args:
         schema: The table's schema.
         partition_columns: The partition columns' names, in the log's order.
         mode: The table's column mapping mode.
-        data: The columns that data files hold, as they name them, in the schema's order.
+        data: The columns that data files contain, as they name them, in the schema's order.
     """
 
-    schema: StructType
+    schema: T.StructType
     partition_columns: tuple[str, ...]
     mode: str
-    data: tuple[StructField, ...]
+    data: tuple[T.StructField, ...]
 
     @property
-    def data_fields(self) -> list[StructField]:
-        """The columns that data files hold, as the table names them."""
+    def data_fields(self) -> list[T.StructField]:
+        """The columns that data files contain, as the table names them."""
         return [f for f in self.schema.fields if f.name not in self.partition_columns]
 
     @property
-    def partition(self) -> list[StructField]:
-        """The columns whose values the log holds, in its order, as it names them."""
+    def partition(self) -> list[T.StructField]:
+        """The columns whose values are in the log, in its order, as it names them."""
         by_name = {f.name: f for f in self.schema.fields}
         return [physical_field(by_name[name], self.mode) for name in self.partition_columns]
 
@@ -130,11 +127,11 @@ class _FileColumns:
         in_files = [*zip(self.data_fields, self.data, strict=True)]
         by_name = {f.name: f for f in self.schema.fields}
         in_files += [(by_name[n], f) for n, f in zip(self.partition_columns, self.partition, strict=True)]
-        return {f.name: as_logical(_column(found.name), f, self.mode) for f, found in in_files}
+        return {f.name: as_logical(F.col(quote(found.name)), f, self.mode) for f, found in in_files}
 
 
 def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:
-    """Reads files that all name their columns alike, without the rows that deletion vectors name."""
+    """Read files that all name their columns alike."""
     vectors = [file for file in files if file.deletion_vector is not None]
     whole = [file for file in files if file.deletion_vector is None]
     frames = [_stored_rows(table, columns, whole, extra)] if whole else []
@@ -147,7 +144,7 @@ def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], ext
 def _stored_rows(
     table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns
 ) -> DataFrame:
-    """Reads all rows of files, those that deletion vectors name included."""
+    """Read all rows of files, deleted ones included."""
     if not columns.partition_columns:
         return _select(_read(table, columns.data, files, None), columns, extra)
     by_root = _files_by_folder_root(table, columns.partition, files)
@@ -159,9 +156,9 @@ def _stored_rows(
 
 
 def _read(
-    table: Table, fields: Sequence[StructField], files: Sequence[AddFile], base_path: str | None
+    table: Table, fields: Sequence[T.StructField], files: Sequence[AddFile], base_path: str | None
 ) -> DataFrame:
-    reader = table.spark.read.schema(StructType(list(fields)))
+    reader = table.spark.read.schema(T.StructType(list(fields)))
     if base_path is not None:
         reader = reader.option("basePath", base_path)
     with naming_missing_files(table.name):
@@ -169,29 +166,29 @@ def _read(
 
 
 def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> DataFrame:
-    metadata, logical = frame.metadataColumn("_metadata"), columns.logical()
+    logical = columns.logical()
     return frame.select(
-        *(padded(logical[f.name], f).alias(f.name) for f in columns.schema.fields),
-        metadata.getField("file_path").alias(extra.file_name),
-        metadata.getField("row_index").alias(extra.row_index),
+        *(padded(logical[f.name], f).alias(f.name) for f in columns.schema.fields), *_positions(frame, extra)
     )
 
 
-def _column(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
+def _positions(frame: DataFrame, extra: ScanColumns) -> tuple[Column, Column]:
+    metadata = F.untraced(frame.metadataColumn("_metadata"))
+    file_path, row_index = metadata.getField("file_path"), metadata.getField("row_index")
+    return file_path.alias(extra.file_name), row_index.alias(extra.row_index)
 
 
 def _files_by_folder_root(
-    table: Table, partition_fields: list[StructField], files: Sequence[AddFile]
+    table: Table, partition_fields: list[T.StructField], files: Sequence[AddFile]
 ) -> dict[str, list[AddFile]] | None:
-    """Groups files by the folder above their ``name=value`` folders, where these say what the log says."""
-    if not all(isinstance(f.dataType, _PLAIN_TEXT_TYPES) for f in partition_fields):
+    """Group files by the folder above their ``name=value`` folders, where these have the log's values."""
+    if not all(isinstance(f.dataType, _TYPES_IN_FOLDERS) for f in partition_fields):
         return None
     groups: dict[str, list[AddFile]] = defaultdict(list)
     for file in files:
         parts = table.store.absolute(decode_path(file.path)).split("/")
         tail = parts[-1 - len(partition_fields) : -1]
-        expected = [_folder(f, file.partition_values.get(f.name)) for f in partition_fields]
+        expected = [_exact_folder(f.name, file.partition_values.get(f.name)) for f in partition_fields]
         root = parts[: -1 - len(partition_fields)]
         if tail != expected:
             return None
@@ -199,77 +196,72 @@ def _files_by_folder_root(
     return dict(groups) if len(groups) <= _MOST_SCANS else None
 
 
-def _folder(field: StructField, value: str | None) -> str | None:
-    if value is None:
-        return f"{escape_path_name(field.name)}={NULL_PARTITION}"
-    if value == NULL_PARTITION or value == "":
-        return None
-    return f"{escape_path_name(field.name)}={escape_path_name(value)}"
+def _exact_folder(name: str, value: str | None) -> str | None:
+    """Return a partition's folder, None where Spark would read another value from it."""
+    return None if value in ("", NULL_PARTITION) else partition_folder(name, value)
+
+
+def partition_folder(name: str, value: str | None) -> str:
+    """Return the name of a partition's folder, as Hive and Spark spell it."""
+    return f"{escape_path_name(name)}={escape_path_name(value) if value else NULL_PARTITION}"
 
 
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^") | frozenset(chr(code) for code in range(1, 32))
 
 
-def escape_path_name(text: str) -> str:
-    """Spells a partition's name or value as Hive and Spark do in a folder's name."""
-    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
+def escape_path_name(string: str) -> str:
+    """Spell a partition's name or value as Hive and Spark do in a folder's name."""
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in string)
 
 
-def unescape_path_name(text: str) -> str:
-    """Undoes `escape_path_name`, and only that: other percent signs stay."""
-    return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), text)
+def unescape_path_name(string: str) -> str:
+    """Undo `escape_path_name`, and only that: other percent signs stay."""
+    return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), string)
 
 
 def _with_values_by_path(
-    table: Table,
-    columns: _FileColumns,
-    files: Sequence[AddFile],
-    extra: ScanColumns,
+    table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns
 ) -> DataFrame:
-    spark, schema, partition_fields = table.spark, columns.schema, columns.partition
-    frame = _read(table, columns.data, files, None)
-    metadata = frame.metadataColumn("_metadata")
-    key, prefix = extra.file_name, extra.file_name + "p"
-    data_fields, logical = columns.data_fields, columns.logical()
-    data_names = [f"{prefix}d{i}" for i in range(len(data_fields))]
-    rows = frame.select(
-        *(logical[f.name].alias(name) for f, name in zip(data_fields, data_names, strict=True)),
-        metadata.getField("file_path").alias(extra.file_name),
-        metadata.getField("row_index").alias(extra.row_index),
-    )
-    value_names = [f"{prefix}v{i}" for i in range(len(partition_fields))]
-    values_schema = StructType([StructField(n, StringType()) for n in (key + "k", *value_names)])
-    values = spark.createDataFrame(
-        [
-            (spelling, *(file.partition_values.get(f.name) for f in partition_fields))
-            for file in files
-            for spelling in spark_spellings(table, file)
-        ],
-        values_schema,
-    )
-    joined = rows.join(F.broadcast(values), F.col(extra.file_name) == F.col(key + "k"), "inner")
-    data_by_name = dict(zip((f.name for f in data_fields), data_names, strict=True))
-    value_by_name = dict(zip(columns.partition_columns, value_names, strict=True))
+    frame, logical = _read(table, columns.data, files, None), columns.logical()
+    values = {f.name: F.col(quote(f.name)) for f in columns.data_fields}
+    rows = frame.select(*(logical[name].alias(name) for name in values), *_positions(frame, extra))
+    joined_names = [f"{extra.file_name}v{i}" for i in range(len(columns.partition))]
+    by_file = ((file, [file.partition_values.get(f.name) for f in columns.partition]) for file in files)
+    joined = with_values_by_file(table, rows, extra.file_name, by_file, dict.fromkeys(joined_names, "STRING"))
+    types = {f.name: f.dataType for f in columns.schema.fields}
+    for name, joined_name in zip(columns.partition_columns, joined_names, strict=True):
+        values[name] = partition_value(F.col(joined_name), types[name])
     return joined.select(
-        *(
-            padded(F.col(data_by_name[f.name]), f).alias(f.name)
-            if f.name in data_by_name
-            else padded(partition_value(F.col(value_by_name[f.name]), f.dataType), f).alias(f.name)
-            for f in schema.fields
-        ),
+        *(padded(values[f.name], f).alias(f.name) for f in columns.schema.fields),
         extra.file_name,
         extra.row_index,
     )
 
 
-def partition_value(text: Column, data_type: DataType) -> Column:
-    """Reads a partition value's text; the empty string is NULL.
+def with_values_by_file(
+    table: Table,
+    rows: DataFrame,
+    file_name: str,
+    values: Iterable[tuple[AddFile, Sequence[object]]],
+    types: Mapping[str, str],
+) -> DataFrame:
+    """Add columns to rows whose values are those of each row's file.
 
     Args:
-        text: The text in the log (STRING).
-        data_type: The partition column's type.
-
-    Returns:
-        The value. Protocol: Partition Value Serialization.
+        table: The table.
+        rows: Rows with `ScanColumns.file_name`.
+        file_name: That column.
+        values: The new columns' values by file.
+        types: The new columns' SQL types by name.
     """
-    return F.when(text != F.lit(""), text).cast(data_type)
+    key = f"{file_name}_key"
+    by_file = table.spark.createDataFrame(
+        [(spelling, *of_file) for file, of_file in values for spelling in spark_spellings(table, file)],
+        ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in {key: "STRING", **types}.items()),
+    )
+    return rows.join(F.broadcast(by_file), F.col(file_name) == F.col(key), "inner")
+
+
+def partition_value(stored: Column, data_type: T.DataType) -> Column:
+    """Cast a partition value of the log; the empty string is NULL. Protocol: Partition Value Serialization."""
+    return F.when(stored != F.lit(""), stored).cast(data_type)

@@ -1,41 +1,37 @@
-"""Moments as users write them, in milliseconds since the epoch."""
+"""Timestamps as users write them, in milliseconds since 1970."""
 
 from __future__ import annotations
 
 import datetime as dt
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark import columns as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 
-def moment_ms(spark: SparkSession, moment: str | dt.datetime | dt.date) -> int:
-    """Reads a moment.
+def timestamp_ms(spark: SparkSession, timestamp: str | dt.datetime | dt.date) -> int:
+    """Return a timestamp in milliseconds since 1970, rounded down.
 
     Args:
-        spark: The session; its time zone is that of a text without one.
-        moment: A datetime (one without a time zone is the machine's local time), a date, or text such as
+        spark: The session; its time zone is that of a string without one.
+        timestamp: A datetime (one without a time zone is the machine's local time), a date, or a string such as
             ``2024-05-01`` or ``2024-05-01 12:30:00``.
 
-    Returns:
-        Milliseconds since the epoch, rounded down.
-
     Raises:
-        DeltaAnalysisException: The text is no timestamp (DELTA_TIMESTAMP_INVALID).
+        DeltaAnalysisException: The string is no timestamp (DELTA_TIMESTAMP_INVALID).
     """
-    if isinstance(moment, dt.datetime):
-        since = moment.astimezone(dt.timezone.utc) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+    if isinstance(timestamp, dt.datetime):
+        since = timestamp.astimezone(dt.timezone.utc) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
         return since // dt.timedelta(milliseconds=1)
-    return _evaluated(spark, F.lit(str(moment)), repr(str(moment)))
+    return _evaluated(spark, F.lit(str(timestamp)), repr(str(timestamp)))
 
 
-def expression_ms(spark: SparkSession, text: str) -> int:
-    """Evaluates what stands behind TIMESTAMP AS OF; see `moment_ms`."""
-    return _evaluated(spark, F.expr(text), text)
+def expression_ms(spark: SparkSession, sql: str) -> int:
+    """Evaluate the SQL after TIMESTAMP AS OF; see `timestamp_ms`."""
+    return _evaluated(spark, F.expr(sql), sql)
 
 
 def _evaluated(spark: SparkSession, value: Column, shown: str) -> int:

@@ -1,4 +1,4 @@
-"""Sessions, settings, catalogs and Column trees: what classic Spark and Spark Connect do differently.
+"""Sessions, settings, catalogs and Columns: what differs between classic Spark and Spark Connect.
 
 What knows a table's log or a merge does not belong here.
 """

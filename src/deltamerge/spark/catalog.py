@@ -1,4 +1,4 @@
-"""Where a table of the session's catalog lies."""
+"""Where a table of the session's catalog is stored."""
 
 from __future__ import annotations
 
@@ -18,18 +18,10 @@ if TYPE_CHECKING:
 
 
 def table_location(spark: SparkSession, name: str) -> str:
-    """Finds the folder of a table.
-
-    Args:
-        spark: The session.
-        name: The table's name, perhaps with its database and catalog.
-
-    Returns:
-        Its path or URL: what the catalog says, or, for a table that only deltamerge has made, its folder in the
-        session's warehouse.
+    """Return the path or URL of a named table: the catalog's, else that of a managed table in the session's warehouse.
 
     Raises:
-        DeltaTableNotFoundException: Neither knows such a table.
+        DeltaTableNotFoundException: There is no Delta table in either place.
     """
     parts = parse_name(name)
     if len(parts) == 2 and parts[0].lower() == "delta":
@@ -47,7 +39,7 @@ def table_location(spark: SparkSession, name: str) -> str:
 
 
 def warehouse_location(spark: SparkSession, name: str) -> str:
-    """Gives the folder in the session's warehouse where a managed table of a name lies."""
+    """Return the folder of a managed table in the session's warehouse."""
     parts = parse_name(name)
     database = parts[-2] if len(parts) > 1 else str(spark.catalog.currentDatabase())
     warehouse = re.sub(r"^file:/+", "/", str(spark.conf.get("spark.sql.warehouse.dir")))

@@ -1,15 +1,12 @@
-"""Reads how PySpark prints a Column: operators before their operands, ``and(=(t.id, s.id), >(t.d, 2020-01-01))``.
+"""Reads how classic PySpark prints a Column: ``and(=(t.id, s.id), >(t.d, 2020-01-01))``.
 
-Classic PySpark prints ``=(t.a, 'x')``, ``!(…)`` and strings between quotes, names without the backticks they may need.
-Spark Connect prints ``==(t.a, x)``, ``not(…)`` and strings bare, so that a string looks like a name, a number or a
-date; there only qualified names are taken for what they look like. (`connect_columns` reads the plan
-that Connect sends, which leaves nothing open.) Both print what `expr` was given verbatim, in the middle of the rest.
+Strings are between quotes, names without the backticks they may need; what `expr` was given is printed verbatim.
+(`connect_columns` reads the plan that Connect sends.)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 from deltamerge.sql.condition_reader import read_condition
@@ -23,57 +20,31 @@ _TRUTH = ("and", "or", "not")
 
 
 def printed_text(column: str) -> str:
-    """Takes the wrapping off a printed Column.
-
-    Args:
-        column: What ``str`` gives for a Column.
-
-    Returns:
-        The text between ``Column<'`` and ``'>``; `column` itself where it is not wrapped.
-    """
+    """Return what is between ``Column<'`` and ``'>`` in a printed Column; other strings unchanged."""
     match = _PRINTED.fullmatch(column)
     return match[1] if match else column
 
 
 def read_classic_column(column: str, double_quoted_identifiers: bool = False) -> Node:
-    """Reads a Column of classic PySpark.
+    """Read a printed Column of classic PySpark.
 
-    Args:
-        column: What ``str`` gives for it.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``, for what `expr` was given.
-
-    Returns:
-        The tree; fractional numbers, timestamps and whatever else can be printed alike for different Columns are
-        `Opaque` in it.
+    Fractional numbers, timestamps and whatever else prints alike for different Columns become `Opaque`.
     """
-    tree = _settle(read_condition(printed_text(column), double_quoted_identifiers), _classic_operand)
-    return _classic_operand(tree) if isinstance(tree, Name) else tree
+    tree = _settle(read_condition(printed_text(column), double_quoted_identifiers))
+    return _operand(tree) if isinstance(tree, Name) else tree
 
 
-def read_connect_column(column: str, double_quoted_identifiers: bool = False) -> Node:
-    """Reads a Column of Spark Connect.
-
-    Args:
-        column: What ``str`` gives for it.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``, for what `expr` was given.
-
-    Returns:
-        The tree; of the operands of printed operators only qualified names are certain.
-    """
-    return _settle(read_condition(printed_text(column), double_quoted_identifiers), _connect_operand)
-
-
-def _settle(node: Node, operand: Callable[[Node], Node]) -> Node:
-    """Replaces the operands of printed operators by what is certain of them."""
+def _settle(node: Node) -> Node:
+    """Replace the operands of printed operators by what is certain of them."""
     if not isinstance(node, Operation):
         return node
-    operands = tuple(_settle(part, operand) for part in node.operands)
+    operands = tuple(map(_settle, node.operands))
     if node.prefix and node.op not in _TRUTH:
-        operands = tuple(operand(part) for part in operands)
+        operands = tuple(map(_operand, operands))
     return replace(node, operands=operands)
 
 
-def _classic_operand(node: Node) -> Node:
+def _operand(node: Node) -> Node:
     if isinstance(node, Name) and node.text.lower() in ("nan", "infinity"):
         # A number prints like a name.
         return unreadable(node.text, node.span)
@@ -85,17 +56,6 @@ def _classic_operand(node: Node) -> Node:
     if isinstance(node, Opaque) and _DATE.fullmatch(node.text):
         typed = typed_value("DATE", node.text)
         return Literal(typed[0], typed[1], node.text, node.span) if typed else node
-    return node
-
-
-def _connect_operand(node: Node) -> Node:
-    if isinstance(node, Name):
-        return node if len(node.parts) > 1 else unreadable(node.text, node.span)
-    if isinstance(node, Literal):
-        return _nothing_known(node)
-    if isinstance(node, Operation) and not node.prefix:
-        # A string may read ``a is null``.
-        return unreadable(node.text, node.span)
     return node
 
 

@@ -1,4 +1,4 @@
-"""Functions that tell the time, inside of Columns: classic ones, and those of Spark Connect."""
+"""``current_timestamp()`` and its like inside of Columns, classic ones and those of Spark Connect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
+from deltamerge.spark import columns as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -14,16 +14,13 @@ if TYPE_CHECKING:
 _EXPRESSION = "spark.connect.Expression"
 
 
-def at_moment(spark: SparkSession, column: Column, fixed: Callable[[str], str]) -> Column:
-    """Puts a moment in the place of the functions that tell the time.
+def with_fixed_time(spark: SparkSession, column: Column, fixed: Callable[[str], str]) -> Column:
+    """Return a Column in which the functions of the current time are replaced; the same one where it has none.
 
     Args:
         spark: The session.
-        column: The Column; its tree is looked through, and so is what `expr` was given.
-        fixed: Gives SQL in which such functions are replaced, unchanged where there are none.
-
-    Returns:
-        A Column that is evaluated alike in every query; the same one where it holds no such function.
+        column: The Column; what `expr` was given in it is looked through, too.
+        fixed: Replaces such functions in SQL; returns SQL without any unchanged.
     """
     given: Any = column
     if hasattr(given, "_jc"):
@@ -45,7 +42,7 @@ def at_moment(spark: SparkSession, column: Column, fixed: Callable[[str], str]) 
 
 
 class _ClassicNodes:
-    """Rewrites a tree of Spark's ``ColumnNode``; what holds nothing to rewrite is given back as it is."""
+    """Rewrites a tree of Spark's ``ColumnNode``; nodes without anything to rewrite stay the same objects."""
 
     def __init__(self, jvm: Any, java_object: Any, fixed: Callable[[str], str]) -> None:  # noqa: ANN401
         self._jvm = jvm
@@ -58,10 +55,10 @@ class _ClassicNodes:
         self._pair = classes.forName("scala.Tuple2")
 
     def node(self, node: Any) -> Any:  # noqa: ANN401
-        text = self._text(node)
-        if text is not None:
-            made = self._fixed(text)
-            if made == text:
+        sql = self._sql(node)
+        if sql is not None:
+            made = self._fixed(sql)
+            if made == sql:
                 return node
             expression: Any = F.expr(made)
             return expression._jc.node()
@@ -69,8 +66,8 @@ class _ClassicNodes:
         fixed = [self._value(value) for value in values]
         return node if _same(values, fixed) else node.copy(*fixed)
 
-    def _text(self, node: Any) -> str | None:  # noqa: ANN401
-        """Gives the SQL of a node that has one: a function without arguments, and what `expr` was given."""
+    def _sql(self, node: Any) -> str | None:  # noqa: ANN401
+        """Return the SQL of a function without arguments or of what `expr` was given; None for other nodes."""
         kind = node.getClass().getSimpleName()
         if kind == "UnresolvedFunction" and node.arguments().isEmpty():
             return f"{node.functionName()}()"
@@ -106,18 +103,18 @@ def _same(before: list[Any], after: list[Any]) -> bool:
 
 
 def _fix_message(message: Any, fixed: Callable[[str], str]) -> None:  # noqa: ANN401
-    """Rewrites a message of Spark Connect, and all expressions in it."""
+    """Rewrite a message of Spark Connect, and all expressions in it."""
     if message.DESCRIPTOR.full_name == _EXPRESSION:
         kind = message.WhichOneof("expr_type")
         called = message.unresolved_function if kind == "unresolved_function" else None
-        text = None
+        sql = None
         if called is not None and not called.arguments and not called.is_user_defined_function:
-            text = f"{called.function_name}()"
+            sql = f"{called.function_name}()"
         elif kind == "expression_string":
-            text = message.expression_string.expression
-        if text is not None:
-            made = fixed(text)
-            if made != text:
+            sql = message.expression_string.expression
+        if sql is not None:
+            made = fixed(sql)
+            if made != sql:
                 message.expression_string.expression = made
             return
     for _, value in message.ListFields():

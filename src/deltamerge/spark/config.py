@@ -3,98 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from deltamerge.exceptions import DeltaIllegalArgumentException
 
 PREFIX = "spark.databricks.delta."
 
 
+def _setting(key: str, default: Any) -> Any:  # noqa: ANN401
+    return field(default=default, metadata={"key": key})
+
+
 @dataclass(frozen=True)
 class MergeConf:
-    """The session settings one MERGE runs under, read once at its start.
+    """The session settings of one MERGE, read once at its start; `KEYS` has the key of each field."""
 
-    Field names are delta-spark's keys without their prefix, in snake_case; `KEYS` maps them.
-    """
+    optimize_insert_only_merge: bool = _setting(f"{PREFIX}merge.optimizeInsertOnlyMerge.enabled", True)
+    optimize_matched_only_merge: bool = _setting(f"{PREFIX}merge.optimizeMatchedOnlyMerge.enabled", True)
+    repartition_before_write: bool = _setting(f"{PREFIX}merge.repartitionBeforeWrite.enabled", True)
+    materialize_source: str = _setting(f"{PREFIX}merge.materializeSource", "auto")
+    materialize_source_max_attempts: int = _setting(f"{PREFIX}merge.materializeSource.maxAttempts", 4)
+    rdd_storage_level: str = _setting(f"{PREFIX}merge.materializeSource.rddStorageLevel", "DISK_ONLY")
+    rdd_storage_level_first_retry: str = _setting(
+        f"{PREFIX}merge.materializeSource.rddStorageLevelFirstRetry", "DISK_ONLY_2"
+    )
+    rdd_storage_level_retry: str = _setting(
+        f"{PREFIX}merge.materializeSource.rddStorageLevelRetry", "DISK_ONLY_3"
+    )
+    fail_if_source_changed: bool = _setting(f"{PREFIX}merge.failIfSourceChanged", False)
+    deletion_vectors_persistent: bool = _setting(f"{PREFIX}merge.deletionVectors.persistent", True)
+    empty_schema_target_check: bool = _setting(f"{PREFIX}merge.emptySchemaTargetCheck.enabled", True)
+    schema_auto_merge: bool = _setting(f"{PREFIX}schema.autoMerge.enabled", False)
+    allow_automatic_widening: str = _setting(f"{PREFIX}typeWidening.allowAutomaticWidening", "always")
+    resolve_update_structs_by_name: bool = _setting(f"{PREFIX}resolveMergeUpdateStructsByName.enabled", True)
+    check_latest_schema_on_read: bool = _setting(f"{PREFIX}checkLatestSchemaOnRead", True)
+    history_metrics: bool = _setting(f"{PREFIX}history.metricsEnabled", True)
+    txn_app_id: str | None = _setting(f"{PREFIX}write.txnAppId", None)
+    txn_version: int | None = _setting(f"{PREFIX}write.txnVersion", None)
+    txn_version_auto_reset: bool = _setting(f"{PREFIX}write.txnVersion.autoReset.enabled", False)
+    user_metadata: str | None = _setting(f"{PREFIX}commitInfo.userMetadata", None)
+    executor: str = _setting("spark.deltamerge.merge.executor", "auto")
+    driver_bytes: int | None = _setting("spark.deltamerge.merge.driverBytes", None)
+    conflict_retries: int = _setting("spark.deltamerge.merge.conflictRetries", 3)
+    case_sensitive: bool = _setting("spark.sql.caseSensitive", False)
+    session_time_zone: str = _setting("spark.sql.session.timeZone", "UTC")
+    store_assignment_policy: str = _setting("spark.sql.storeAssignmentPolicy", "ANSI")
+    ansi_enabled: bool = _setting("spark.sql.ansi.enabled", True)
+    double_quoted_identifiers: bool = _setting("spark.sql.ansi.doubleQuotedIdentifiers", False)
+    auto_broadcast_join_threshold: str = _setting("spark.sql.autoBroadcastJoinThreshold", "10485760b")
 
-    optimize_insert_only_merge: bool = True
-    optimize_matched_only_merge: bool = True
-    repartition_before_write: bool = True
-    materialize_source: str = "auto"
-    materialize_source_max_attempts: int = 4
-    rdd_storage_level: str = "DISK_ONLY"
-    rdd_storage_level_first_retry: str = "DISK_ONLY_2"
-    rdd_storage_level_retry: str = "DISK_ONLY_3"
-    fail_if_source_changed: bool = False
-    deletion_vectors_persistent: bool = True
-    empty_schema_target_check: bool = True
-    schema_auto_merge: bool = False
-    allow_automatic_widening: str = "always"
-    resolve_update_structs_by_name: bool = True
-    check_latest_schema_on_read: bool = True
-    history_metrics: bool = True
-    txn_app_id: str | None = None
-    txn_version: int | None = None
-    txn_version_auto_reset: bool = False
-    user_metadata: str | None = None
-    executor: str = "auto"
-    driver_bytes: int | None = None
-    conflict_retries: int = 3
-    case_sensitive: bool = False
-    session_time_zone: str = "UTC"
-    store_assignment_policy: str = "ANSI"
-    ansi_enabled: bool = True
-    double_quoted_identifiers: bool = False
-    auto_broadcast_join_threshold: str = "10485760b"
 
-
-KEYS: dict[str, str] = {
-    "optimize_insert_only_merge": PREFIX + "merge.optimizeInsertOnlyMerge.enabled",
-    "optimize_matched_only_merge": PREFIX + "merge.optimizeMatchedOnlyMerge.enabled",
-    "repartition_before_write": PREFIX + "merge.repartitionBeforeWrite.enabled",
-    "materialize_source": PREFIX + "merge.materializeSource",
-    "materialize_source_max_attempts": PREFIX + "merge.materializeSource.maxAttempts",
-    "rdd_storage_level": PREFIX + "merge.materializeSource.rddStorageLevel",
-    "rdd_storage_level_first_retry": PREFIX + "merge.materializeSource.rddStorageLevelFirstRetry",
-    "rdd_storage_level_retry": PREFIX + "merge.materializeSource.rddStorageLevelRetry",
-    "fail_if_source_changed": PREFIX + "merge.failIfSourceChanged",
-    "deletion_vectors_persistent": PREFIX + "merge.deletionVectors.persistent",
-    "empty_schema_target_check": PREFIX + "merge.emptySchemaTargetCheck.enabled",
-    "schema_auto_merge": PREFIX + "schema.autoMerge.enabled",
-    "allow_automatic_widening": PREFIX + "typeWidening.allowAutomaticWidening",
-    "resolve_update_structs_by_name": PREFIX + "resolveMergeUpdateStructsByName.enabled",
-    "check_latest_schema_on_read": PREFIX + "checkLatestSchemaOnRead",
-    "history_metrics": PREFIX + "history.metricsEnabled",
-    "txn_app_id": PREFIX + "write.txnAppId",
-    "txn_version": PREFIX + "write.txnVersion",
-    "txn_version_auto_reset": PREFIX + "write.txnVersion.autoReset.enabled",
-    "user_metadata": PREFIX + "commitInfo.userMetadata",
-    "executor": "spark.deltamerge.merge.executor",
-    "driver_bytes": "spark.deltamerge.merge.driverBytes",
-    "conflict_retries": "spark.deltamerge.merge.conflictRetries",
-    "case_sensitive": "spark.sql.caseSensitive",
-    "session_time_zone": "spark.sql.session.timeZone",
-    "store_assignment_policy": "spark.sql.storeAssignmentPolicy",
-    "ansi_enabled": "spark.sql.ansi.enabled",
-    "double_quoted_identifiers": "spark.sql.ansi.doubleQuotedIdentifiers",
-    "auto_broadcast_join_threshold": "spark.sql.autoBroadcastJoinThreshold",
-}
+KEYS: dict[str, str] = {setting.name: setting.metadata["key"] for setting in fields(MergeConf)}
 
 # The names of PySpark's StorageLevel.
-_STORAGE_LEVELS = frozenset(
-    {
-        "NONE",
-        "DISK_ONLY",
-        "DISK_ONLY_2",
-        "DISK_ONLY_3",
-        "MEMORY_ONLY",
-        "MEMORY_ONLY_2",
-        "MEMORY_AND_DISK",
-        "MEMORY_AND_DISK_2",
-        "MEMORY_AND_DISK_DESER",
-        "OFF_HEAP",
-    }
-)
+_STORAGE_LEVELS = frozenset({
+    "NONE", "DISK_ONLY", "DISK_ONLY_2", "DISK_ONLY_3", "MEMORY_ONLY", "MEMORY_ONLY_2", "MEMORY_AND_DISK",
+    "MEMORY_AND_DISK_2", "MEMORY_AND_DISK_DESER", "OFF_HEAP",
+})  # fmt: skip
 
 CHOICES: dict[str, frozenset[str]] = {
     "rdd_storage_level": _STORAGE_LEVELS,
@@ -108,50 +74,45 @@ CHOICES: dict[str, frozenset[str]] = {
 
 
 def read_conf(get: Callable[[str], str | None]) -> MergeConf:
-    """Reads every key of one merge from a session.
+    """Read every key of one merge.
 
     Args:
-        get: Gives the session's value of a key, or None where it is not set.
-
-    Returns:
-        The settings, with delta-spark's default where a key is not set.
+        get: Returns the session's value of a key, or None where it is not set; delta-spark's default then applies.
 
     Raises:
-        DeltaIllegalArgumentException: A value is not one that its key takes; the message names the key and what it
-            takes.
+        DeltaIllegalArgumentException: A value is not one that its key takes.
     """
     values: dict[str, object] = {}
-    for field in fields(MergeConf):
-        key = KEYS[field.name]
-        text = get(key)
-        if text is not None:
-            values[field.name] = _parse(key, field.name, text, field.type)
+    for name, kind in MergeConf.__annotations__.items():
+        value = get(KEYS[name])
+        if value is not None:
+            values[name] = _parse(KEYS[name], name, value, kind)
     return MergeConf(**values)  # type: ignore[arg-type]
 
 
-def _parse(key: str, name: str, text: str, kind: object) -> object:
+def _parse(key: str, name: str, value: str, kind: object) -> object:
     if kind == "bool":
-        if text.lower() not in ("true", "false"):
-            raise _wrong(key, text, "true or false")
-        return text.lower() == "true"
+        if value.lower() not in ("true", "false"):
+            raise _wrong(key, value, "true or false")
+        return value.lower() == "true"
     if kind in ("int", "int | None"):
         try:
-            return int(text)
+            return int(value)
         except ValueError:
-            raise _wrong(key, text, "a whole number") from None
+            raise _wrong(key, value, "a whole number") from None
     choices = CHOICES.get(name)
     if choices is not None:
         by_lower = {choice.lower(): choice for choice in choices}
-        if text.lower() not in by_lower:
-            raise _wrong(key, text, f"one of {', '.join(sorted(choices))}")
-        return by_lower[text.lower()]
-    return text
+        if value.lower() not in by_lower:
+            raise _wrong(key, value, f"one of {', '.join(sorted(choices))}")
+        return by_lower[value.lower()]
+    return value
 
 
-def _wrong(key: str, text: str, wanted: str) -> DeltaIllegalArgumentException:
+def _wrong(key: str, value: str, wanted: str) -> DeltaIllegalArgumentException:
     return DeltaIllegalArgumentException(
         "INVALID_CONF_VALUE",
-        f"The value '{text}' of {key} is not valid: it must be {wanted}.",
+        f"The value '{value}' of {key} is not valid: it must be {wanted}.",
         sqlstate="22022",
-        parameters={"confName": key, "confValue": text},
+        parameters={"confName": key, "confValue": value},
     )

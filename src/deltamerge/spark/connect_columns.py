@@ -1,7 +1,7 @@
 """Reads a Column as Spark Connect sends it: the ``Expression`` message, from ``column.to_plan(None)``.
 
-The message says what is a name, what a literal and of which type, so that nothing has to be guessed. Messages are
-only looked at by their fields' names, so that this module needs no Spark.
+Messages distinguish names from literals and have the literals' types. They are only read by their fields' names, so
+that this module needs no Spark.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, le
 from deltamerge.sql.literals import Typed, number_value
 from deltamerge.sql.names import parse_name, quote_name
 
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+# Expressions that are not looked into, by what is in them.
+_PARTS = {
+    "cast": ("expr",),
+    "unresolved_extract_value": ("child", "extraction"),
+    "lambda_function": ("function",),
+    "unresolved_named_lambda_variable": (),
+}
 
 
 def read_proto(expression: Any, double_quoted_identifiers: bool = False) -> Node:  # noqa: ANN401
-    """Reads a Connect expression.
-
-    Args:
-        expression: A ``spark.connect.Expression`` message.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``, for what `expr` was given.
-
-    Returns:
-        The tree, without places in a text.
-    """
+    """Read a ``spark.connect.Expression`` message; the tree's nodes have no positions."""
     try:
         return _Reader(double_quoted_identifiers).node(expression)
     except RecursionError:
@@ -46,27 +45,17 @@ class _Reader:
             value = _literal(message)
             return Literal(value[0], value[1], "", None) if value else _opaque(())
         if kind == "unresolved_attribute":
-            try:
-                parts = parse_name(message.unparsed_identifier)
-            except DeltaParseException:
-                return unreadable(message.unparsed_identifier)
-            return Name(parts, quote_name(parts), None)
+            return _name(message.unparsed_identifier)
         if kind == "expression_string":
             return read_condition(message.expression, self.double_quoted_identifiers)
         if kind == "unresolved_function":
             return self.function(message)
         if kind == "alias":
             return self.node(message.expr)
-        if kind == "cast":
-            return _opaque((self.node(message.expr),))
-        if kind == "unresolved_extract_value":
-            return _opaque((self.node(message.child), self.node(message.extraction)))
-        if kind == "lambda_function":
-            return _opaque((self.node(message.function),))
-        if kind == "unresolved_named_lambda_variable":
-            return _opaque(())
         if kind == "common_inline_user_defined_function":
             return _opaque(tuple(self.node(argument) for argument in message.arguments))
+        if kind in _PARTS:
+            return _opaque(tuple(self.node(getattr(message, part)) for part in _PARTS[kind]))
         return Opaque((), (), complete=False, subquery=kind == "subquery_expression", text="", span=None)
 
     def function(self, message: Any) -> Node:  # noqa: ANN401
@@ -85,8 +74,16 @@ class _Reader:
         return Operation(op, arguments, "", None, prefix=True)
 
 
+def _name(written: str) -> Node:
+    try:
+        parts = parse_name(written)
+    except DeltaParseException:
+        return unreadable(written)
+    return Name(parts, quote_name(parts), None)
+
+
 def _opaque(parts: tuple[Node, ...]) -> Opaque:
-    """Makes one node of what is not looked into."""
+    """Make one node of parts that are not looked into."""
     names: list[Name] = []
     words: list[Name] = []
     complete, subquery = True, False
@@ -119,7 +116,7 @@ def _literal(message: Any) -> Typed | None:  # noqa: ANN401
         return None
 
 
-def _local(micros: int) -> datetime:
+def _utc(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
@@ -134,6 +131,6 @@ _CONVERSIONS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "string": ("string", str),
     "binary": ("binary", bytes),
     "date": ("date", lambda days: date(1970, 1, 1) + timedelta(days=days)),
-    "timestamp": ("timestamp", lambda micros: _local(micros).replace(tzinfo=timezone.utc)),
-    "timestamp_ntz": ("timestamp_ntz", _local),
+    "timestamp": ("timestamp", _utc),
+    "timestamp_ntz": ("timestamp_ntz", lambda micros: _utc(micros).replace(tzinfo=None)),
 }

@@ -1,4 +1,4 @@
-"""The little that classic Spark and Spark Connect do differently, behind one door."""
+"""What classic Spark and Spark Connect do differently, and session settings that are held for a while."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 
@@ -27,31 +27,30 @@ _ATTRIBUTE = re.compile(r"UnresolvedAttribute\((?:[A-Z]\w*\(([^()]*)\)|([^(),]*)
 # Words that a name prints like.
 _CONSTANTS = frozenset({"true", "false", "null", "nan", "infinity"})
 
+# Other threads of the session see the settings below for as long as they are held. They change how Spark plans, none of
+# them what a query returns.
 PLANNING = {
     # What Spark infers of aliases of aliases grows beyond all bounds with the number of columns.
     "spark.sql.constraintPropagation.enabled": "false",
 }
-
 READING_MANY_FILES = {
-    # Above this number of paths Spark starts a job that lists them, though the log has told all about them.
+    # Above this number of paths Spark starts a job that lists them, though the log names them all.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647",
-    # Footers of INT96 timestamps carry no statistics.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Tells whether a session is a Spark Connect client."""
+    """Return whether a session is a Spark Connect client."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def runs_in_local_mode(spark: SparkSession) -> bool:
-    """Tells whether a session's tasks run on this machine, as far as that is known."""
+    """Return whether a session's tasks are known to run on this machine."""
     return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")
 
 
 def merge_conf(spark: SparkSession) -> MergeConf:
-    """Reads the settings of a merge from a session."""
+    """Read the settings of a merge from a session."""
     if is_connect(spark):
         # Each question is a request.
         return read_conf(spark.conf.getAll.get)
@@ -59,10 +58,10 @@ def merge_conf(spark: SparkSession) -> MergeConf:
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Makes a frame without rows."""
+    """Make a frame without rows."""
     if is_connect(spark):
         return spark.createDataFrame([], schema)
-    # PySpark would make an RDD of no rows, and send it a function of Python's.
+    # PySpark would make an RDD of no rows, and send it a Python function.
     jvm: Any = spark.sparkContext._jvm
     java: Any = spark._jsparkSession
     rows = java.createDataFrame(jvm.java.util.ArrayList(), java.parseDataType(schema.json()))
@@ -70,117 +69,87 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def reset_transaction(spark: SparkSession, conf: MergeConf) -> None:
-    """Forgets the number of the session's application transaction after it, where the session asks for that.
+    """Unset the session's application transaction version after a commit, where the session asks for that.
 
-    Another write under the same number would do nothing; without one it fails. The write is committed, so a failure
-    here is logged. Delta: DeltaCommand.createSetTransaction and hasBeenExecuted.
-
-    Args:
-        spark: The session.
-        conf: Its settings.
+    Another write under the same version would do nothing; without one it fails. Delta:
+    DeltaCommand.createSetTransaction and hasBeenExecuted.
     """
     if not conf.txn_version_auto_reset or conf.txn_version is None:
         return
     try:
         spark.conf.unset(KEYS["txn_version"])
-    except Exception:
+    except PySparkException:
+        # The write is committed, so that this must not look like its failure.
         logger.warning("%s was not reset", KEYS["txn_version"], exc_info=True)
 
 
 def conf_value(spark: SparkSession, key: str) -> str | None:
-    """Gives a session's value of a key, or None where it has none."""
+    """Return a session's value of a key, None where it has none."""
     value = spark.conf.get(key, None)
     return None if value is None else str(value)
 
 
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Sets session settings for a while and puts back what was there.
+    """Hold settings of a session, then restore what was there.
 
-    Args:
-        spark: The session.
-        settings: Values by key.
+    Other threads of the session see them meanwhile: hold only what does not change what their queries return.
     """
     for key, value in settings.items():
-        _HELD.hold(spark, key, value)
+        with _lock:
+            holders, before = _held.get((id(spark), key), (0, None))
+            if not holders:
+                before = conf_value(spark, key)
+                spark.conf.set(key, value)
+            _held[id(spark), key] = (holders + 1, before)
     try:
         yield
     finally:
         for key in settings:
-            _HELD.release(spark, key)
+            _release(spark, key)
 
 
-class _HeldSettings:
-    """Settings that several threads of one session hold at once: the last to let go puts back what was there."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._held: dict[tuple[int, str], tuple[int, str | None]] = {}
-
-    def hold(self, spark: SparkSession, key: str, value: str) -> None:
-        with self._lock:
-            count, before = self._held.get((id(spark), key), (0, None))
-            if not count:
-                before = conf_value(spark, key)
-                spark.conf.set(key, value)
-            self._held[id(spark), key] = (count + 1, before)
-
-    def release(self, spark: SparkSession, key: str) -> None:
-        with self._lock:
-            count, before = self._held.pop((id(spark), key))
-            if count > 1:
-                self._held[id(spark), key] = (count - 1, before)
-            elif before is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, before)
+def _release(spark: SparkSession, key: str) -> None:
+    """Restore a setting, unless another thread holds it, too."""
+    with _lock:
+        holders, before = _held.pop((id(spark), key))
+        if holders > 1:
+            _held[id(spark), key] = (holders - 1, before)
+        elif before is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, before)
 
 
-_HELD = _HeldSettings()
+_lock = threading.Lock()
+# The threads that hold a session's setting, and its value before.
+_held: dict[tuple[int, str], tuple[int, str | None]] = {}
+_thread = threading.local()
+
+
+def _is_logged(_: logging.LogRecord) -> bool:
+    return not getattr(_thread, "is_quiet", False)
+
+
+# PySpark logs each error that it raises, as JSON on standard error. The filter passes every record, but for those of
+# threads inside `errors_not_logged`. (PySpark's class makes the loggers: one of Python's would not take its arguments.)
+for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    PySparkLogger.getLogger(_name).addFilter(_is_logged)
 
 
 @contextmanager
-def errors_said_once() -> Iterator[None]:
-    """Keeps PySpark from logging, as JSON on standard error, each error that it raises in this thread meanwhile."""
-    thread = threading.get_ident()
-
-    def of_another_thread(record: logging.LogRecord) -> bool:
-        return record.thread != thread
-
-    # Made by PySpark's own class: a logger that Python's made first would not take what PySpark says to it.
-    loggers = [
-        PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-    ]
-    for logger in loggers:
-        logger.addFilter(of_another_thread)
+def errors_not_logged() -> Iterator[None]:
+    """Keep PySpark from logging the errors that it raises in this thread meanwhile."""
+    before = getattr(_thread, "is_quiet", False)
+    _thread.is_quiet = True
     try:
         yield
     finally:
-        for logger in loggers:
-            logger.removeFilter(of_another_thread)
-
-
-def runs_arrow(spark: SparkSession) -> bool:
-    """Tells whether nothing is known against running PyArrow in a session's tasks."""
-    return spark not in _WITHOUT_ARROW
-
-
-def note_failure(spark: SparkSession, error: Exception) -> None:
-    """Notes an error that says that a session's executors have another Python, or lack PyArrow."""
-    if any(sign in str(error) for sign in _NO_ARROW):
-        _WITHOUT_ARROW.add(spark)
-
-
-_NO_ARROW = (
-    "No module named 'pyarrow'",
-    "No module named 'numpy'",
-    "PYTHON_VERSION_MISMATCH",
-)
-_WITHOUT_ARROW: WeakSet[SparkSession] = WeakSet()
+        _thread.is_quiet = before
 
 
 def physical_plan(frame: DataFrame) -> str:
-    """Gives what Spark says of how it will compute a frame (``DataFrame.explain``)."""
+    """Return a frame's physical plan as Spark prints it."""
     if is_connect(frame.sparkSession):
         return str(frame._explain_string(mode="simple"))  # type: ignore[operator]
     jvm: Any = frame.sparkSession.sparkContext._jvm
@@ -189,7 +158,7 @@ def physical_plan(frame: DataFrame) -> str:
 
 @contextmanager
 def job_description(spark: SparkSession, description: str) -> Iterator[None]:
-    """Names the Spark jobs that start meanwhile, where the session can (classic Spark)."""
+    """Name the Spark jobs that this thread starts meanwhile; does nothing over Connect."""
     if is_connect(spark):
         yield
         return
@@ -203,27 +172,19 @@ def job_description(spark: SparkSession, description: str) -> Iterator[None]:
 
 
 def is_built_on_subquery(column: Column) -> bool:
-    """Tells whether a Column of classic Spark holds ``DataFrame.scalar()``, ``exists()`` or ``isin(DataFrame)``.
+    """Return whether a classic Column contains ``DataFrame.scalar()``, ``exists()`` or ``isin(DataFrame)``.
 
-    How such a Column prints does not tell. What `expr` was given is not looked into.
-
-    Args:
-        column: The Column; one of Connect gives False, since `deltamerge.spark.connect_columns` sees what is in it.
+    How such a Column prints does not show it; SQL inside of `expr` is not looked into. False for Columns of Connect,
+    which `deltamerge.spark.connect_columns` reads.
     """
     java: Any = getattr(column, "_jc", None)
     return java is not None and "SubqueryExpression(" in java.node().toString()
 
 
 def attribute_names(column: Column) -> list[tuple[str, ...]] | None:
-    """Gives the names by which a Column of classic Spark asks for columns, but for those in what `expr` was given.
+    """Return the names that a classic Column refers to, but for those inside of `expr`; None where one is unusual.
 
     A Column prints a name as it is, so that ``col("0")`` prints like a number and ``col("a > 1")`` like a comparison.
-
-    Args:
-        column: The Column.
-
-    Returns:
-        The parts of each name; None where one is not made of plain words alone.
     """
     java: Any = column._jc
     nodes = str(java.node().toString())
@@ -232,12 +193,12 @@ def attribute_names(column: Column) -> list[tuple[str, ...]] | None:
     return names if len(names) == nodes.count("UnresolvedAttribute(") else None
 
 
-def _parts(listed: str, text: str) -> tuple[str, ...] | None:
-    """Reads how a name is told: as a list of its parts, or, by Spark 4.0, as it was written."""
+def _parts(listed: str, name: str) -> tuple[str, ...] | None:
+    """Split a name, which is printed as a list of its parts or, by Spark 4.0, as it was written."""
     if listed:
         return tuple(listed.split(", "))
     try:
-        return parse_name(text)
+        return parse_name(name)
     except DeltaParseException:
         return None
 
@@ -247,21 +208,19 @@ def _is_plain(part: str) -> bool:
 
 
 def release_checkpoint(frame: DataFrame) -> None:
-    """Gives back at once what a local checkpoint keeps in executors.
+    """Release what `DataFrame.localCheckpoint` keeps in executors; the frame that it returned is unusable afterwards.
 
     Left to Python's garbage collector, Connect's own release is a request that may begin in the middle of another one,
     in the same thread, and then waits for it for ever.
-
-    Args:
-        frame: What `DataFrame.localCheckpoint` gave; it cannot be read afterwards.
     """
-    with suppress(Exception):
-        plan: Any = getattr(frame, "_plan", None)
-        if plan is None:
-            frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
-        elif type(plan).__name__ == "CachedRemoteRelation":
-            plan.__del__()
-            plan._relation_id = None
+    plan: Any = getattr(frame, "_plan", None)
+    if plan is None:
+        logical: Any = frame._jdf.queryExecution().analyzed()
+        if logical.nodeName() == "LogicalRDD":
+            logical.rdd().unpersist(False)
+    elif type(plan).__name__ == "CachedRemoteRelation":
+        plan.__del__()
+        plan._relation_id = None
 
 
 # Plan nodes whose columns keep the qualifiers they had below, by their names in Spark's plans and in Connect's.
@@ -272,23 +231,14 @@ _KEEPS_QUALIFIERS = {
 
 
 def alias_of(frame: DataFrame) -> str | None:
-    """Gives the name that qualifies all of a frame's columns: its alias, or the table or view it reads.
-
-    Args:
-        frame: A DataFrame of classic Spark or of Spark Connect.
-
-    Returns:
-        The last part of the name, or None.
-    """
+    """Return the last part of the name that qualifies all columns of a frame: its alias, table or view."""
     plan: Any = getattr(frame, "_plan", None)
     if plan is not None:
         return _alias_of_connect_plan(plan)
-    with suppress(Exception):
-        logical: Any = frame._jdf.queryExecution().analyzed()
-        while logical.nodeName() in _KEEPS_QUALIFIERS:
-            logical = logical.children().head()
-        return str(logical.alias()) if logical.nodeName() == "SubqueryAlias" else None
-    return None
+    logical: Any = frame._jdf.queryExecution().analyzed()
+    while logical.nodeName() in _KEEPS_QUALIFIERS:
+        logical = logical.children().head()
+    return str(logical.alias()) if logical.nodeName() == "SubqueryAlias" else None
 
 
 def _alias_of_connect_plan(node: object) -> str | None:

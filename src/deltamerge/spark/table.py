@@ -1,4 +1,4 @@
-"""A Delta table at a place, seen from a Spark session."""
+"""A Delta table, seen from a Spark session."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotCache:
-    """Keeps the newest snapshot of the tables used last, so that a later load reads new commits only.
-
-    Args:
-        size: How many tables are kept.
-    """
+    """Keeps the newest snapshot of the `size` tables used last, so that a later load reads new commits only."""
 
     def __init__(self, size: int = 16) -> None:
         self._size = size
@@ -31,14 +27,7 @@ class SnapshotCache:
         self._snapshots: OrderedDict[str, Snapshot] = OrderedDict()
 
     def update(self, store: Store) -> Snapshot:
-        """Gives a table's newest snapshot.
-
-        Args:
-            store: The table's store.
-
-        Returns:
-            The snapshot at the latest version.
-        """
+        """Return a table's newest snapshot."""
         with self._lock:
             previous = self._snapshots.get(store.root)
         snapshot = load_snapshot(store, previous=previous)
@@ -55,12 +44,12 @@ SNAPSHOTS = SnapshotCache()
 
 @dataclass(frozen=True)
 class Table:
-    """A table's place, and the session that reads and writes its data.
+    """A table's location, and the session that reads and writes its data.
 
     Args:
         spark: The session.
         store: The files below the table's root.
-        name: What to call the table in messages: its path, URL or catalog name.
+        name: The table's name in messages: its path, URL or catalog name.
         opened_schema: The schema, as JSON, that it had when a user opened it; None where nobody did.
     """
 
@@ -70,13 +59,7 @@ class Table:
     opened_schema: str | None = None
 
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """Loads the table's state and refuses what cannot be read.
-
-        Args:
-            version: The version, or None for the latest.
-
-        Returns:
-            The snapshot.
+        """Load the state at a version, the latest by default, and refuse what cannot be read.
 
         Raises:
             DeltaTableNotFoundException: There is no table, or no such version.
@@ -89,22 +72,12 @@ class Table:
 def open_table(
     spark: SparkSession, path: str, options: Mapping[str, str] | None = None, name: str | None = None
 ) -> Table:
-    """Opens the place of a table, whether or not there is one yet.
-
-    Args:
-        spark: The session.
-        path: A local path or a URL.
-        options: Options of the object store.
-        name: What to call the table in messages; its path by default.
-
-    Returns:
-        The table.
-    """
+    """Return the table at a local path or a URL, whether or not there is one yet."""
     return Table(spark, open_store(path, options), name or path)
 
 
 def spark_schema(snapshot: Snapshot) -> StructType:
-    """Gives a snapshot's schema as Spark's type, with the columns' metadata."""
+    """Return a snapshot's schema as Spark's type, with the columns' metadata."""
     schema_json: dict[str, Any] = json.loads(
         snapshot.metadata.schema_string or '{"type":"struct","fields":[]}'
     )

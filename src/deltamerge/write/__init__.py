@@ -1,1 +1,1 @@
-"""DataFrames into data files, with statistics."""
+"""Rows into data files of a table, what must hold for them, and tables that are made."""

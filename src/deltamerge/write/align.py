@@ -1,14 +1,15 @@
-"""A value in the shape of a target column: casts, and structs field by field by name."""
+"""Values in the shape of a target column: casts, and structs field by field by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark import columns as F
+from deltamerge.spark.nested_types import contains, matching_inner_types
 from deltamerge.write.store_assignment import StoreAssignment
 
 if TYPE_CHECKING:
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def same_name(left: str, right: str, case_sensitive: bool) -> bool:
-    """Tells whether two names are one name under the session's rule."""
+    """Compare names by the session's rule."""
     return left == right if case_sensitive else left.lower() == right.lower()
 
 
 def find_field(schema: StructType, name: str, case_sensitive: bool) -> int | None:
-    """Gives the position of a field by name, or None."""
+    """Return the position of a field by name, or None."""
     for index, field in enumerate(schema.fields):
         if same_name(field.name, name, case_sensitive):
             return index
@@ -29,26 +30,13 @@ def find_field(schema: StructType, name: str, case_sensitive: bool) -> int | Non
 
 
 def same_shape(left: DataType, right: DataType) -> bool:
-    """Tells whether two types are equal but for nullability and metadata, names in the same spelling and order."""
+    """Return whether two types are equal but for nullability and metadata, with the same names in the same order."""
     if isinstance(left, StructType) and isinstance(right, StructType):
-        return len(left.fields) == len(right.fields) and all(
-            a.name == b.name and same_shape(a.dataType, b.dataType)
-            for a, b in zip(left.fields, right.fields, strict=True)
+        return left.names == right.names and all(
+            same_shape(a.dataType, b.dataType) for a, b in zip(left.fields, right.fields, strict=True)
         )
-    if isinstance(left, ArrayType) and isinstance(right, ArrayType):
-        return same_shape(left.elementType, right.elementType)
-    if isinstance(left, MapType) and isinstance(right, MapType):
-        return same_shape(left.keyType, right.keyType) and same_shape(left.valueType, right.valueType)
-    return left == right
-
-
-def has_struct(data_type: DataType) -> bool:
-    """Tells whether a struct stands anywhere in a type."""
-    if isinstance(data_type, ArrayType):
-        return has_struct(data_type.elementType)
-    if isinstance(data_type, MapType):
-        return has_struct(data_type.keyType) or has_struct(data_type.valueType)
-    return isinstance(data_type, StructType)
+    inner = matching_inner_types(left, right)
+    return all(same_shape(one, other) for _, one, other in inner) if inner else left == right
 
 
 def check_same_fields(
@@ -60,7 +48,7 @@ def check_same_fields(
     *,
     allow_missing_struct_field: bool,
 ) -> None:
-    """Refuses a value whose structs lack fields of the target's or have others, at any depth.
+    """Refuse a value whose structs lack fields of the target's or have others, at any depth.
 
     Args:
         source: The value's type.
@@ -84,12 +72,12 @@ def check_same_fields(
         missing = [] if allow_missing_struct_field else lacked
         extra = [f.name for f in source.fields if find_field(target, f.name, case_sensitive) is None]
         if missing or extra:
-            said = [f"the value lacks {', '.join(missing)}"] if missing else []
-            said += [f"the column lacks {', '.join(extra)}"] if extra else []
+            problems = [f"the value lacks {', '.join(missing)}"] if missing else []
+            problems += [f"the column lacks {', '.join(extra)}"] if extra else []
             raise DeltaAnalysisException(
                 "DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION",
                 f"Cannot cast {source.simpleString()} to {target.simpleString()}. All nested columns must match: "
-                f"for column {column} {' and '.join(said)}. In: {clause}",
+                f"for column {column} {' and '.join(problems)}. In: {clause}",
                 sqlstate="42846",
                 parameters={"fromCatalog": source.simpleString(), "toCatalog": target.simpleString()},
             )
@@ -97,26 +85,14 @@ def check_same_fields(
             index = find_field(source, field.name, case_sensitive)
             if index is not None:
                 check(source.fields[index].dataType, field.dataType, f"{column}.{field.name}")
-    elif isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        check(source.elementType, target.elementType, column)
-    elif isinstance(source, MapType) and isinstance(target, MapType):
-        check(source.keyType, target.keyType, column)
-        check(source.valueType, target.valueType, column)
+    for _, given, wanted in matching_inner_types(source, target):
+        check(given, wanted, column)
 
 
 def values_apart(
     source: DataType, target: DataType, case_sensitive: bool
 ) -> Iterator[tuple[DataType, DataType]]:
-    """Takes structs apart: their fields are cast one by one.
-
-    Args:
-        source: A value's type.
-        target: The target column's type.
-        case_sensitive: The session's rule for names.
-
-    Returns:
-        For each field that both have, or for the value that is no struct, both types.
-    """
+    """Yield the types of a value and of its column, of structs those of each field that both have."""
     if not isinstance(source, StructType) or not isinstance(target, StructType):
         yield source, target
         return
@@ -127,27 +103,12 @@ def values_apart(
 
 
 def unknown_fields(source: DataType, target: DataType, column: str, case_sensitive: bool) -> list[str]:
-    """Names the fields of a value's structs that the target's lack, at any depth.
-
-    Args:
-        source: The value's type.
-        target: The target column's type.
-        column: The column's name.
-        case_sensitive: The session's rule for names.
-
-    Returns:
-        Their names with all that stands above them, such as ``address.street``.
-    """
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        return unknown_fields(source.elementType, target.elementType, f"{column}.element", case_sensitive)
-    if isinstance(source, MapType) and isinstance(target, MapType):
-        return [
-            *unknown_fields(source.keyType, target.keyType, f"{column}.key", case_sensitive),
-            *unknown_fields(source.valueType, target.valueType, f"{column}.value", case_sensitive),
-        ]
-    if not (isinstance(source, StructType) and isinstance(target, StructType)):
-        return []
+    """Return the paths, such as ``address.street``, of a value's fields that the target's structs lack."""
     found = []
+    for name, given, wanted in matching_inner_types(source, target):
+        found += unknown_fields(given, wanted, f"{column}.{name}", case_sensitive)
+    if not (isinstance(source, StructType) and isinstance(target, StructType)):
+        return found
     for field in source.fields:
         index, name = find_field(target, field.name, case_sensitive), f"{column}.{field.name}"
         if index is None:
@@ -164,18 +125,15 @@ def align(
     assignment: StoreAssignment,
     existing: Column | None = None,
 ) -> Column:
-    """Gives a value the target's type.
+    """Return a value with the target's type; a NULL struct stays NULL.
 
     Args:
         value: The value.
         source: Its type.
         target: The type it is to have.
-        assignment: The session's way to store values.
-        existing: The target's own value, whose fields stand where a struct of the value's has none; without it
-            NULL stands there. By position no field is missing.
-
-    Returns:
-        The value, of the target's type; a NULL struct stays NULL.
+        assignment: The session's rules for storing values.
+        existing: The target's own value, from which fields come that a struct of the value's lacks; NULL without it. By
+            position no field is missing.
     """
     if same_shape(source, target):
         return value
@@ -191,20 +149,22 @@ def align(
         if existing is not None and _has_fields_of_its_own(source, target, assignment.case_sensitive):
             return F.when(value.isNull() & existing.isNull(), F.lit(None).cast(target)).otherwise(built)
         return F.when(value.isNotNull(), built)
-    by_element = has_struct(target) or not assignment.is_sessions_own
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType) and by_element:
+    if contains(target, StructType) or not assignment.is_sessions_own:
+        return _by_element(value, source, target, assignment)
+    return assignment.cast(value, source, target)
+
+
+def _by_element(value: Column, source: DataType, target: DataType, assignment: StoreAssignment) -> Column:
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
         return F.transform(value, lambda x: align(x, source.elementType, target.elementType, assignment))
-    if isinstance(source, MapType) and isinstance(target, MapType) and by_element:
-        changed = value
+    if isinstance(source, MapType) and isinstance(target, MapType):
         if not same_shape(source.keyType, target.keyType):
-            changed = F.transform_keys(
-                changed, lambda k, _: align(k, source.keyType, target.keyType, assignment)
-            )
+            value = F.transform_keys(value, lambda k, _: align(k, source.keyType, target.keyType, assignment))
         if not same_shape(source.valueType, target.valueType):
-            changed = F.transform_values(
-                changed, lambda _, v: align(v, source.valueType, target.valueType, assignment)
+            value = F.transform_values(
+                value, lambda _, v: align(v, source.valueType, target.valueType, assignment)
             )
-        return changed
+        return value
     return assignment.cast(value, source, target)
 
 
@@ -247,15 +207,12 @@ def set_fields(
     data_type: StructType,
     changes: dict[tuple[str, ...], Column],
 ) -> Column:
-    """Sets fields of a struct and keeps its others; setting a field of a NULL struct makes the struct.
+    """Set fields of a struct and keep its others; setting a field of a NULL struct makes the struct.
 
     Args:
         base: The struct's own value.
         data_type: Its type.
         changes: Values by the path below the struct, already of the fields' types.
-
-    Returns:
-        The struct with the fields set.
     """
     fields = []
     for field in data_type.fields:

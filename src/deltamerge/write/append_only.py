@@ -8,15 +8,15 @@ from deltamerge.log.snapshot import Snapshot
 
 
 def refuse_append_only(snapshot: Snapshot, name: str, why: str) -> None:
-    """Refuses to take rows out of a table that only takes appends.
+    """Refuse to delete rows of a table that only takes appends. Protocol: Append-only Tables.
 
     Args:
         snapshot: The table.
-        name: What it is called where it has no name of its own.
+        name: Its name in the message where the log has none.
         why: What would change its rows, for the message.
 
     Raises:
-        DeltaAnalysisException: It only takes appends. Protocol: Append-only Tables.
+        DeltaAnalysisException: It only takes appends.
     """
     if is_enabled(snapshot.metadata, "delta.appendOnly", default=False):
         raise DeltaAnalysisException(

@@ -1,7 +1,7 @@
-"""NOT NULL, CHECK and generated columns: what must hold for rows on their way into the table.
+"""NOT NULL, CHECK and generated columns: what must hold for rows to be written.
 
-A check is an expression that raises inside Spark, so that a violation ends the write before any commit.
-Its message carries the class and the row's values behind a marker; `violation_in` reads them back.
+A check is an expression that raises inside Spark, so that a violation ends the write before any commit. Its message has
+the class and the row's values after a marker; `violation_in` reads them back.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.exceptions import DeltaParseException, InvariantViolationException
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
+from deltamerge.spark import columns as F
+from deltamerge.spark.nested_types import contains
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.operands import opaque_of
 from deltamerge.sql.tokens import tokenize
-from deltamerge.write.char_varchar import METADATA_KEY, fitted
+from deltamerge.write.char_varchar import fitted
 from deltamerge.write.generated_columns import generated_value, generation_expression
 
 if TYPE_CHECKING:
@@ -33,24 +35,14 @@ GENERATED_COLUMN = "Generated Column"
 
 @dataclass(frozen=True)
 class NotNull:
-    """A column or nested field that is not NULL, and neither are the structs around it.
-
-    Args:
-        path: The column and then its fields.
-    """
+    """A column or nested field, by its path, that is not NULL, and neither are the structs around it."""
 
     path: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Check:
-    """A CHECK constraint.
-
-    Args:
-        name: Its name.
-        expression: Its SQL over the table's columns.
-        holds: What is evaluated where that is not the SQL itself.
-    """
+    """A CHECK constraint: its SQL over the table's columns, or `holds` in its place."""
 
     name: str
     expression: str
@@ -58,20 +50,14 @@ class Check:
 
 
 def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tuple[Check | NotNull, ...]:
-    """Finds what must hold for each row of a table.
+    """Return what must hold for each row, in the order in which a row is checked.
 
-    Args:
-        schema: The table's schema.
-        configuration: The table's properties.
-
-    Returns:
-        CHECK constraints, column invariants, NOT NULL and what generated columns must be, in the order in which a row
-        is checked. Protocol: Column Invariants, CHECK Constraints, Generated Columns; the order: Delta's
-        Constraints.getAll and TransactionalWrite.
+    Protocol: Column Invariants, CHECK Constraints, Generated Columns; the order: Delta's Constraints.getAll and
+    TransactionalWrite.
     """
     checks = [
-        Check(key[len(CHECK_PREFIX) :], text)
-        for key, text in configuration.items()
+        Check(key[len(CHECK_PREFIX) :], sql)
+        for key, sql in configuration.items()
         if key.lower().startswith(CHECK_PREFIX)
     ]
     for field in schema.fields:
@@ -81,9 +67,9 @@ def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tupl
                 Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"])
             )
     generated = [
-        Check(GENERATED_COLUMN, f"{_shown((f.name,))} <=> ({text})", _generated_holds(f))
+        Check(GENERATED_COLUMN, f"{_shown((f.name,))} <=> ({sql})", _generated_holds(f))
         for f in schema.fields
-        if (text := generation_expression(f)) is not None
+        if (sql := generation_expression(f)) is not None
     ]
     return (*checks, *(NotNull(path) for path in _not_null_paths(schema, ())), *generated)
 
@@ -101,16 +87,15 @@ def _not_null_paths(data_type: DataType, above: tuple[str, ...]) -> Iterator[tup
 def checked(
     frame: DataFrame, schema: StructType, configuration: Mapping[str, str], is_table_row: Column | None = None
 ) -> DataFrame:
-    """Makes a frame raise where one of its rows violates a constraint.
+    """Make a frame raise where one of its rows violates a constraint.
+
+    Delta: CheckDeltaInvariant; a CHECK that is NULL counts as violated.
 
     Args:
         frame: The table's columns by name, perhaps with others.
         schema: The table's schema.
         configuration: The table's properties.
         is_table_row: TRUE for the rows that are to be checked, where not all are.
-
-    Returns:
-        The same rows and columns. Delta: CheckDeltaInvariant; a CHECK that is NULL counts as violated.
     """
     frame = _with_lengths(frame, schema)
     constraints = constraints_of(schema, configuration)
@@ -118,7 +103,7 @@ def checked(
         return frame
     first = schema.fields[0]
     guarded = _path((first.name,))
-    # The violation that is tried last stands innermost.
+    # The violation that is tried last is the innermost.
     for constraint in reversed(constraints):
         violation, error = (
             _of_check(constraint, schema) if isinstance(constraint, Check) else _of_null(constraint)
@@ -131,7 +116,7 @@ def checked(
 
 
 def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
-    limited = {f.name: f for f in schema.fields if METADATA_KEY in (f.metadata or {})}
+    limited = {f.name: f for f in schema.fields if CHAR_VARCHAR_TYPE in (f.metadata or {})}
     if not limited:
         return frame
     return frame.select(
@@ -141,18 +126,10 @@ def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
 
 def _generated_holds(field: StructField) -> Column:
     given, computed = _path((field.name,)), generated_value(field)
-    if _holds_map(field.dataType):
+    if contains(field.dataType, MapType):
         # Maps cannot be compared.
         given, computed = F.to_json(F.struct(given.alias("v"))), F.to_json(F.struct(computed.alias("v")))
     return given.eqNullSafe(computed)
-
-
-def _holds_map(data_type: DataType) -> bool:
-    if isinstance(data_type, StructType):
-        return any(_holds_map(f.dataType) for f in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return _holds_map(data_type.elementType)
-    return isinstance(data_type, MapType)
 
 
 def _of_check(check: Check, schema: StructType) -> tuple[Column, Column]:
@@ -165,14 +142,9 @@ def _of_check(check: Check, schema: StructType) -> tuple[Column, Column]:
 
 
 def columns_in(expression: str, schema: StructType) -> dict[str, tuple[str, ...]]:
-    """Finds the columns and fields that an expression over a table's columns names.
+    """Return the paths of columns and fields in an SQL expression, by their spelling in it.
 
-    Args:
-        expression: Its SQL.
-        schema: The table's schema.
-
-    Returns:
-        Paths by their spelling in the expression; below arrays and maps a path ends at the array or map.
+    Below arrays and maps a path ends at the array or map.
     """
     try:
         tokens = tokenize(expression)
@@ -207,7 +179,7 @@ def _of_null(constraint: NotNull) -> tuple[Column, Column]:
 
 def _raise(kind: str, name: str, expression: str, values: Column) -> Column:
     head = json.dumps({"kind": kind, "name": name, "expression": expression})
-    # Of type VOID, which alone can be cast to whatever type the first column has.
+    # Of type VOID, the only one that can be cast to whatever type the first column has.
     return F.raise_error(F.concat(F.lit(_MARKER + head + "\n"), F.coalesce(values, F.lit("")), F.lit(_END)))
 
 
@@ -216,15 +188,7 @@ def _path(parts: tuple[str, ...]) -> Column:
 
 
 def violation_in(message: str, table: str) -> InvariantViolationException | None:
-    """Reads the violated constraint out of the message of a failed Spark job.
-
-    Args:
-        message: The whole message.
-        table: The table's name.
-
-    Returns:
-        The error for the user, or None where the job failed for another reason.
-    """
+    """Return the user's error for a violated constraint, from a failed Spark job's message; None for other failures."""
     found = re.search(re.escape(_MARKER) + r"(\{.*?\})\n(.*?)" + re.escape(_END), message, re.DOTALL)
     if found is None:
         return None
@@ -248,8 +212,8 @@ def violation_in(message: str, table: str) -> InvariantViolationException | None
     )
 
 
-def _values(text: str) -> list[tuple[str, object]]:
+def _values(values: str) -> list[tuple[str, object]]:
     try:
-        return list(json.loads(text).items()) if text else []
+        return list(json.loads(values).items()) if values else []
     except ValueError:
-        return [("row", text)]
+        return [("row", values)]

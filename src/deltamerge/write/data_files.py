@@ -1,15 +1,14 @@
-"""Rows into data files of a table: a fresh folder, then `AddFile`s with statistics from the footers."""
+"""Writes rows into a fresh folder of a table; the `AddFile`s get their statistics from the footers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from deltamerge.exceptions import CommitStateUnknownException
@@ -22,7 +21,9 @@ from deltamerge.scan.target import NULL_PARTITION, escape_path_name, unescape_pa
 from deltamerge.skipping.collect import parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.nulls import count_nulls
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import session_settings
+from deltamerge.sql.names import quote
 from deltamerge.storage.store import Store, StoredFile
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ class WriteTarget:
         log_schema: The same as the log has it.
         partition_columns: The partition columns in the log's order.
         configuration: The table's properties.
-        folder: A folder of the table, relative to its root, in which nothing was ever written.
-        clock: Gives the time in milliseconds since 1970.
+        folder: A folder, relative to the table's root, that no write has used before.
+        clock: Returns milliseconds since 1970.
         hidden_columns: BIGINT columns that the files have besides the table's own.
-        records_per_file: How many rows a file has at most; None for any number.
+        records_per_file: The most rows of a file; None for any number.
     """
 
     store: Store
@@ -78,13 +79,7 @@ class WriteTarget:
 
 @dataclass(frozen=True)
 class WrittenFiles:
-    """The files that a write left.
-
-    Args:
-        files: Data files, each with its number of rows in `rows`.
-        rows: Rows per data file.
-        change_files: Change data files.
-    """
+    """The files of a write; `rows` has the number of rows of each data file."""
 
     files: tuple[AddFile, ...]
     rows: tuple[int, ...]
@@ -97,64 +92,35 @@ class WrittenFiles:
 
 
 def write_files(frame: DataFrame, target: WriteTarget) -> WrittenFiles:
-    """Writes rows of a table.
-
-    Args:
-        frame: The table's columns by name.
-        target: Where and how.
-
-    Returns:
-        The files, none of them empty.
-    """
+    """Write rows of a table and return the files, none of them empty."""
     write_rows(frame, target)
     return collect_files(target)
 
 
 def write_rows(frame: DataFrame, target: WriteTarget) -> None:
-    """Writes rows of a table; `collect_files` finds the files.
-
-    Args:
-        frame: The table's columns by name.
-        target: Where and how.
-    """
+    """Write a frame with the table's columns by name; `collect_files` finds the files."""
     _write(frame.select(*_physical(target)), target, target.physical_partition_columns)
 
 
 def collect_files(target: WriteTarget) -> WrittenFiles:
-    """Finds all data files in the folder of a write.
-
-    Args:
-        target: Where they were written.
-
-    Returns:
-        The files, none of them empty.
-    """
+    """Return the data files in the folder of a write, none of them empty."""
     return _collect(target, _data_files(target.store, target.folder))
 
 
 def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> WrittenFiles:
-    """Writes rows of a table together with its change data, in one job.
+    """Write rows of a table together with its change data, in one job.
 
     Args:
         frame: The table's columns by name, and the change type.
-        change_type: The column that is NULL for a row of the table, else says what change the row tells of.
+        change_type: The column with a change's type, NULL for a row of the table.
         target: Where and how.
-
-    Returns:
-        The files, none of them empty.
     """
     write_rows_with_changes(frame, change_type, target)
     return collect_files_with_changes(target)
 
 
 def write_rows_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> None:
-    """Writes rows with change data as `write_files_with_changes` does; `collect_files_with_changes` finds the files.
-
-    Args:
-        frame: The table's columns by name, and the change type.
-        change_type: The column that is NULL for a row of the table, else says what change the row tells of.
-        target: Where and how.
-    """
+    """Write rows as `write_files_with_changes` does; `collect_files_with_changes` finds the files."""
     typed = frame.select(
         *_physical(target),
         F.col(change_type).alias(CHANGE_TYPE),
@@ -164,14 +130,7 @@ def write_rows_with_changes(frame: DataFrame, change_type: str, target: WriteTar
 
 
 def collect_files_with_changes(target: WriteTarget) -> WrittenFiles:
-    """Finds all data files in the folder of a write, and moves change data to its place.
-
-    Args:
-        target: Where they were written.
-
-    Returns:
-        The files, none of them empty.
-    """
+    """Return the files in the folder of a write, and move change data to its folder."""
     found = _data_files(target.store, target.folder)
     marker = f"{target.folder}/{IS_CDC}=true/"
     changes = [file for file in found if file.path.startswith(marker)]
@@ -184,41 +143,24 @@ def collect_files_with_changes(target: WriteTarget) -> WrittenFiles:
     for file, path in moved:
         target.store.rename(file.path, path)
     target.store.delete_folder(marker)
-    return WrittenFiles(
-        data.files,
-        data.rows,
-        tuple(
-            AddCDCFile(
-                path=encode_path(path),
-                partition_values=_partition_values(path, target),
-                size=file.size,
-                tags=None,
-            )
-            for file, path in moved
-        ),
+    added = (
+        AddCDCFile(encode_path(path), _partition_values(path, target), file.size, tags=None)
+        for file, path in moved
     )
+    return replace(data, change_files=tuple(added))
 
 
 def remove_leftovers(store: Store, folder: str) -> None:
-    """Deletes all that a write which did not end in a commit left behind.
-
-    Args:
-        store: The table's files.
-        folder: The folder the write was given.
-    """
+    """Delete all files of a write that did not end in a commit."""
     for prefix in (folder, f"{CHANGE_DATA_FOLDER}/{folder}"):
         store.delete_folder(prefix)
 
 
 @contextmanager
 def leaving_nothing_behind(store: Store, folder: str) -> Iterator[None]:
-    """Deletes what a write has made where it is certain that no commit of it landed.
+    """Delete the files of a write where it is certain that no commit of it landed.
 
     Of a commit that is interrupted (KeyboardInterrupt) that is not certain.
-
-    Args:
-        store: The table's files.
-        folder: The folder the write was given.
     """
     try:
         yield
@@ -240,10 +182,14 @@ def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[st
 
 
 def _write_settings(target: WriteTarget) -> dict[str, str]:
-    settings = {}
+    """Settings of the form of files only: other threads of the session write the same values meanwhile."""
+    schema, settings = target.schema.json(), {}
     if target.mode != NONE:
         settings[WRITE_IDS] = "true"
-    if '"variant"' in target.schema.json():
+    if '"timestamp"' in schema:
+        # Footers of INT96 timestamps have no statistics.
+        settings["spark.sql.parquet.outputTimestampType"] = "TIMESTAMP_MICROS"
+    if '"variant"' in schema:
         # Newer Sparks shred variants by themselves, which not every reader of the table may know.
         settings[SHRED_VARIANTS] = "false"
     return settings
@@ -253,23 +199,15 @@ def _physical(target: WriteTarget) -> list[Column]:
     partition_columns = set(target.partition_columns)
     fields = [*target.schema.fields, *(StructField(name, LongType()) for name in target.hidden_columns)]
     return [
-        partition_text(_column(f), f).alias(physical_field(f, target.mode).name)
+        partition_text(F.col(quote(f.name)), f).alias(physical_field(f, target.mode).name)
         if f.name in partition_columns
-        else as_physical(_column(f), f, target.mode)
+        else as_physical(F.col(quote(f.name)), f, target.mode)
         for f in fields
     ]
 
 
 def partition_text(value: Column, field: StructField) -> Column:
-    """Spells a partition value as the log does.
-
-    Args:
-        value: The partition column's values.
-        field: The partition column.
-
-    Returns:
-        Text, NULL for NULL; a TIMESTAMP's is UTC without a zone's name. Protocol: Partition Value Serialization.
-    """
+    """Spell partition values as the log does, a TIMESTAMP's in UTC. Protocol: Partition Value Serialization."""
     if isinstance(field.dataType, TimestampType):
         return _utc_text(value)
     return value.cast(StringType())
@@ -288,10 +226,6 @@ def _utc_text(value: Column) -> Column:
         F.pmod(rest, F.lit(1_000_000)),
     )
     return F.concat(date, F.lit("T"), clock, F.lit("Z"))
-
-
-def _column(field: StructField) -> Column:
-    return F.col("`" + field.name.replace("`", "``") + "`")
 
 
 def _data_files(store: Store, folder: str) -> list[StoredFile]:

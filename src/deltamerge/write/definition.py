@@ -1,4 +1,4 @@
-"""What a table is to be, and what none can be."""
+"""Definitions of new tables."""
 
 from __future__ import annotations
 
@@ -18,16 +18,7 @@ from deltamerge.write.unsupported_types import check_types
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """What a table is to be.
-
-    Args:
-        schema: Its columns.
-        partition_columns: Those of them that it is partitioned by.
-        properties: Its properties.
-        description: Its comment.
-        clustered_by: The columns it is clustered by.
-        name: Its name in the log.
-    """
+    """What a table is to be; `description` is its comment, `name` its name in the log."""
 
     schema: StructType
     partition_columns: tuple[str, ...] = ()
@@ -38,13 +29,10 @@ class TableDefinition:
 
 
 def check_definition(definition: TableDefinition) -> None:
-    """Refuses what no table can be.
-
-    Args:
-        definition: What it is to be.
+    """Refuse a definition whose columns, partition columns or clustering columns are wrong.
 
     Raises:
-        DeltaAnalysisException: Its columns, partition columns or clustering columns are wrong.
+        DeltaAnalysisException: They are.
     """
     check_types(definition.schema)
     check_names(parse_schema(json.dumps(definition.schema.jsonValue())), definition.properties)
@@ -101,5 +89,5 @@ def _check_clustering(definition: TableDefinition) -> None:
 
 
 def physical_names(schema: StructType) -> dict[str, str]:
-    """Gives the names that files use for columns, by the table's names."""
+    """Return the names of columns in files by their names in the table."""
     return {field.name: physical_name(field) for field in parse_schema(schema.json()).fields}

@@ -1,4 +1,4 @@
-"""Deleted rows into deletion vectors: each touched file's bitmap grows, all bitmaps go into few files."""
+"""Deleted rows into deletion vectors: the bitmap of each touched file grows, all bitmaps go into few files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class VectorChanges:
     Args:
         kept: The files that have rows left, each with its new vector.
         removed: The files that have none left.
-        vectors_added: Vectors that are new, on files that had one or not.
+        vectors_added: New vectors, on files that had one or not.
         vectors_removed: Vectors that are no longer used.
         vectors_updated: Vectors of files that had one before.
     """
@@ -49,7 +49,7 @@ NO_VECTORS = VectorChanges()
 
 
 def all_of(changes: Sequence[VectorChanges]) -> VectorChanges:
-    """Puts what becomes of some files and of others together."""
+    """Combine what becomes of several groups of files."""
     return VectorChanges(
         kept=tuple(file for some in changes for file in some.kept),
         removed=tuple(file for some in changes for file in some.removed),
@@ -60,12 +60,7 @@ def all_of(changes: Sequence[VectorChanges]) -> VectorChanges:
 
 
 def writes_deletion_vectors(snapshot: Snapshot, conf: MergeConf) -> bool:
-    """Tells whether a merge deletes rows by deletion vectors.
-
-    Args:
-        snapshot: The table; ``delta.enableDeletionVectors`` and its protocol must allow it.
-        conf: The session's settings; ``merge.deletionVectors.persistent`` must, too.
-    """
+    """Return whether the table's properties, its protocol and the session let a merge delete by deletion vectors."""
     enabled = snapshot.metadata.configuration.get("delta.enableDeletionVectors", "").lower() == "true"
     supported = "deletionVectors" in writer_features(snapshot.protocol)
     return conf.deletion_vectors_persistent and enabled and supported
@@ -74,11 +69,11 @@ def writes_deletion_vectors(snapshot: Snapshot, conf: MergeConf) -> bool:
 def write_deletion_vectors(
     store: Store, folder: str, deleted: Mapping[str, BitMap64], files: Mapping[str, AddFile]
 ) -> VectorChanges:
-    """Writes the vectors of files some of whose rows are deleted.
+    """Write the vectors of files some of whose rows are deleted.
 
     Args:
         store: The table's files.
-        folder: A folder of the table that this commit alone writes to, relative to its root.
+        folder: A folder, relative to the table's root, that only this commit writes to.
         deleted: The positions to delete by file, none of them deleted before.
         files: The files by the same keys, with the vectors that they have.
 
@@ -125,13 +120,13 @@ def write_deletion_vectors(
 def _extended(
     before: Mapping[str, BitMap64], file: AddFile, positions: BitMap64, num_records: int
 ) -> BitMap64:
-    """Puts newly deleted positions to those that a file's vector has."""
+    """Add newly deleted positions to those of a file's vector."""
     old = BitMap64() if file.deletion_vector is None else before[file.deletion_vector.unique_id]
     if positions.max() >= num_records or not positions.isdisjoint(old):
         raise DeltaRuntimeException(
             "DELTA_DELETION_VECTOR_INVALID_ROW_INDEX",
             f"Deletion vector integrity check failed: rows to delete were found in {file.path} that are deleted "
-            f"already or lie behind its {num_records} rows. Nothing was changed; the file may have been replaced "
+            f"already or are behind its {num_records} rows. Nothing was changed; the file may have been replaced "
             "in place.",
             sqlstate="XXKDS",
         )
@@ -155,7 +150,7 @@ def _write(
 
 
 def _groups(vectors: list[BitMap64]) -> Iterator[list[tuple[int, bytes]]]:
-    """Gives cardinalities and bytes of the vectors that share a file."""
+    """Yield cardinalities and bytes of the vectors that share a file."""
     group: list[tuple[int, bytes]] = []
     size = 0
     for positions in vectors:

@@ -1,35 +1,31 @@
-"""Constraints and generated columns that stand in the way of a column's wider type."""
+"""Constraints and generated columns that forbid a column's wider type."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import DataType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark.nested_types import matching_inner_types
 from deltamerge.write.constraints import CHECK_PREFIX, columns_in
 from deltamerge.write.generated_columns import generation_expression
 
 
 def check_dependents(before: StructType, after: StructType, configuration: Mapping[str, str]) -> None:
-    """Refuses another type for a column that a CHECK constraint or a generated column refers to.
-
-    Args:
-        before: The table's schema.
-        after: Its schema with wider types.
-        configuration: Its properties.
+    """Refuse another type for a column that a CHECK constraint or a generated column refers to.
 
     Raises:
         DeltaAnalysisException: A constraint or an expression might mean something else for the wider type.
             Delta: OptimisticTransaction.checkDependentExpressions.
     """
     constraints = {k: v for k, v in configuration.items() if k.lower().startswith(CHECK_PREFIX)}
-    generated = {f.name: text for f in before.fields if (text := generation_expression(f)) is not None}
+    generated = {f.name: sql for f in before.fields if (sql := generation_expression(f)) is not None}
     if not constraints and not generated:
         return
     for path, narrow, wide in _changes(before, after, ()):
         for kind, expressions in (("check constraint", constraints), ("generated column", generated)):
-            using = {name: text for name, text in expressions.items() if _uses(text, path, before)}
+            using = {name: sql for name, sql in expressions.items() if _uses(sql, path, before)}
             if using:
                 raise _mismatch(kind, ".".join(path), narrow, wide, using)
 
@@ -41,17 +37,15 @@ def _changes(
         new = {field.name: field for field in after.fields}
         for field in before.fields:
             yield from _changes(field.dataType, new[field.name].dataType, (*path, field.name))
-    elif isinstance(before, ArrayType) and isinstance(after, ArrayType):
-        yield from _changes(before.elementType, after.elementType, (*path, "element"))
-    elif isinstance(before, MapType) and isinstance(after, MapType):
-        yield from _changes(before.keyType, after.keyType, (*path, "key"))
-        yield from _changes(before.valueType, after.valueType, (*path, "value"))
+    elif inner := matching_inner_types(before, after):
+        for name, narrow, wide in inner:
+            yield from _changes(narrow, wide, (*path, name))
     elif before != after:
         yield path, before, after
 
 
 def _uses(expression: str, path: tuple[str, ...], schema: StructType) -> bool:
-    """Tells whether an expression names a field, or what holds it, or what it holds."""
+    """Return whether an expression names a field, or what contains it, or what it contains."""
     named = columns_in(expression, schema).values()
     return any(one[: len(path)] == path[: len(one)] for one in named)
 
@@ -59,7 +53,7 @@ def _uses(expression: str, path: tuple[str, ...], schema: StructType) -> bool:
 def _mismatch(
     kind: str, column: str, narrow: DataType, wide: DataType, using: Mapping[str, str]
 ) -> DeltaAnalysisException:
-    listed = "\n".join(f"{name} -> {text}" for name, text in using.items())
+    listed = "\n".join(f"{name} -> {sql}" for name, sql in using.items())
     subject = "CONSTRAINT" if kind == "check constraint" else "GENERATED_COLUMNS"
     return DeltaAnalysisException(
         f"DELTA_{subject}_DATA_TYPE_MISMATCH",

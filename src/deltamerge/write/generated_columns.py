@@ -1,4 +1,4 @@
-"""Generated columns: computed from the row's other columns where nobody gives them (Protocol: Generated Columns)."""
+"""Generated columns: computed from the row's other columns where no value is given (Protocol: Generated Columns)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import contains_subquery
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.names import quote
@@ -21,36 +21,20 @@ GENERATION_EXPRESSION = "delta.generationExpression"
 
 
 def generation_expression(field: StructField) -> str | None:
-    """Gives the SQL that a generated column is computed by, None for every other column."""
-    text = (field.metadata or {}).get(GENERATION_EXPRESSION)
-    return None if text is None else str(text)
+    """Return a generated column's SQL, None for every other column."""
+    sql = (field.metadata or {}).get(GENERATION_EXPRESSION)
+    return None if sql is None else str(sql)
 
 
 def generated_value(field: StructField) -> Column:
-    """Gives a generated column's value over the table's other columns by name.
-
-    Args:
-        field: The generated column.
-
-    Returns:
-        Its expression, of its type.
-    """
-    text = generation_expression(field)
-    assert text is not None
-    return F.expr(text).cast(field.dataType)
+    """Return a generated column's value over the table's other columns by name."""
+    sql = generation_expression(field)
+    assert sql is not None
+    return F.expr(sql).cast(field.dataType)
 
 
 def with_generated(frame: DataFrame, schema: StructType, given: Collection[str]) -> DataFrame:
-    """Computes the generated columns that a frame was not given.
-
-    Args:
-        frame: The table's columns by name; those that are to be computed hold anything.
-        schema: The table's schema.
-        given: The columns, in the schema's spelling, whose values stay.
-
-    Returns:
-        The same columns.
-    """
+    """Compute the generated columns that are not among `given`, the names of columns whose values stay."""
     missing = {f.name: f for f in schema.fields if generation_expression(f) and f.name not in given}
     if not missing:
         return frame
@@ -63,15 +47,11 @@ def with_generated(frame: DataFrame, schema: StructType, given: Collection[str])
 
 
 def check_generation_expressions(spark: SparkSession, schema: StructType) -> None:
-    """Refuses generation expressions that a table must not have.
-
-    Args:
-        spark: The session, which resolves them.
-        schema: The new table's schema.
+    """Refuse generation expressions that a table must not have.
 
     Raises:
-        DeltaAnalysisException: An expression cannot be resolved, gives another type than its column's, or is not
-            a function of the row's other columns alone. Delta: GeneratedColumn.validateGeneratedColumns.
+        DeltaAnalysisException: An expression cannot be resolved, is not of its column's type, or is not a function of
+            the row's other columns only. Delta: GeneratedColumn.validateGeneratedColumns.
     """
     generated = [f for f in schema.fields if generation_expression(f)]
     if not generated:
@@ -83,52 +63,52 @@ def check_generation_expressions(spark: SparkSession, schema: StructType) -> Non
 
 
 def _check(field: StructField, others: DataFrame, everything: DataFrame) -> None:
-    text = str(generation_expression(field))
+    sql = str(generation_expression(field))
     if (field.metadata or {}).get("CURRENT_DEFAULT") is not None:
         raise DeltaAnalysisException(
             "GENERATED_COLUMN_WITH_DEFAULT_VALUE",
             f"A column cannot have both a default value and a generation expression, but column {field.name} has "
-            f"both. Leave one out; its generation expression is {text}.",
+            f"both. Leave one out; its generation expression is {sql}.",
             sqlstate="42623",
         )
-    if contains_subquery(text):
-        raise _unsupported(field, text, "subquery expressions are not allowed for generated columns")
-    if fix_current_time(text, 0, everything.columns) != text:
+    if contains_subquery(sql):
+        raise _unsupported(field, sql, "subquery expressions are not allowed for generated columns")
+    if fix_current_time(sql, 0, everything.columns) != sql:
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
-            f"{text} cannot be used in a generated column: column {field.name} would have another value each time.",
+            f"{sql} cannot be used in a generated column: column {field.name} would have another value each time.",
             sqlstate="42621",
         )
-    data_type = _type_of(field, text, others, everything)
+    data_type = _type_of(field, sql, others, everything)
     if data_type != field.dataType and data_type.simpleString() != field.dataType.simpleString():
         raise DeltaAnalysisException(
             "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH",
             f"The expression type of the generated column {field.name} is {data_type.simpleString().upper()}, but the "
-            f"column type is {field.dataType.simpleString().upper()}. Cast the expression: CAST({text} AS "
+            f"column type is {field.dataType.simpleString().upper()}. Cast the expression: CAST({sql} AS "
             f"{field.dataType.simpleString().upper()}).",
             sqlstate="42K09",
             parameters={"columnName": field.name},
         )
 
 
-def _type_of(field: StructField, text: str, others: DataFrame, everything: DataFrame) -> DataType:
-    value = F.expr(text)
+def _type_of(field: StructField, sql: str, others: DataFrame, everything: DataFrame) -> DataType:
+    value = F.expr(sql)
     try:
         data_type = others.select(value).schema.fields[0].dataType
     except PySparkException as error:
         if _resolves(lambda: everything.select(value)):
             reason = "generation expression cannot reference another generated column"
-            raise _unsupported(field, text, reason) from None
+            raise _unsupported(field, sql, reason) from None
         raise DeltaAnalysisException(
             error.getCondition() or "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
-            f"Cannot resolve the generation expression of column {field.name}, {text}, over the table's other columns "
+            f"Cannot resolve the generation expression of column {field.name}, {sql}, over the table's other columns "
             f"({', '.join(others.columns)}). {str(error).splitlines()[0]}",
             sqlstate=error.getSqlState() or "42621",
         ) from None
     # A join takes neither aggregates nor what is random.
     anything = others.select(F.lit(1).alias("other"))
     if not _resolves(lambda: others.join(anything, value.isNull(), "inner")):
-        raise _unsupported(field, text, "generation expression is not deterministic, or it aggregates rows")
+        raise _unsupported(field, sql, "generation expression is not deterministic, or it aggregates rows")
     return data_type
 
 
@@ -141,10 +121,10 @@ def _resolves(frame: Callable[[], DataFrame]) -> bool:
     return True
 
 
-def _unsupported(field: StructField, text: str, reason: str) -> DeltaAnalysisException:
+def _unsupported(field: StructField, sql: str, reason: str) -> DeltaAnalysisException:
     return DeltaAnalysisException(
         "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
-        f"Cannot create generated column {field.name} with generation expression {text} because {reason}.",
+        f"Cannot create generated column {field.name} with generation expression {sql} because {reason}.",
         sqlstate="42621",
-        parameters={"fieldName": field.name, "expressionStr": text, "reason": reason},
+        parameters={"fieldName": field.name, "expressionStr": sql, "reason": reason},
     )

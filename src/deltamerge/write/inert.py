@@ -1,4 +1,4 @@
-"""Marks of generated and identity columns in tables whose protocol lacks the feature: they mean nothing there."""
+"""Metadata of generated and identity columns in tables whose protocol lacks the feature: there it has no effect."""
 
 from __future__ import annotations
 
@@ -14,39 +14,24 @@ _MARKS = {"generatedColumns": GENERATION_EXPRESSION, "identityColumns": IDENTITY
 
 
 def schema_to_write(snapshot: Snapshot) -> StructType:
-    """Gives a table's schema as a writer sees it.
+    """Return a table's schema without inert metadata.
 
-    Args:
-        snapshot: The table.
-
-    Returns:
-        The schema without inert marks. Delta: GeneratedColumn.satisfyGeneratedColumnProtocol,
-        ColumnWithDefaultExprUtils.satisfiesIdentityColumnProtocol.
+    Delta: GeneratedColumn.satisfyGeneratedColumnProtocol, ColumnWithDefaultExprUtils.satisfiesIdentityColumnProtocol.
     """
     features = writer_features(snapshot.protocol)
     inert = tuple(mark for feature, mark in _MARKS.items() if feature not in features)
     schema = spark_schema(snapshot)
     if not inert:
         return schema
-    return StructType(
-        [
-            StructField(f.name, f.dataType, f.nullable, _without(f.metadata or {}, inert))
-            for f in schema.fields
-        ]
-    )
-
-
-def _without(metadata: dict[str, object], marks: tuple[str, ...]) -> dict[str, object]:
-    return {key: value for key, value in metadata.items() if not key.startswith(marks)}
+    fields = []
+    for f in schema.fields:
+        metadata = {k: v for k, v in (f.metadata or {}).items() if not k.startswith(inert)}
+        fields.append(StructField(f.name, f.dataType, f.nullable, metadata))
+    return StructType(fields)
 
 
 def schema_to_commit(schema: StructType, snapshot: Snapshot) -> StructType:
-    """Puts inert marks back, which are not a writer's to take away.
-
-    Args:
-        schema: The schema that the table is to have, as a writer sees it.
-        snapshot: The table before.
-    """
+    """Restore inert metadata in a schema to be committed."""
     before = {f.name: f.metadata or {} for f in spark_schema(snapshot).fields}
     return StructType(
         [

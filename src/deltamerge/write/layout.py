@@ -1,4 +1,4 @@
-"""Where a write's files go and how large they get, by the table's properties."""
+"""Folders and sizes of a write's files, by the table's properties."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
-from deltamerge.scan.target import NULL_PARTITION, escape_path_name
+from deltamerge.scan.target import partition_folder
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
@@ -19,11 +19,11 @@ _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def data_folder(configuration: Mapping[str, str], new_id: str) -> str:
-    """Names the folder of a write, below the table's root.
+    """Return the folder of a write; with ``delta.randomizeFilePrefixes`` its first characters are random.
 
     Args:
-        configuration: The table's properties; with ``delta.randomizeFilePrefixes`` the first characters are random.
-        new_id: A random id that was never given before.
+        configuration: The table's properties.
+        new_id: A random id that was never used before.
     """
     name = f"deltamerge-{new_id}"
     if configuration.get(RANDOM_PREFIXES, "").lower() != "true":
@@ -33,43 +33,31 @@ def data_folder(configuration: Mapping[str, str], new_id: str) -> str:
 
 
 def partition_folders(columns: Sequence[str], values: Mapping[str, str | None]) -> str:
-    """Names the folders in which a partition's files lie, as Spark does.
-
-    Args:
-        columns: The partition columns in the log's order.
-        values: Their values as the log spells them.
-
-    Returns:
-        A folder for each column, with a slash after it.
-    """
-    return "".join(f"{_partition_folder(name, values.get(name))}/" for name in columns)
-
-
-def _partition_folder(name: str, value: str | None) -> str:
-    return f"{escape_path_name(name)}={escape_path_name(value) if value else NULL_PARTITION}"
+    """Return a partition's folders, each with a slash after it, as Spark names them."""
+    return "".join(f"{partition_folder(name, values.get(name))}/" for name in columns)
 
 
 def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile]) -> int | None:
-    """Estimates how many rows make a file of the size that the table asks for.
+    """Estimate how many rows make a file of the size that the table asks for.
 
     Args:
         configuration: The table's properties; ``delta.targetFileSize`` is in bytes or such as ``100mb``.
         files: Files of the table, whose rows are taken to be like those to be written.
 
     Returns:
-        Rows, or None where the table does not ask or its files do not tell.
+        Rows, or None where the property is not set or the files have no statistics.
 
     Raises:
         DeltaAnalysisException: The property is no size.
     """
-    text = configuration.get(TARGET_FILE_SIZE)
-    if text is None:
+    setting = configuration.get(TARGET_FILE_SIZE)
+    if setting is None:
         return None
-    match = _SIZE.fullmatch(text)
+    match = _SIZE.fullmatch(setting)
     if match is None or not int(match[1]):
         raise DeltaAnalysisException(
             "DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED",
-            f"The table property {TARGET_FILE_SIZE} is '{text}', which is no size. Write it in bytes, or such as "
+            f"The table property {TARGET_FILE_SIZE} is '{setting}', which is no size. Write it in bytes, or such as "
             "'100mb'.",
             sqlstate="0A000",
         )

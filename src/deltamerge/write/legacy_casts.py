@@ -1,77 +1,53 @@
 """The casts of Spark's LEGACY store assignment in a session whose own casts are those of ANSI.
 
-Integers wrap, floating-point numbers saturate, text loses its fraction; what has no value becomes NULL. No function of
-Spark casts so while ``spark.sql.ansi.enabled`` is true, and the setting would hold for the user's expressions too.
+Integers wrap, floating-point numbers saturate, strings lose their fraction; what has no value becomes NULL. No function
+of Spark casts so while ``spark.sql.ansi.enabled`` is true, and the setting would change the user's expressions too.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NumericType,
-    ShortType,
-    StringType,
-    TimestampType,
-    VariantType,
-)
+from pyspark.sql import types as T
+
+from deltamerge.spark import columns as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+_BITS: dict[type[T.DataType], int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _BLANK = r"[\x00-\x20\x7F]*"
 _WITH_FRACTION = rf"^{_BLANK}(?<sign>[+-]?)(?<whole>[0-9]*)\.[0-9]*{_BLANK}$"
 _TWO_TO_63, _TWO_TO_64 = str(2**63), str(2**64)
 
 
-def legacy_cast(value: Column, source: DataType, target: DataType) -> Column:
-    """Casts as Spark does outside ANSI mode.
-
-    Args:
-        value: The value; no struct, array or map unless the target is text.
-        source: Its type.
-        target: The type it is to have.
-
-    Returns:
-        The value of that type. Spark: Cast with EvalMode.LEGACY.
-    """
-    if isinstance(source, VariantType):
+def legacy_cast(value: Column, source: T.DataType, target: T.DataType) -> Column:
+    """Cast a value that is no struct, array or map, unless to a string. Spark: Cast with EvalMode.LEGACY."""
+    if isinstance(source, T.VariantType):
         # Raises in every mode but TRY.
         return value.cast(target)
-    if type(target) in _BITS and isinstance(source, (NumericType, StringType)):
+    if type(target) in _BITS and isinstance(source, (T.NumericType, T.StringType)):
         return _as_integer(value, source, target)
-    if isinstance(source, DateType) and isinstance(target, (NumericType, BooleanType)):
+    if isinstance(source, T.DateType) and isinstance(target, (T.NumericType, T.BooleanType)):
         return F.lit(None).cast(target)
-    if type(source) in _BITS and isinstance(target, BinaryType):
+    if type(source) in _BITS and isinstance(target, T.BinaryType):
         return _bytes(value, _BITS[type(source)])
-    if isinstance(source, BooleanType) and isinstance(target, TimestampType):
+    if isinstance(source, T.BooleanType) and isinstance(target, T.TimestampType):
         return F.timestamp_micros(value.cast("bigint"))
-    if isinstance(source, TimestampType) and isinstance(target, BooleanType):
+    if isinstance(source, T.TimestampType) and isinstance(target, T.BooleanType):
         return F.unix_micros(value) != 0
-    if isinstance(source, (FloatType, DoubleType)) and isinstance(target, TimestampType):
+    if isinstance(source, (T.FloatType, T.DoubleType)) and isinstance(target, T.TimestampType):
         return _as_timestamp(value.cast("double"))
     return value.try_cast(target)
 
 
-def _as_integer(value: Column, source: DataType, target: DataType) -> Column:
+def _as_integer(value: Column, source: T.DataType, target: T.DataType) -> Column:
     bits = _BITS[type(target)]
-    if isinstance(source, StringType):
+    if isinstance(source, T.StringType):
         return F.regexp_replace(value, _WITH_FRACTION, "${sign}0${whole}").try_cast(target)
-    if isinstance(source, DecimalType):
+    if isinstance(source, T.DecimalType):
         return _wrapped(_low_bits(value, source), bits).cast(target)
-    if isinstance(source, (FloatType, DoubleType)):
+    if isinstance(source, (T.FloatType, T.DoubleType)):
         # As the JVM narrows: to INT or BIGINT by saturation, to the smaller ones by wrapping an INT.
         limit = 63 if bits == 64 else 31
         return _wrapped(_saturated(value.cast("double"), limit), bits).cast(target)
@@ -82,8 +58,8 @@ def _wrapped(value: Column, bits: int) -> Column:
     return value if bits == 64 else F.shiftright(F.shiftleft(value, 64 - bits), 64 - bits)
 
 
-def _low_bits(value: Column, source: DecimalType) -> Column:
-    """Gives the lowest 64 bits of a decimal's whole part, as a BIGINT."""
+def _low_bits(value: Column, source: T.DecimalType) -> Column:
+    """Return the lowest 64 bits of a decimal's whole part, as a BIGINT."""
     if source.precision - source.scale <= 18:
         return value.cast("bigint")
     modulus, half = F.lit(_TWO_TO_64).cast("decimal(20,0)"), F.lit(_TWO_TO_63).cast("decimal(20,0)")

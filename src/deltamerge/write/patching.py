@@ -32,49 +32,33 @@ _FOOTER_THREADS = 16
 
 @dataclass(frozen=True)
 class Patch:
-    """A file to be written again.
-
-    Args:
-        file: The file.
-        deleted: The positions to leave out.
-    """
+    """A file to be written again, and the positions to leave out."""
 
     file: AddFile
     deleted: BitMap64
 
 
 def patchable(store: Store, files: Sequence[AddFile]) -> frozenset[str]:
-    """Finds the files that PyArrow can write again exactly as they are.
+    """Return the paths in the log of the files that PyArrow can write again exactly as they are.
 
-    Args:
-        store: The table's files.
-        files: The files.
-
-    Returns:
-        Their paths in the log. None on an object store, which tasks do not open by themselves.
+    None on an object store, which tasks do not open by themselves.
     """
     if not store.is_local:
         return frozenset()
+
+    def reason(file: AddFile) -> str | None:
+        with store.open_input(decode_path(file.path)) as opened:
+            return parquet_patch.reason_not_to_patch(pq.ParquetFile(opened))
+
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        reasons = list(pool.map(lambda file: _reason_not_to_patch(store, file), files))
+        reasons = list(pool.map(reason, files))
     return frozenset(file.path for file, reason in zip(files, reasons, strict=True) if reason is None)
 
 
-def _reason_not_to_patch(store: Store, file: AddFile) -> str | None:
-    with store.open_input(decode_path(file.path)) as opened:
-        return parquet_patch.reason_not_to_patch(pq.ParquetFile(opened))
-
-
 def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarget) -> int:
-    """Writes files again without some of their rows, in one job of a task or several.
+    """Write `patchable` files again without some of their rows, in one job; return the number of rows that stay.
 
-    Args:
-        spark: The session.
-        patches: The files, all of them `patchable`.
-        target: Where to; the new files lie in its folder, by partition.
-
-    Returns:
-        The rows that stay.
+    The new files are in the target's folder, by partition.
     """
     paths = _new_paths(patches, target)
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
@@ -90,11 +74,7 @@ def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarg
 
 
 def remove_patched(target: WriteTarget) -> None:
-    """Deletes what `patch_files` left behind when it failed; tasks of it that still run leave nothing any more.
-
-    Args:
-        target: What it was given.
-    """
+    """Delete the files of a failed `patch_files`; tasks of it that still run leave nothing any more."""
     target.store.delete_folder(_folder(target))
 
 

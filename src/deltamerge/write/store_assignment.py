@@ -1,7 +1,7 @@
-"""Store assignment: how a value of one type becomes a value of its column's type.
+"""Store assignment: how a value of one type is converted to its column's type.
 
 ``spark.sql.storeAssignmentPolicy`` decides: ANSI raises where a value does not fit, also where the session's own casts
-do not; LEGACY wraps, saturates or gives NULL, also where the session's own casts raise; STRICT takes up-casts alone.
+do not; LEGACY wraps, saturates or stores NULL, also where the session's own casts raise; STRICT takes up-casts only.
 """
 
 from __future__ import annotations
@@ -12,41 +12,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    VariantType,
-)
+from pyspark.sql import types as T
 
+from deltamerge.spark import columns as F
+from deltamerge.spark.nested_types import matching_inner_types
 from deltamerge.write.legacy_casts import legacy_cast
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 OVERFLOW_MARKER = "deltamerge-overflow:"
-_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 20}
-_BOTH_WAYS = ({TimestampType, TimestampNTZType}, {TimestampType, LongType})
-_WIDENING = (ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType)
+_DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
+_BOTH_WAYS = ({T.TimestampType, T.TimestampNTZType}, {T.TimestampType, T.LongType})
+_WIDENING = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)
 
 
 @dataclass(frozen=True)
 class StoreAssignment:
-    """The session's way to store values.
+    """The session's rules for storing values.
 
     Args:
         policy: ``ANSI``, ``LEGACY`` or ``STRICT``.
@@ -63,7 +46,7 @@ class StoreAssignment:
     column: str = ""
 
     def into(self, column: str) -> StoreAssignment:
-        """Says which column a value is stored in."""
+        """Return the same rules for a value of the named column."""
         return replace(self, column=column)
 
     @property
@@ -71,18 +54,9 @@ class StoreAssignment:
         """Whether the session's own casts store values so, also those of whole arrays and maps."""
         return self.policy == "STRICT" or self.ansi_enabled == (self.policy == "ANSI")
 
-    def cast(self, value: Column, source: DataType, target: DataType) -> Column:
-        """Gives a value that is no struct, array or map its column's type.
-
-        Args:
-            value: The value.
-            source: Its type.
-            target: The column's type.
-
-        Returns:
-            The value to store.
-        """
-        if self.is_sessions_own or isinstance(source, NullType):
+    def cast(self, value: Column, source: T.DataType, target: T.DataType) -> Column:
+        """Convert a value that is no struct, array or map to its column's type."""
+        if self.is_sessions_own or isinstance(source, T.NullType):
             return value.cast(target)
         if self.policy == "LEGACY":
             return legacy_cast(value, source, target)
@@ -96,13 +70,7 @@ class StoreAssignment:
 
 @dataclass(frozen=True)
 class Overflow:
-    """A value that does not fit its column, as far as it is known.
-
-    Args:
-        source: The value's type.
-        target: The column's type, or that of a field in it.
-        column: The column's name.
-    """
+    """A value that does not fit its column, as far as it is known; `target` may be the type of a field in it."""
 
     source: str | None = None
     target: str | None = None
@@ -110,23 +78,23 @@ class Overflow:
 
     @property
     def condition(self) -> str:
-        """The error class: a text that is malformed is no overflow. Delta: CheckOverflowInTableWrite."""
+        """The error class: a malformed string is no overflow. Delta: CheckOverflowInTableWrite."""
         return "CAST_INVALID_INPUT" if self.source == "string" else "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
 
     @property
     def sqlstate(self) -> str:
-        """The SQLSTATE that belongs to the class."""
+        """The SQLSTATE of the class."""
         return "22018" if self.source == "string" else "22003"
 
     @property
     def words(self) -> str:
         """What happened, for a message."""
-        said = f"a value of type {(self.source or '').upper()} does not fit {(self.target or '').upper()}"
-        return said if self.column is None else f"{said} in column `{self.column}`"
+        problem = f"a value of type {(self.source or '').upper()} does not fit {(self.target or '').upper()}"
+        return problem if self.column is None else f"{problem} in column `{self.column}`"
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The parameters of DELTA_CAST_OVERFLOW_IN_TABLE_WRITE, without those that are not known."""
+        """The known parameters of DELTA_CAST_OVERFLOW_IN_TABLE_WRITE."""
         known = {
             "sourceType": None if self.source is None else f'"{self.source.upper()}"',
             "targetType": None if self.target is None else f'"{self.target.upper()}"',
@@ -138,43 +106,31 @@ class Overflow:
 
 
 def overflow_in(message: str) -> Overflow | None:
-    """Reads out of a failed job's message which value does not fit its column; None where that is not its cause."""
+    """Read the value that does not fit its column from a failed job's message; None for other failures."""
     found = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:\s]+):([^;\s]*);", message)
     if found is None:
         return None
     return Overflow(found.group(1), found.group(2), unquote(found.group(3)) or None)
 
 
-def can_up_cast(source: DataType, target: DataType, *, structs_by_name: bool = True) -> bool:
-    """Tells whether STRICT takes a cast: nearly never does it lose anything.
-
-    Args:
-        source: The value's type.
-        target: The column's type.
-        structs_by_name: Whether a struct's fields are taken by name, else by position.
-
-    Returns:
-        Spark: Cast.canUpCast.
-    """
-    if source == target or isinstance(source, NullType):
+def can_up_cast(source: T.DataType, target: T.DataType, *, structs_by_name: bool = True) -> bool:
+    """Return whether STRICT takes a cast, which nearly never loses anything. Spark: Cast.canUpCast."""
+    if source == target or isinstance(source, T.NullType):
         return True
-    if isinstance(source, StructType) and isinstance(target, StructType):
+    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
         return all(
             can_up_cast(given, wanted, structs_by_name=structs_by_name)
             for given, wanted in _field_types(source, target, structs_by_name)
         )
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        return can_up_cast(source.elementType, target.elementType, structs_by_name=structs_by_name)
-    if isinstance(source, MapType) and isinstance(target, MapType):
-        return can_up_cast(source.keyType, target.keyType, structs_by_name=structs_by_name) and can_up_cast(
-            source.valueType, target.valueType, structs_by_name=structs_by_name
-        )
+    inner = matching_inner_types(source, target)
+    if inner:
+        return all(can_up_cast(one, other, structs_by_name=structs_by_name) for _, one, other in inner)
     return _can_up_cast_value(source, target)
 
 
 def _field_types(
-    source: StructType, target: StructType, by_name: bool
-) -> Iterator[tuple[DataType, DataType]]:
+    source: T.StructType, target: T.StructType, by_name: bool
+) -> Iterator[tuple[T.DataType, T.DataType]]:
     if not by_name:
         yield from zip((f.dataType for f in source.fields), (f.dataType for f in target.fields), strict=False)
         return
@@ -184,18 +140,18 @@ def _field_types(
             yield given[field.name.lower()], field.dataType
 
 
-def _can_up_cast_value(source: DataType, target: DataType) -> bool:
-    if isinstance(target, StringType):
-        return not isinstance(source, (StructType, ArrayType, MapType, VariantType))
-    if isinstance(source, DecimalType) and isinstance(target, DecimalType):
+def _can_up_cast_value(source: T.DataType, target: T.DataType) -> bool:
+    if isinstance(target, T.StringType):
+        return not isinstance(source, (T.StructType, T.ArrayType, T.MapType, T.VariantType))
+    if isinstance(source, T.DecimalType) and isinstance(target, T.DecimalType):
         whole = target.precision - target.scale >= source.precision - source.scale
         return whole and target.scale >= source.scale
-    if isinstance(source, DecimalType):
+    if isinstance(source, T.DecimalType):
         return source.scale == 0 and source.precision < _DIGITS.get(type(target), 0)
-    if type(source) in _DIGITS and isinstance(target, DecimalType):
+    if type(source) in _DIGITS and isinstance(target, T.DecimalType):
         return target.precision - target.scale >= _DIGITS[type(source)]
-    if isinstance(source, DateType):
-        return isinstance(target, (TimestampType, TimestampNTZType))
+    if isinstance(source, T.DateType):
+        return isinstance(target, (T.TimestampType, T.TimestampNTZType))
     if type(source) in _WIDENING and type(target) in _WIDENING:
         return _WIDENING.index(type(source)) <= _WIDENING.index(type(target))
     return {type(source), type(target)} in _BOTH_WAYS

@@ -1,10 +1,10 @@
-"""Which protocol a new table needs for what its definition asks."""
+"""The protocol that a table's definition needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType, VariantType
+from pyspark.sql.types import StructType, TimestampNTZType, VariantType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
@@ -19,26 +19,19 @@ from deltamerge.log.protocol import (
     writer_features,
 )
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark.nested_types import all_types
+from deltamerge.write.defaults import CURRENT_DEFAULT
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION
+from deltamerge.write.identity_columns import IDENTITY
 from deltamerge.write.unsupported_types import check_types
 
 _FEATURE_PREFIX = "delta.feature."
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 _BASE = frozenset({"appendOnly", "invariants"})
-_READER_WRITER = frozenset(
-    {
-        "timestampNtz",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-        "deletionVectors",
-        "columnMapping",
-        "variantType",
-        "typeWidening",
-        "typeWidening-preview",
-        "variantType-preview",
-        "variantShredding",
-        "variantShredding-preview",
-    }
-)
+_READER_WRITER = frozenset({
+    "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping", "variantType",
+    "typeWidening", "typeWidening-preview", "variantType-preview", "variantShredding", "variantShredding-preview",
+})  # fmt: skip
 
 # What a property set to one of these values asks for.
 _BY_PROPERTY: dict[str, tuple[str, str]] = {
@@ -57,7 +50,7 @@ _BY_PROPERTY: dict[str, tuple[str, str]] = {
 
 
 def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
-    """Gives the lowest protocol that a table's definition needs.
+    """Return the lowest protocol that a table's definition needs. Protocol: Table Features.
 
     Args:
         schema: The table's schema.
@@ -66,7 +59,6 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
 
     Returns:
         Reader 1 and writer 2, or the versions asked for, where these are enough; else feature lists.
-        Protocol: Table Features.
 
     Raises:
         DeltaAnalysisException: A version is no number.
@@ -112,19 +104,19 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
 
 
 def _version(properties: Mapping[str, str], key: str, default: int) -> int:
-    text = properties.get(key, str(default))
-    if text.isdigit():
-        return max(int(text), default)
+    value = properties.get(key, str(default))
+    if value.isdigit():
+        return max(int(value), default)
     raise DeltaAnalysisException(
         "DELTA_PROTOCOL_PROPERTY_NOT_INT",
-        f"Protocol property {key} needs to be an integer. Found {text}.",
+        f"Protocol property {key} needs to be an integer. Found {value}.",
         sqlstate="42K06",
-        parameters={"key": key, "value": text},
+        parameters={"key": key, "value": value},
     )
 
 
 def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Gives the properties that a table keeps: those that ask for a protocol are answered by it."""
+    """Return the properties that a table stores: those that ask for a protocol end up in it."""
     return {
         key: value
         for key, value in properties.items()
@@ -133,7 +125,7 @@ def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
-    """Gives a protocol with features by name; readers need them by name only where no version implies them."""
+    """Return a protocol with features by name; readers need them by name only where no version implies them."""
     for version, implied in sorted(LEGACY_READER_FEATURES.items()):
         if readers == implied:
             return Protocol(version, 7, None, writers)
@@ -141,11 +133,7 @@ def _with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol
 
 
 def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
-    """Refuses new columns whose types the table's protocol does not allow.
-
-    Args:
-        snapshot: The table.
-        schema: Its schema with the new columns.
+    """Refuse new columns whose types the table's protocol does not allow.
 
     Raises:
         DeltaUnsupportedFeatureException: A type needs a feature that is not implemented.
@@ -168,15 +156,7 @@ def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
 
 
 def upgraded(present: Protocol, needed: Protocol) -> Protocol:
-    """Gives the protocol a table has afterwards: never less than it had.
-
-    Args:
-        present: The table's protocol.
-        needed: What is asked of it besides.
-
-    Returns:
-        The present one where it has all that is needed, else feature lists of both.
-    """
+    """Return the present protocol where it has all that is needed, else feature lists of both."""
     readers = reader_features(present) | reader_features(needed)
     writers = writer_features(present) | writer_features(needed)
     if readers == reader_features(present) and writers == writer_features(present):
@@ -194,22 +174,18 @@ def _by_property(properties: Mapping[str, str]) -> Iterator[str]:
         yield "checkConstraints"
 
 
-def _by_type(data_type: DataType) -> Iterator[str]:
-    if isinstance(data_type, TimestampNTZType):
-        yield "timestampNtz"
-    elif isinstance(data_type, VariantType):
-        yield "variantType"
-    elif isinstance(data_type, StructType):
-        for field in data_type.fields:
-            if "CURRENT_DEFAULT" in (field.metadata or {}):
-                yield "allowColumnDefaults"
-            if "delta.generationExpression" in (field.metadata or {}):
-                yield "generatedColumns"
-            if any(key.startswith("delta.identity.") for key in field.metadata or {}):
-                yield "identityColumns"
-            yield from _by_type(field.dataType)
-    elif isinstance(data_type, ArrayType):
-        yield from _by_type(data_type.elementType)
-    elif isinstance(data_type, MapType):
-        yield from _by_type(data_type.keyType)
-        yield from _by_type(data_type.valueType)
+def _by_type(schema: StructType) -> Iterator[str]:
+    for data_type in all_types(schema):
+        if isinstance(data_type, TimestampNTZType):
+            yield "timestampNtz"
+        elif isinstance(data_type, VariantType):
+            yield "variantType"
+        elif isinstance(data_type, StructType):
+            for field in data_type.fields:
+                metadata = field.metadata or {}
+                if CURRENT_DEFAULT in metadata:
+                    yield "allowColumnDefaults"
+                if GENERATION_EXPRESSION in metadata:
+                    yield "generatedColumns"
+                if any(key.startswith(IDENTITY) for key in metadata):
+                    yield "identityColumns"

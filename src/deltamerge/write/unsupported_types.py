@@ -4,47 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    MapType,
-    NullType,
-    NumericType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    UserDefinedType,
-    VarcharType,
-    VariantType,
-)
+from pyspark.sql import types as T
 
 from deltamerge.exceptions import DeltaAnalysisException
 
 _TYPE_CHECK = "spark.databricks.delta.schema.typeCheck.enabled"
 _SUPPORTED = (
-    NullType,
-    BooleanType,
-    NumericType,
-    CharType,
-    VarcharType,
-    BinaryType,
-    DateType,
-    TimestampType,
-    TimestampNTZType,
-    VariantType,
+    T.NullType,
+    T.BooleanType,
+    T.NumericType,
+    T.CharType,
+    T.VarcharType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.VariantType,
 )
 
 
-def check_types(schema: StructType) -> None:
-    """Refuses a schema with columns or fields that Delta has no type for.
-
-    Args:
-        schema: The schema that a table is to have.
+def check_types(schema: T.StructType) -> None:
+    """Refuse a schema with columns or fields of types that Delta lacks.
 
     Raises:
         DeltaAnalysisException: DELTA_UNSUPPORTED_DATA_TYPES.
@@ -61,17 +41,17 @@ def check_types(schema: StructType) -> None:
         )
 
 
-def _unsupported(data_type: DataType, path: str) -> Iterator[tuple[str, DataType]]:
+def _unsupported(data_type: T.DataType, path: str) -> Iterator[tuple[str, T.DataType]]:
     """Delta: SchemaUtils.findUnsupportedDataTypes."""
-    if isinstance(data_type, StructType):
+    if isinstance(data_type, T.StructType):
         for field in data_type.fields:
             yield from _unsupported(field.dataType, f"{path}.{field.name}" if path else field.name)
-    elif isinstance(data_type, ArrayType):
+    elif isinstance(data_type, T.ArrayType):
         yield from _unsupported(data_type.elementType, f"{path}[]")
-    elif isinstance(data_type, MapType):
+    elif isinstance(data_type, T.MapType):
         yield from _unsupported(data_type.keyType, f"{path}[key]")
         yield from _unsupported(data_type.valueType, f"{path}[value]")
-    elif isinstance(data_type, UserDefinedType):
+    elif isinstance(data_type, T.UserDefinedType):
         yield from _unsupported(data_type.sqlType(), path)
-    elif not (data_type == StringType() or isinstance(data_type, _SUPPORTED)):
+    elif not (data_type == T.StringType() or isinstance(data_type, _SUPPORTED)):
         yield path, data_type

@@ -40,7 +40,9 @@ def at_one_time(statement: MergeStatement, microseconds: int, columns: Collectio
         if expression.column is not None:
             if not names_time(expression.text):
                 return expression
-            return replace(expression, column=column_times.at_moment(spark, expression.column, at_moment))
+            return replace(
+                expression, column=column_times.with_fixed_time(spark, expression.column, at_moment)
+            )
         if expression.evaluated is not None:
             return expression
         text = at_moment(expression.text)

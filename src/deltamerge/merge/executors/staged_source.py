@@ -33,7 +33,7 @@ from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import arrow_type
 from deltamerge.merge.source.key_summary import SourceSummary, summary_of
 from deltamerge.merge.source.source import read_source
-from deltamerge.scan.plain_parquet import PlainParquet, plain_parquet
+from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.spark.tasks import python_workers
@@ -253,8 +253,8 @@ def _in_place(
             )
         wanted[column.name] = kind
     found = plain_parquet(merge.statement.source, wanted, [in_files[name] for name in columns.keys])
-    if found is None:
-        raise Declined("source", "in_place", "the source is not one scan of local Parquet files")
+    if isinstance(found, NotPlain):
+        raise Declined("source", "in_place", found.reason)
     values: dict[str, Any] = {"n": sum(found.rows), "last": None}
     for index, (low, high) in enumerate(found.ranges):
         values |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": values["n"], f"bytes{index}": 0}

@@ -1,0 +1,51 @@
+"""Walks over the types inside of structs, arrays and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+
+def inner_types(data_type: DataType) -> list[tuple[str, DataType]]:
+    """Return the types directly inside of a type, by field name or ``element``, ``key`` and ``value``."""
+    if isinstance(data_type, StructType):
+        return [(field.name, field.dataType) for field in data_type.fields]
+    if isinstance(data_type, ArrayType):
+        return [("element", data_type.elementType)]
+    if isinstance(data_type, MapType):
+        return [("key", data_type.keyType), ("value", data_type.valueType)]
+    return []
+
+
+def matching_inner_types(left: DataType, right: DataType) -> list[tuple[str, DataType, DataType]]:
+    """Return the element types of two arrays, or the key and value types of two maps; nothing for other types."""
+    if not any(isinstance(left, kind) and isinstance(right, kind) for kind in (ArrayType, MapType)):
+        return []
+    pairs = zip(inner_types(left), inner_types(right), strict=True)
+    return [(name, one, other) for (name, one), (_, other) in pairs]
+
+
+def contains(data_type: DataType, kinds: type[DataType] | tuple[type[DataType], ...]) -> bool:
+    """Return whether a type, or one inside of it, is of one of these kinds."""
+    return any(isinstance(each, kinds) for each in all_types(data_type))
+
+
+def all_types(data_type: DataType) -> Iterator[DataType]:
+    """Yield a type and all types inside of it."""
+    yield data_type
+    for _, inner in inner_types(data_type):
+        yield from all_types(inner)
+
+
+def nullable_type(data_type: DataType, field: Callable[[StructField], StructField]) -> DataType:
+    """Return a type with nullable elements and values, whose fields are converted; `field` converts inner types too."""
+    if isinstance(data_type, StructType):
+        return StructType([field(each) for each in data_type.fields])
+    if isinstance(data_type, ArrayType):
+        return ArrayType(nullable_type(data_type.elementType, field), True)
+    if isinstance(data_type, MapType):
+        return MapType(
+            nullable_type(data_type.keyType, field), nullable_type(data_type.valueType, field), True
+        )
+    return data_type

@@ -1,0 +1,137 @@
+"""Rows of a user's frame in the columns and types of a table, written into its folder."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import DataType, StructField, StructType
+
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
+from deltamerge.log.schema import parse_schema
+from deltamerge.spark import columns as F
+from deltamerge.spark.config import MergeConf
+from deltamerge.spark.nested_types import nullable_type
+from deltamerge.spark.session import READING_MANY_FILES, merge_conf, session_settings
+from deltamerge.spark.table import Table
+from deltamerge.sql.names import quote
+from deltamerge.write.align import align, unknown_fields
+from deltamerge.write.char_varchar import as_strings, excess_in
+from deltamerge.write.constraints import checked, violation_in
+from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
+from deltamerge.write.defaults import column_defaults
+from deltamerge.write.definition import TableDefinition
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
+from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
+from deltamerge.write.store_assignment import StoreAssignment, can_up_cast, overflow_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
+def new_schema(frame: DataFrame) -> StructType:
+    """Return the schema of a new table: nullable and never generated, as delta-spark makes it of a frame."""
+    schema = frame.schema
+    return as_strings(
+        StructType([StructField(f.name, _as_nullable(f.dataType), True, _plain(f)) for f in schema.fields])
+    )
+
+
+def _as_nullable(data_type: DataType) -> DataType:
+    return nullable_type(data_type, lambda f: StructField(f.name, _as_nullable(f.dataType), True, f.metadata))
+
+
+def _plain(field: StructField) -> dict[str, Any]:
+    """Return a field's metadata; the frame may have been read from a table with generated columns."""
+    metadata = field.metadata or {}
+    return {k: v for k, v in metadata.items() if k != GENERATION_EXPRESSION and not k.startswith(IDENTITY)}
+
+
+def write_fitted(
+    table: Table, frame: DataFrame, definition: TableDefinition, folder: str
+) -> tuple[WrittenFiles, StructType]:
+    """Write rows of an existing table; return also its schema with the high water marks after them."""
+    schema = definition.schema
+    fitted, given = _fitted(frame, schema, merge_conf(table.spark), table.name)
+    with identities_given(fitted, schema, given) as (rows, identities):
+        written = write_checked(table, with_generated(rows, schema, given), definition, folder)
+    return written, with_high_water_marks(schema, identities, table.store, written.files)
+
+
+def _fitted(
+    frame: DataFrame, schema: StructType, conf: MergeConf, table: str
+) -> tuple[DataFrame, frozenset[str]]:
+    """Return a frame in the table's columns and types, with defaults for missing ones, and the names of the others."""
+    assignment = StoreAssignment(conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive)
+    given = {f.name if conf.case_sensitive else f.name.lower(): f for f in frame.schema.fields}
+    known = {f.name if conf.case_sensitive else f.name.lower(): f for f in schema.fields}
+    unknown = [f.name for key, f in given.items() if key not in known]
+    for key in given.keys() & known.keys():
+        types = given[key].dataType, known[key].dataType
+        unknown += unknown_fields(*types, known[key].name, conf.case_sensitive)
+    if unknown:
+        raise DeltaAnalysisException(
+            "DELTA_SCHEMA_MISMATCH",
+            f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them "
+            "out, or replace the table's schema: mode='overwrite', overwrite_schema=True.",
+            sqlstate="42KDG",
+        )
+    columns, default = [], column_defaults(schema, now_ms() * 1000)
+    for index, (key, f) in enumerate(known.items()):
+        value = _stored(given[key], f, assignment) if key in given else default(index)
+        columns.append(value.alias(f.name))
+    return frame.select(*columns), frozenset(f.name for key, f in known.items() if key in given)
+
+
+def _stored(given: StructField, wanted: StructField, assignment: StoreAssignment) -> Column:
+    """Return a column with its type in the table: structs by name, values as an assignment of MERGE stores them."""
+    if assignment.policy == "STRICT" and not can_up_cast(given.dataType, wanted.dataType):
+        source, target = given.dataType.simpleString().upper(), wanted.dataType.simpleString().upper()
+        raise DeltaAnalysisException(
+            "CANNOT_UP_CAST_DATATYPE",
+            f"Cannot up cast {given.name} from {source} to {target}: spark.sql.storeAssignmentPolicy is STRICT. "
+            "Cast the column, or set the policy to ANSI.",
+            sqlstate="42846",
+        )
+    return align(F.col(quote(given.name)), given.dataType, wanted.dataType, assignment.into(wanted.name))
+
+
+def write_checked(table: Table, frame: DataFrame, definition: TableDefinition, folder: str) -> WrittenFiles:
+    """Write rows that have the table's columns, and check its constraints."""
+    target = WriteTarget(
+        store=table.store,
+        schema=definition.schema,
+        log_schema=parse_schema(definition.schema.json()),
+        partition_columns=definition.partition_columns,
+        configuration=definition.properties,
+        folder=folder,
+        clock=now_ms,
+    )
+    with session_settings(table.spark, READING_MANY_FILES):
+        try:
+            return write_files(checked(frame, definition.schema, definition.properties), target)
+        except KeyboardInterrupt:
+            remove_leftovers(table.store, folder)
+            raise
+        except Exception as error:
+            # Spark raises many kinds of errors; the cause is in their messages.
+            found = violation_in(str(error), table.name) or excess_in(str(error)) or _overflow(str(error))
+            raise found or error from error
+
+
+def _overflow(message: str) -> DeltaRuntimeException | None:
+    overflow = overflow_in(message)
+    if overflow is None:
+        return None
+    return DeltaRuntimeException(
+        overflow.condition,
+        f"A value cannot be stored in its column: {overflow.words}. Nothing was written. Correct the value, or "
+        "use try_cast for NULL in its place.",
+        sqlstate=overflow.sqlstate,
+        parameters=overflow.parameters,
+    )

@@ -1,0 +1,54 @@
+"""Sources that are Parquet files in place, and why others are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TYPES = {"k": pa.int64(), "v": pa.string()}
+
+
+def source(spark: SparkSession, folder: Path, **write: bool) -> DataFrame:
+    folder.mkdir()
+    rows = pa.table({"k": pa.array([3, 1, 2], pa.int64()), "v": ["c", "a", "b"]})
+    pq.write_table(rows, folder / "rows.parquet", **write)
+    return spark.read.parquet(str(folder))
+
+
+@pytest.mark.quick
+def test_a_scan_of_local_files_is_plain(spark: SparkSession, tmp_path: Path) -> None:
+    found = plain_parquet(source(spark, tmp_path / "s"), TYPES, ["k"])
+    assert isinstance(found, PlainParquet)
+    assert (found.rows, found.ranges, found.is_whole) == ((3,), ((1, 3),), True)
+
+
+@pytest.mark.quick
+def test_reasons_against_a_source(spark: SparkSession, tmp_path: Path) -> None:
+    plain = source(spark, tmp_path / "s")
+    path = tmp_path / "s" / "rows.parquet"
+    without_statistics = source(spark, tmp_path / "without", write_statistics=False)
+    in_partition = source(spark, tmp_path / "k=7")
+    cases = [
+        (plain.where("k > 1"), TYPES, "the source's plan is not a single scan of Parquet files: "),
+        (spark.range(3), TYPES, "the source's plan is not a single scan of Parquet files: "),
+        (plain, {**TYPES, "v": pa.int32()}, f"the source's file {path} has no column v of type int32"),
+        (
+            without_statistics,
+            TYPES,
+            f"the source's file {tmp_path}/without/rows.parquet has no statistics of the key k",
+        ),
+        (in_partition, TYPES, "the source's column k is the name of a folder of its files"),
+    ]
+    for frame, types, reason in cases:
+        found = plain_parquet(frame, types, ["k"])
+        assert isinstance(found, NotPlain)
+        assert found.reason.startswith(reason), found.reason
