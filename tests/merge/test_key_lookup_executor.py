@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRs
 from deltalake import write_deltalake
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, DateType, LongType, StringType, StructField
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
-from deltamerge.merge.analysis.arrow_conditions import ClauseChoice, arrow_condition
-from deltamerge.sql.condition_reader import read_condition
-from deltamerge.workers.arrow_rows import NewRows, writing
-from deltamerge.workers.key_lookup import Leaving, PairChoice, pairing
 from deltamerge.workers.parquet_patch import own_metadata
-from deltamerge.workers.staged_rows import TOO_MANY, KeptFile, KeptRows, StagedRows, staging
 
 from .tables import (
     CONNECT,
@@ -388,20 +379,6 @@ def test_source_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -
     assert (files_below(path), folders_below(path)) == before
 
 
-def test_tasks_stop_where_others_have_kept_enough(tmp_path: Path) -> None:
-    read: list[int] = []
-
-    def batches(task: int) -> Iterator[pa.RecordBatch]:
-        for _ in range(3):
-            read.append(task)
-            yield pa.RecordBatch.from_pydict({"k": [1, 2]})
-
-    stage = staging(StagedRows(str(tmp_path), ("k",), 9, 1 << 30))
-    told = [batch.to_pylist()[0] for task in range(3) for batch in stage(batches(task))]
-    assert [(row["path"] == TOO_MANY, row["kept"]) for row in told] == [(False, 6), (True, 4), (True, 2)]
-    assert read == [0, 0, 0, 1, 1, 2]
-
-
 def test_computed_values_are_computed_for_each_row(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(frame(spark, "id INT, v STRING", [(1, "a"), (1, "b"), (2, "c")]), path)
@@ -436,49 +413,6 @@ def test_texts_are_compared_byte_by_byte(spark: SparkSession, tmp_path: Path) ->
     report = merge.whenMatchedUpdateAll().run()
     assert report.outcome.executor == "key_lookup"
     assert report.metrics["numTargetRowsUpdated"] == 5
-
-
-def _of_pairs() -> PairChoice:
-    return PairChoice({}, {}, _leaving().choose)
-
-
-def _leaving() -> Leaving:
-    text = "n % 3 = 1 AND name IN ('a', 'b') AND (day BETWEEN DATE'2024-01-01' AND DATE'2024-01-09' OR b)"
-    types = {"n": LongType(), "name": StringType(), "day": DateType(), "b": BooleanType()}
-    fields = [StructField(name, data_type) for name, data_type in types.items()]
-    condition = arrow_condition(read_condition(text), lambda name: list(types).index(name.parts[0]), fields)
-    assert condition is not None
-    return Leaving({}, ClauseChoice(((0, condition),), frozenset({0})).of)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        writing(
-            NewRows(KeptRows((KeptFile("a", 1, 2),)), {0: {"a": "b"}}, {}, None, {}, frozenset(), {}, (), {})
-        ),
-        pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), "c", ("b",), None, "/x", unique=True),
-        pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), 0, ("b",), _leaving(), "/x", unique=True),
-        pairing(KeptRows((KeptFile("a", 1, 2),)), ("a",), _of_pairs(), ("b",), None, "/x", unique=True),
-        staging(StagedRows("/x", ("k",), 1, 1)),
-    ],
-)
-def test_executors_need_not_have_the_package(function: Any) -> None:
-    import subprocess
-
-    without = (
-        "import sys\n"
-        "class No:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] == 'deltamerge':\n"
-        "            raise ImportError(name)\n"
-        "sys.meta_path.insert(0, No())\n"
-        "from pyspark import cloudpickle\n"
-        "function = cloudpickle.loads(sys.stdin.buffer.read())\n"
-        "assert list(function(iter([]))) == []\n"
-    )
-    pickled = cloudpickle.dumps(function)
-    subprocess.run([sys.executable, "-c", without], input=pickled, check=True)
 
 
 def test_files_put_together_have_no_more_rows_than_one_may(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,259 @@
+"""Who makes new and updated rows of a key lookup: PyArrow, or Spark and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    TimestampType,
+)
+
+from deltamerge.merge.planning.changed_rows import reached, takes_all
+from deltamerge.merge.planning.context import SessionFacts
+
+from .merges import (
+    BY_KEY,
+    COUNT,
+    DELETE,
+    INSERT,
+    PEOPLE,
+    PLAIN,
+    UPSERT,
+    VECTORS,
+    Columns,
+    File,
+    Table,
+    choices,
+    context_of,
+    declined_of,
+    plan_of,
+)
+
+ARROW = ("changed_rows", "arrow")
+BY_ARROW = "clauses write values of the source's rows, which PyArrow copies"
+BY_SPARK = "Spark evaluates the clauses over the matched and the new rows alone"
+WIDER: Columns = {**PEOPLE, "extra": LongType()}
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        UPSERT,
+        DELETE,
+        INSERT,
+        "WHEN MATCHED THEN UPDATE SET n = s.n",
+        "WHEN MATCHED THEN UPDATE SET n = s.id",
+        "WHEN MATCHED THEN UPDATE SET n = s.n * 2, name = upper(s.name)",
+        "WHEN MATCHED THEN UPDATE SET n = 7, name = DEFAULT",
+        "WHEN MATCHED THEN UPDATE SET n = NULL",
+        "WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, s.n + 1)",
+        "WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED THEN INSERT *",
+        "WHEN MATCHED AND s.n % 2 = 0 THEN DELETE WHEN MATCHED AND my_function(s.n) THEN UPDATE SET n = s.n + 1",
+        "WHEN MATCHED AND t.n < s.n THEN UPDATE SET *",
+        "WHEN MATCHED AND t.name IS NULL THEN DELETE WHEN MATCHED AND s.n > t.n THEN UPDATE SET n = s.n",
+        "WHEN MATCHED AND t.n = 1 AND s.name = 'a' OR t.day < s.day THEN DELETE",
+        "WHEN MATCHED AND t.n = 1 THEN DO NOTHING WHEN MATCHED THEN DELETE",
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND my_function(s.n) THEN INSERT *",
+    ],
+)
+def test_values_that_arrow_takes(tmp_path: Path, clauses: str) -> None:
+    plan = plan_of(tmp_path, clauses)
+    assert plan.match.choice == "key_lookup"
+    assert (plan.changed_rows.choice, plan.changed_rows.reason) == ("arrow", BY_ARROW)
+    assert plan.changed_rows.declined == ()
+
+
+TARGET_ROW = "an UPDATE computes a value from the target's row"
+COMPUTED = "a MATCHED condition on the target's row is more than plain comparisons"
+PAIRS = "MATCHED conditions depend on the target's row, and an UPDATE computes values"
+
+
+@pytest.mark.parametrize(
+    ("clauses", "reason"),
+    [
+        (COUNT, TARGET_ROW),
+        ("WHEN MATCHED THEN UPDATE SET n = n + 1", TARGET_ROW),
+        ("WHEN MATCHED THEN UPDATE SET name = concat(t.name, s.name)", TARGET_ROW),
+        ("WHEN MATCHED THEN UPDATE SET n = (SELECT max(x) FROM u)", TARGET_ROW),
+        ("WHEN MATCHED AND s.n = 1 THEN UPDATE SET n = t.n WHEN MATCHED THEN DELETE", TARGET_ROW),
+        ("WHEN MATCHED AND t.n + 1 < s.n THEN UPDATE SET *", COMPUTED),
+        ("WHEN MATCHED AND my_function(t.n) THEN DELETE", COMPUTED),
+        ("WHEN MATCHED AND upper(t.name) = s.name THEN DELETE", COMPUTED),
+        ("WHEN MATCHED AND t.n = '1' THEN DELETE", COMPUTED),
+        ("WHEN MATCHED AND n = 1 THEN DELETE", COMPUTED),
+        ("WHEN MATCHED AND t.n < s.n THEN UPDATE SET n = s.n + 1", PAIRS),
+        ("WHEN MATCHED AND t.n < s.n THEN UPDATE SET n = 7", PAIRS),
+        ("WHEN MATCHED AND t.n < s.n THEN UPDATE SET n = s.id", PAIRS),
+        ("WHEN MATCHED AND t.n = 1 THEN DELETE WHEN MATCHED THEN UPDATE SET name = upper(s.name)", PAIRS),
+    ],
+)
+@pytest.mark.parametrize("table", [PLAIN, VECTORS], ids=["patch", "deletion_vector"])
+def test_values_and_conditions_for_spark(tmp_path: Path, table: Table, clauses: str, reason: str) -> None:
+    plan = plan_of(tmp_path, clauses, table=table)
+    unchanged = "patch" if table is PLAIN else "deletion_vector"
+    assert choices(plan) == ("key_lookup", "in_place", "spark", unchanged)
+    assert plan.changed_rows.reason == BY_SPARK
+    assert declined_of(plan)[ARROW] == reason
+
+
+GENERATED = StructField("twice", LongType(), True, {"delta.generationExpression": "id * 2"})
+INVARIANT = StructField(
+    "n", IntegerType(), True, {"delta.invariants": '{"expression": {"expression": "n > 0"}}'}
+)
+CONSTRAINTS = "the table has constraints, which Spark checks"
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (
+            replace(PLAIN, properties={"delta.enableChangeDataFeed": "true"}, features=("changeDataFeed",)),
+            "the table has a change data feed",
+        ),
+        (
+            replace(
+                PLAIN, properties={"delta.constraints.positive": "n > 0"}, features=("checkConstraints",)
+            ),
+            CONSTRAINTS,
+        ),
+        (replace(PLAIN, columns={**PEOPLE, "n": INVARIANT}, features=("invariants",)), CONSTRAINTS),
+        (replace(PLAIN, columns={**PEOPLE, "twice": GENERATED}, features=("generatedColumns",)), CONSTRAINTS),
+    ],
+)
+def test_tables_for_spark(tmp_path: Path, table: Table, reason: str) -> None:
+    plan = plan_of(tmp_path, UPSERT, table=table)
+    assert choices(plan) == ("key_lookup", "in_place", "spark", "patch")
+    assert declined_of(plan)[ARROW] == reason
+
+
+def test_columns_that_are_not_null(tmp_path: Path) -> None:
+    table = replace(PLAIN, columns={**PEOPLE, "n": StructField("n", IntegerType(), False)})
+    assert choices(plan_of(tmp_path, UPSERT, table=table)) == ("key_lookup", "in_place", "arrow", "patch")
+
+
+def test_new_columns(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "t", UPSERT, table=VECTORS, source=WIDER, evolution=True)
+    assert choices(plan) == ("key_lookup", "in_place", "spark", "deletion_vector")
+    assert declined_of(plan)[ARROW] == "the table gets new columns or fields"
+    plan = plan_of(tmp_path / "u", INSERT, source=WIDER, evolution=True)
+    assert choices(plan) == ("key_lookup", "in_place", "spark", "none")
+    plan = plan_of(tmp_path / "v", UPSERT, source=WIDER, evolution=False)
+    assert plan.changed_rows.choice == "arrow"
+
+
+@pytest.mark.parametrize(
+    ("codec", "is_arrows"),
+    [("snappy", True), ("ZSTD", True), ("none", True), ("lz4_raw", True), ("lz4", False), ("lzo", False)],
+)
+def test_codecs(tmp_path: Path, codec: str, is_arrows: bool) -> None:
+    plan = plan_of(tmp_path, UPSERT, session=SessionFacts(compression=codec))
+    assert (plan.changed_rows.choice == "arrow") == is_arrows
+    assert declined_of(plan).get(ARROW) == (None if is_arrows else f"PyArrow has no codec {codec}")
+
+
+def partitioned(*names: str, columns: Columns = PEOPLE) -> Table:
+    values = dict.fromkeys(names, "1")
+    return replace(PLAIN, columns=columns, partitions=names, files=(File((0, 9), values=values),))
+
+
+@pytest.mark.parametrize(
+    ("clauses", "on", "table", "reason"),
+    [
+        (UPSERT, BY_KEY, partitioned("name"), "an UPDATE may move rows to another partition of name"),
+        (
+            "WHEN MATCHED THEN UPDATE SET name = 'b'",
+            BY_KEY,
+            partitioned("name"),
+            "an UPDATE may move rows to another partition of name",
+        ),
+        (
+            "WHEN MATCHED THEN UPDATE SET name = upper(s.name)",
+            "t.id = s.id AND t.name = s.name",
+            partitioned("name"),
+            "an UPDATE may move rows to another partition of name",
+        ),
+        (
+            "WHEN MATCHED THEN UPDATE SET day = s.day",
+            "t.id = s.id AND t.name = s.name",
+            partitioned("name", "day"),
+            "an UPDATE may move rows to another partition of day",
+        ),
+        (
+            INSERT,
+            BY_KEY,
+            partitioned("at", columns={**PEOPLE, "at": TimestampType()}),
+            "the partition column at is of type timestamp",
+        ),
+        (
+            "WHEN NOT MATCHED AND s.n = 1 THEN INSERT * "
+            "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, upper(s.name))",
+            BY_KEY,
+            partitioned("name"),
+            "INSERT clauses compute the partition column name",
+        ),
+        (
+            "WHEN NOT MATCHED AND s.n = 1 THEN INSERT (id, name) VALUES (s.id, 'a') "
+            "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'a')",
+            BY_KEY,
+            partitioned("name"),
+            "INSERT clauses compute the partition column name",
+        ),
+    ],
+)
+def test_partitions_that_arrow_does_not_know(
+    tmp_path: Path, clauses: str, on: str, table: Table, reason: str
+) -> None:
+    plan = plan_of(tmp_path, clauses, on, table)
+    assert (plan.match.choice, plan.changed_rows.choice) == ("key_lookup", "spark")
+    assert declined_of(plan)[ARROW] == reason
+
+
+@pytest.mark.parametrize(
+    ("clauses", "on"),
+    [
+        (UPSERT, "t.id = s.id AND t.name = s.name"),
+        ("WHEN MATCHED THEN UPDATE SET n = s.n", BY_KEY),
+        ("WHEN MATCHED THEN UPDATE SET * EXCEPT (name)", BY_KEY),
+        ("WHEN MATCHED THEN UPDATE SET name = s.name", "t.id = s.id AND t.name = s.name"),
+        (DELETE, BY_KEY),
+        (INSERT, BY_KEY),
+        ("WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, upper(s.name))", BY_KEY),
+        (
+            "WHEN NOT MATCHED AND s.n = 1 THEN INSERT * "
+            "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.name)",
+            BY_KEY,
+        ),
+    ],
+)
+def test_partitions_that_arrow_knows(tmp_path: Path, clauses: str, on: str) -> None:
+    plan = plan_of(tmp_path, clauses, on, partitioned("name"))
+    assert choices(plan)[:3] == ("key_lookup", "in_place", "arrow")
+
+
+@pytest.mark.parametrize("kind", [StringType(), DateType(), IntegerType(), LongType()])
+def test_types_of_partitions_that_arrow_knows(tmp_path: Path, kind: DataType) -> None:
+    table = partitioned("part", columns={**PEOPLE, "part": kind})
+    assert plan_of(tmp_path, INSERT, table=table).changed_rows.choice == "arrow"
+
+
+@pytest.mark.parametrize(
+    ("clauses", "numbers", "is_first"),
+    [
+        (UPSERT, [0], True),
+        (INSERT, [], True),
+        ("WHEN MATCHED AND s.n = 1 THEN DELETE WHEN MATCHED THEN UPDATE SET *", [0, 1], False),
+        ("WHEN MATCHED AND s.n = 1 THEN DELETE", [0], False),
+    ],
+)
+def test_clauses_that_rows_reach(tmp_path: Path, clauses: str, numbers: list[int], is_first: bool) -> None:
+    context = context_of(tmp_path, clauses)
+    assert [clause.number for clause in reached(context)] == numbers
+    assert takes_all(context) == is_first

@@ -1,0 +1,120 @@
+"""Every plan that the operators' tables allow is the plan of some merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltamerge.merge.planning import changed_rows, matching, sources, unchanged_rows
+from deltamerge.merge.planning.plan import PLAN_NAMES
+
+from .merges import (
+    BY_EXPRESSION,
+    BY_KEY,
+    COUNT,
+    INSERT,
+    PLAIN,
+    UPSERT,
+    VECTORS,
+    Choices,
+    File,
+    Table,
+    choices,
+    plan_of,
+)
+
+KEEP_ALL = {"materialize_source": "all"}
+KEEP_NONE = {"materialize_source": "none"}
+NOT_OPTIMIZED = {"optimize_insert_only_merge": False}
+CHANGE_DATA = Table(properties={"delta.enableChangeDataFeed": "true"}, features=("changeDataFeed",))
+MAPPED = Table(properties={"delta.columnMapping.mode": "name"}, features=("columnMapping",))
+TRACKED = Table(properties={"delta.enableRowTracking": "true"}, features=("rowTracking", "domainMetadata"))
+TRACKED_VECTORS = replace(
+    TRACKED,
+    properties={**TRACKED.properties, **VECTORS.properties},
+    features=(*TRACKED.features, *VECTORS.features),
+)
+ONLY_NEW = "WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED THEN INSERT *"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A merge that has a plan."""
+
+    clauses: str
+    on: str = BY_KEY
+    table: Table = PLAIN
+    conf: Mapping[str, Any] = field(default_factory=dict)
+
+
+CASES: dict[Choices, Case] = {
+    ("key_lookup", "in_place", "arrow", "none"): Case(INSERT),
+    ("key_lookup", "in_place", "arrow", "deletion_vector"): Case(UPSERT, table=VECTORS),
+    ("key_lookup", "in_place", "arrow", "patch"): Case(UPSERT),
+    ("key_lookup", "in_place", "spark", "none"): Case(INSERT, table=CHANGE_DATA),
+    ("key_lookup", "in_place", "spark", "deletion_vector"): Case(COUNT, table=VECTORS),
+    ("key_lookup", "in_place", "spark", "patch"): Case(COUNT),
+    ("key_lookup", "staged", "arrow", "none"): Case(INSERT, conf=KEEP_ALL),
+    ("key_lookup", "staged", "arrow", "deletion_vector"): Case(UPSERT, table=VECTORS, conf=KEEP_ALL),
+    ("key_lookup", "staged", "arrow", "patch"): Case(UPSERT, conf=KEEP_ALL),
+    ("key_lookup", "staged", "spark", "none"): Case(INSERT, table=CHANGE_DATA, conf=KEEP_ALL),
+    ("key_lookup", "staged", "spark", "deletion_vector"): Case(COUNT, table=VECTORS, conf=KEEP_ALL),
+    ("key_lookup", "staged", "spark", "patch"): Case(COUNT, conf=KEEP_ALL),
+    ("anti_join", "read_once", "spark", "none"): Case(
+        INSERT, BY_EXPRESSION, Table(files=(File((0, 9), size=1_000),))
+    ),
+    ("anti_join", "checkpoint", "spark", "none"): Case(INSERT, BY_EXPRESSION),
+    ("join", "checkpoint", "spark", "none"): Case(ONLY_NEW, BY_EXPRESSION),
+    ("join", "checkpoint", "spark", "deletion_vector"): Case(UPSERT, BY_EXPRESSION, VECTORS),
+    ("join", "checkpoint", "spark", "patch"): Case(UPSERT, BY_EXPRESSION),
+    ("join", "checkpoint", "spark", "rewrite"): Case(UPSERT, BY_EXPRESSION, MAPPED),
+    ("join_files", "checkpoint", "spark", "none"): Case(INSERT, conf=NOT_OPTIMIZED),
+    ("join_files", "checkpoint", "spark", "deletion_vector"): Case(UPSERT, table=TRACKED_VECTORS),
+    ("join_files", "checkpoint", "spark", "rewrite"): Case(UPSERT, table=TRACKED),
+    ("join_files", "recomputed", "spark", "none"): Case(INSERT, conf={**NOT_OPTIMIZED, **KEEP_NONE}),
+    ("join_files", "recomputed", "spark", "deletion_vector"): Case(UPSERT, table=VECTORS, conf=KEEP_NONE),
+    ("join_files", "recomputed", "spark", "rewrite"): Case(UPSERT, conf=KEEP_NONE),
+}
+
+
+def allowed() -> Iterator[Choices]:
+    for match, _ in matching.OPERATORS:
+        tables = (sources.OPERATORS, changed_rows.OPERATORS, unchanged_rows.OPERATORS)
+        for source, changed, unchanged in product(*([name for name, _ in table[match]] for table in tables)):
+            yield match, source, changed, unchanged
+
+
+@pytest.mark.parametrize("expected", allowed(), ids=" ".join)
+def test_every_combination_is_some_plan(tmp_path: Path, expected: Choices) -> None:
+    case = CASES[expected]
+    plan = plan_of(tmp_path, case.clauses, case.on, case.table, conf=case.conf)
+    assert choices(plan) == expected
+    assert plan.name == PLAN_NAMES[expected[0]]
+
+
+@pytest.mark.parametrize("expected", allowed(), ids=" ".join)
+def test_every_decision_has_its_reason(tmp_path: Path, expected: Choices) -> None:
+    case = CASES[expected]
+    plan = plan_of(tmp_path, case.clauses, case.on, case.table, conf=case.conf)
+    for name, decision in plan.decisions.items():
+        assert decision.reason
+        assert decision.done == {}
+        for alternative in decision.declined:
+            assert alternative.decision == name
+            assert alternative.choice != decision.choice
+            assert alternative.reason
+
+
+def test_no_case_is_left_over() -> None:
+    assert CASES.keys() == set(allowed())
+
+
+def test_every_way_to_find_matches_has_operators_and_a_name() -> None:
+    names = {name for name, _ in matching.OPERATORS}
+    for table in (sources.OPERATORS, changed_rows.OPERATORS, unchanged_rows.OPERATORS, PLAN_NAMES):
+        assert set(table) == names

@@ -1,0 +1,332 @@
+"""How matches are found: what is for and against a key lookup, an anti join and a join."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+    VariantType,
+)
+
+from deltamerge.merge.planning.context import SessionFacts
+from deltamerge.merge.planning.limits import Limits
+
+from .merges import (
+    BY_EXPRESSION,
+    BY_KEY,
+    DELETE,
+    INSERT,
+    PEOPLE,
+    PLAIN,
+    UPSERT,
+    VECTORS,
+    Columns,
+    File,
+    Table,
+    choices,
+    context_of,
+    declined_of,
+    plan_of,
+)
+
+LOOKUP = ("match", "key_lookup")
+NOT_OPTIMIZED = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
+IDENTITY = {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.allowExplicitInsert": True}
+CHAR = StructField("name", StringType(), True, {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"})
+
+
+def with_column(name: str, kind: DataType | StructField, **changes: Any) -> Table:
+    return replace(PLAIN, columns={**PEOPLE, name: kind}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("on", "reason"),
+    [
+        ("t.n > s.n", "ON equates no column of the target with one of the source"),
+        ("t.id = 5", "ON equates no column of the target with one of the source"),
+        ("true", "ON equates no column of the target with one of the source"),
+        ("my_function(t.id, s.id)", "ON equates no column of the target with one of the source"),
+        ("t.id IN (SELECT id FROM u)", "ON equates no column of the target with one of the source"),
+        ("t.id = s.id AND t.n > 5", "ON has conditions besides equal keys"),
+        ("t.id = s.id AND s.n > 5", "ON has conditions besides equal keys"),
+        ("t.id = s.id AND my_function(t.n)", "ON has conditions besides equal keys"),
+        ("t.id = s.id AND t.n + s.n = 3", "ON has conditions besides equal keys"),
+        ("t.id <=> s.id", "ON compares a key by <=>"),
+        ("t.id = s.id + 1", "ON compares id with an expression or a nested field"),
+        ("t.id = CAST(s.n AS BIGINT)", "ON compares id with an expression or a nested field"),
+        ("t.id = s.n", "the key id is bigint in the target and int in the source"),
+        ("t.ID = s.id AND t.id = s.id", "ON equates a column of the target twice"),
+    ],
+)
+def test_on_is_more_than_equal_keys(tmp_path: Path, on: str, reason: str) -> None:
+    plan = plan_of(tmp_path, UPSERT, on)
+    assert choices(plan) == ("join", "checkpoint", "spark", "patch")
+    assert declined_of(plan)[LOOKUP] == reason
+
+
+@pytest.mark.parametrize("on", ["t.id = s.id", "s.id = t.id", "(t.id = s.id)", "t.ID = s.Id"])
+def test_on_equates_one_key(tmp_path: Path, on: str) -> None:
+    plan = plan_of(tmp_path, UPSERT, on)
+    assert choices(plan) == ("key_lookup", "in_place", "arrow", "patch")
+    assert (
+        plan.match.reason
+        == "ON only equates plain keys, so each file's key columns are looked up in the source's"
+    )
+    assert plan.match.declined == ()
+
+
+def test_on_equates_several_keys(tmp_path: Path) -> None:
+    on = "t.id = s.id AND s.name = t.name AND (t.n = s.n AND t.day = s.day)"
+    assert plan_of(tmp_path, UPSERT, on).match.choice == "key_lookup"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (DoubleType(), "the key key is of type double, not an integer, string or date"),
+        (DecimalType(10, 2), "the key key is of type decimal(10,2), not an integer, string or date"),
+        (TimestampType(), "the key key is of type timestamp, not an integer, string or date"),
+    ],
+)
+def test_keys_of_other_types(tmp_path: Path, kind: DataType, reason: str) -> None:
+    plan = plan_of(tmp_path, UPSERT, "t.key = s.key", with_column("key", kind))
+    assert plan.match.choice == "join"
+    assert declined_of(plan)[LOOKUP] == reason
+
+
+def property_of(name: str, value: str, *features: str, **changes: Any) -> Table:
+    return replace(PLAIN, properties={f"delta.{name}": value}, features=features, **changes)
+
+
+WIDENED = StructField(
+    "n", LongType(), True, {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]}
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "match", "reason"),
+    [
+        (property_of("columnMapping.mode", "name", "columnMapping"), "join", "the table has column mapping"),
+        (property_of("columnMapping.mode", "ID", "columnMapping"), "join", "the table has column mapping"),
+        (
+            property_of("enableRowTracking", "true", "rowTracking", "domainMetadata"),
+            "join_files",
+            "the table has row tracking",
+        ),
+        (property_of("enableTypeWidening", "true", "typeWidening"), "join", "the table has type widening"),
+        (with_column("n", WIDENED, features=("typeWidening",)), "join", "the table has type widening"),
+        (
+            with_column("i", StructField("i", LongType(), True, IDENTITY), features=("identityColumns",)),
+            "join_files",
+            "the table has identity columns",
+        ),
+        (
+            with_column("s", StructType([StructField("x", LongType())])),
+            "join",
+            "column s is of type struct<x:bigint>",
+        ),
+        (with_column("a", ArrayType(LongType())), "join", "column a is of type array<bigint>"),
+        (with_column("v", VariantType(), features=("variantType",)), "join", "column v is of type variant"),
+        (with_column("name", CHAR), "join", "column name is of type string"),
+        (
+            replace(PLAIN, features=("deletionVectors",), files=(File((0, 9), vector=True),)),
+            "join",
+            "the table has deletion vectors and is to get no more of them",
+        ),
+    ],
+)
+def test_rows_in_files_are_more_than_values_by_name(
+    tmp_path: Path, table: Table, match: str, reason: str
+) -> None:
+    plan = plan_of(tmp_path, UPSERT, table=table)
+    assert plan.match.choice == match
+    assert declined_of(plan)[LOOKUP] == reason
+
+
+@pytest.mark.parametrize(
+    ("properties", "features"),
+    [
+        ({"delta.columnMapping.mode": "none"}, ()),
+        ({"delta.enableRowTracking": "false"}, ()),
+        ({"delta.enableTypeWidening": "false"}, ("typeWidening",)),
+        ({"delta.enableChangeDataFeed": "true"}, ("changeDataFeed",)),
+        ({}, ("rowTracking", "domainMetadata", "columnMapping", "typeWidening")),
+    ],
+)
+def test_features_that_are_not_in_use(
+    tmp_path: Path, properties: dict[str, str], features: tuple[str, ...]
+) -> None:
+    table = replace(PLAIN, properties=properties, features=features)
+    assert plan_of(tmp_path, UPSERT, table=table).match.choice == "key_lookup"
+
+
+def test_files_with_deletion_vectors(tmp_path: Path) -> None:
+    table = replace(VECTORS, files=(File((0, 9), vector=True),))
+    assert choices(plan_of(tmp_path / "on", UPSERT, table=table))[0] == "key_lookup"
+    off = {"deletion_vectors_persistent": False}
+    plan = plan_of(tmp_path / "off", UPSERT, table=table, conf=off)
+    assert declined_of(plan)[LOOKUP] == "the table has deletion vectors and is to get no more of them"
+
+
+@pytest.mark.parametrize("column", ["day", "at"])
+def test_dates_that_are_rebased_as_they_are_read(tmp_path: Path, column: str) -> None:
+    table = replace(
+        PLAIN, columns={"id": LongType(), column: PEOPLE["day"] if column == "day" else TimestampType()}
+    )
+    plan = plan_of(tmp_path / "t", UPSERT, table=table, session=SessionFacts(rebases_dates=True))
+    reason = "spark.sql.parquet.datetimeRebaseModeInRead changes dates as they are read"
+    assert declined_of(plan)[LOOKUP] == reason
+    numbers: Columns = {"id": LongType(), "n": IntegerType()}
+    table = replace(PLAIN, columns=numbers)
+    plan = plan_of(tmp_path / "u", UPSERT, table=table, session=SessionFacts(rebases_dates=True))
+    assert plan.match.choice == "key_lookup"
+
+
+def test_store_that_tasks_do_not_open(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, UPSERT, session=SessionFacts(tasks_open_store=False))
+    reason = "the table's files are in a store that tasks do not open by themselves"
+    assert choices(plan) == ("join", "checkpoint", "spark", "rewrite")
+    assert declined_of(plan)[LOOKUP] == reason
+    assert declined_of(plan)["unchanged_rows", "patch"] == reason
+
+
+BY_SOURCE = "WHEN NOT MATCHED BY SOURCE"
+
+
+@pytest.mark.parametrize(
+    ("clauses", "reason"),
+    [
+        (f"{BY_SOURCE} THEN UPDATE SET n = 0", "a NOT MATCHED BY SOURCE clause updates"),
+        (
+            f"{BY_SOURCE} AND t.n = 1 THEN DELETE {BY_SOURCE} THEN UPDATE SET n = 0",
+            "a NOT MATCHED BY SOURCE clause updates",
+        ),
+        (
+            f"{BY_SOURCE} AND t.n + 1 = 2 THEN DELETE",
+            "a NOT MATCHED BY SOURCE condition is more than plain comparisons",
+        ),
+        (
+            f"{BY_SOURCE} AND my_function(t.n) THEN DO NOTHING {BY_SOURCE} THEN DELETE",
+            "a NOT MATCHED BY SOURCE condition is more than plain comparisons",
+        ),
+    ],
+)
+def test_by_source_clauses_for_a_join(tmp_path: Path, clauses: str, reason: str) -> None:
+    plan = plan_of(tmp_path, f"{UPSERT} {clauses}")
+    assert choices(plan) == ("join", "checkpoint", "spark", "patch")
+    assert declined_of(plan)[LOOKUP] == reason
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        f"{BY_SOURCE} THEN DELETE",
+        f"{BY_SOURCE} AND t.n BETWEEN 1 AND 5 THEN DELETE",
+        f"{BY_SOURCE} AND name IS NULL THEN DO NOTHING {BY_SOURCE} THEN DELETE",
+        f"{BY_SOURCE} AND my_function(t.n) THEN DO NOTHING",
+    ],
+)
+def test_by_source_clauses_for_a_lookup(tmp_path: Path, clauses: str) -> None:
+    plan = plan_of(tmp_path, f"{UPSERT} {clauses}")
+    assert choices(plan) == ("key_lookup", "in_place", "arrow", "patch")
+
+
+def test_by_source_clause_that_may_delete_very_many_rows(tmp_path: Path) -> None:
+    clauses, limits = f"{UPSERT} {BY_SOURCE} THEN DELETE", Limits(unmatched_rows=1_999)
+    plan = plan_of(tmp_path / "t", clauses, limits=limits)
+    reason = "a NOT MATCHED BY SOURCE clause may delete more rows than a key lookup holds positions of"
+    assert declined_of(plan)[LOOKUP] == reason
+    plan = plan_of(tmp_path / "u", clauses, limits=Limits(unmatched_rows=2_000))
+    assert plan.match.choice == "key_lookup"
+
+
+@pytest.mark.parametrize("kept", ["none", "all", "auto"])
+def test_key_lookups_keep_the_source(tmp_path: Path, kept: str) -> None:
+    plan = plan_of(tmp_path, UPSERT, conf={"materialize_source": kept})
+    assert (plan.match.choice == "key_lookup") == (kept != "none")
+    if kept == "none":
+        assert declined_of(plan) == {
+            LOOKUP: (
+                "spark.databricks.delta.merge.materializeSource is none, and a key lookup keeps the source's rows"
+            ),
+            ("match", "anti_join"): "there are clauses that update or delete",
+            ("match", "join"): "the source is not kept, and may return other rows each time that it is read",
+            ("source", "checkpoint"): "spark.databricks.delta.merge.materializeSource is none",
+            ("unchanged_rows", "deletion_vector"): (
+                "the table does not write deletion vectors (delta.enableDeletionVectors)"
+            ),
+            ("unchanged_rows", "none"): "there are clauses that update or delete",
+        }
+
+
+@pytest.mark.parametrize("on", [BY_KEY, BY_EXPRESSION])
+def test_insert_only_merges_that_are_not_optimized(tmp_path: Path, on: str) -> None:
+    plan = plan_of(tmp_path, INSERT, on, conf={"optimize_insert_only_merge": False})
+    assert choices(plan) == ("join_files", "checkpoint", "spark", "none")
+    found = declined_of(plan)
+    assert found["match", "anti_join"] == NOT_OPTIMIZED
+    assert found["match", "join"] == "there are only NOT MATCHED clauses"
+    assert (found[LOOKUP] == NOT_OPTIMIZED) == (on == BY_KEY) or on == BY_EXPRESSION
+
+
+def test_insert_only_merges_without_plain_keys(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, INSERT, BY_EXPRESSION)
+    assert plan.name == "insert_only"
+    assert plan.match.reason == (
+        "there are only NOT MATCHED clauses, so it is enough to know which source rows have no match"
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (
+            property_of("enableRowTracking", "true", "rowTracking", "domainMetadata"),
+            "the table has row tracking, and rows must keep their ids",
+        ),
+        (
+            with_column("i", StructField("i", LongType(), True, IDENTITY), features=("identityColumns",)),
+            "the table has identity columns",
+        ),
+    ],
+)
+def test_rows_whose_values_are_the_tables_own(tmp_path: Path, table: Table, reason: str) -> None:
+    plan = plan_of(tmp_path / "t", UPSERT, BY_EXPRESSION, table)
+    assert plan.match.choice == "join_files"
+    assert plan.match.reason == "it fits every merge: the touched files are joined with the source"
+    assert declined_of(plan)["match", "join"] == reason
+    assert plan_of(tmp_path / "u", INSERT, BY_EXPRESSION, table).match.choice == "anti_join"
+
+
+def test_join_has_its_reason(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, DELETE, BY_EXPRESSION)
+    assert plan.match.reason == (
+        "only rows that change are computed; the others are neither joined a second time nor shuffled"
+    )
+
+
+def test_conditions_that_are_not_read_do_not_leave_out_files(tmp_path: Path) -> None:
+    context = context_of(tmp_path, UPSERT, "my_function(t.id) = s.id AND t.id > my_function(5)")
+    assert context.files.num_files == 2
+    assert not context.references.is_deterministic
+
+
+def test_files_that_on_rules_out_are_left_out(tmp_path: Path) -> None:
+    assert context_of(tmp_path / "t", UPSERT, "t.id = s.id AND t.id < 500").files.num_files == 1
+    clauses = f"{UPSERT} {BY_SOURCE} AND t.id = 1_500 THEN DELETE".replace("1_500", "1500")
+    assert context_of(tmp_path / "u", clauses, "t.id = s.id AND t.id < 500").files.num_files == 2
+    clauses = f"{UPSERT} {BY_SOURCE} THEN DELETE"
+    assert context_of(tmp_path / "v", clauses, "t.id = s.id AND t.id < 500").files.num_files == 2
