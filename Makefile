@@ -13,10 +13,12 @@ MERGES = 100
 SEED = 1
 # Versions of PySpark that are tried besides the lock's.
 VERSIONS = 4.0.4 4.1.4 4.2.1
+# Topics of recorded merges to record again; all without a name.
+TOPICS =
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
 
-.PHONY: help setup demo oracle matrix corpus model test test-all test-slow test-connect test-oracle versions lint types check bench-small bench-log bench bench-all lock clean
+.PHONY: help setup demo oracle record matrix corpus model test test-all test-slow test-connect test-oracle versions lint types check bench-small bench-log bench bench-all lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
@@ -27,6 +29,7 @@ help:
 	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
 	@echo "make matrix        features of tables, back and forth with delta-spark and delta-rs (needs Maven)"
 	@echo "make corpus        each recorded merge by SQL and by the builder, on classic Spark and over Connect"
+	@echo "make record        tests/data/cases again, by delta-spark: TOPICS='basic star' (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
 	@echo "make check         lint, types and every test"
 	@echo "make bench-small   small merges, beside delta-spark (needs Maven)"
@@ -62,6 +65,9 @@ versions: setup
 
 oracle: setup
 	PYTHONPATH=tests $(PYTHON) -m oracle.random_merges --merges $(MERGES) --seed $(SEED)
+
+record: setup
+	PYTHONPATH=tests $(PYTHON) -m oracle.record $(TOPICS)
 
 matrix: setup
 	PYTHONPATH=tests $(PYTHON) -m round_trip
