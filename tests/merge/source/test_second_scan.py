@@ -12,9 +12,8 @@ from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable
 from deltamerge.exceptions import DeltaRuntimeException
-
-from .tables import files_below, folders_below, frame, people, rows
-from .test_transactions import At
+from merge.tables import files_below, folders_below, frame, people, rows
+from merge.test_transactions import At
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -11,8 +11,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
-
-from .tables import commit_info, frame, latest_version, people, rows
+from merge.tables import commit_info, frame, latest_version, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-
-from .tables import frame, rows
+from merge.tables import frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,7 @@ from deltalake import WriterProperties, convert_to_deltalake, write_deltalake
 
 from deltamerge import DeltaTable, MergeReport, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
-
-from .tables import VECTORS, frame, rows
+from merge.tables import VECTORS, frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,8 +12,7 @@ from pyspark.sql.types import StringType, StructField
 from deltamerge import DeltaTable, write_delta
 from deltamerge.api.delta_table import IdentityGenerator
 from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
-
-from .tables import actions, commit, files_below, frame, people, rows
+from merge.tables import actions, commit, files_below, frame, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

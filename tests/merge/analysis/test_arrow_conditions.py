@@ -13,8 +13,7 @@ from deltamerge.merge.analysis.arrow_conditions import ArrowValue, ClauseChoice,
 from deltamerge.spark.classic_columns import read_classic_column
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Name, Node
-
-from .tables import CONNECT
+from merge.tables import CONNECT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

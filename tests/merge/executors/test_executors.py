@@ -16,8 +16,7 @@ from pyspark.sql.types import StringType, StructField
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import DeltaRuntimeException
-
-from .tables import VECTORS, actions, changes, files_below, folders_below, frame, people, rows
+from merge.tables import VECTORS, actions, changes, files_below, folders_below, frame, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,7 @@ from deltalake import DeltaTable as DeltaRs
 from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-
-from .tables import (
+from merge.tables import (
     CONNECT,
     DRIVER_BYTES,
     EXECUTOR,

@@ -15,8 +15,7 @@ from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.api.delta_table import IdentityGenerator
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException, MetadataChangedException
 from deltamerge.write.identity_columns import IdentityColumn
-
-from .tables import actions, changes, files_below, frame, rows
+from merge.tables import actions, changes, files_below, frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,7 @@ from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaAnalysisException
-
-from .tables import files_below
+from merge.tables import files_below
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

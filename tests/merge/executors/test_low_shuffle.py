@@ -13,8 +13,7 @@ from pyspark.errors import PySparkException
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.workers.parquet_patch import own_metadata
-
-from .tables import (
+from merge.tables import (
     CONNECT,
     EXECUTOR,
     actions,

@@ -9,8 +9,7 @@ import pytest
 
 from deltamerge import DeltaTable, merge_sql
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
-
-from .tables import files_below, frame, people, rows
+from merge.tables import files_below, frame, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,8 +12,7 @@ import pytest
 
 from deltamerge import DeltaTable, merge_sql
 from deltamerge.scan.parquet_files import read_parquet
-
-from .tables import CONNECT, people, rows
+from merge.tables import CONNECT, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,7 @@ from pyspark.sql.types import BinaryType, DataType
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.write.legacy_casts import legacy_cast
 from deltamerge.write.store_assignment import can_up_cast
-
-from .tables import rows
+from merge.tables import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -12,8 +12,7 @@ import pytest
 from deltalake import convert_to_deltalake
 
 from deltamerge import DeltaTable, MergeReport, write_delta
-
-from .tables import VECTORS, claim_rows, frame, rows
+from merge.tables import VECTORS, claim_rows, frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltamerge import DeltaTable, MergeReport, write_delta
-
-from .tables import EXECUTOR, made_once
+from merge.tables import EXECUTOR, made_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

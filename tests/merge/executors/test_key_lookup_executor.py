@@ -25,8 +25,7 @@ from deltamerge.workers.arrow_rows import NewRows, writing
 from deltamerge.workers.key_lookup import Leaving, PairChoice, pairing
 from deltamerge.workers.parquet_patch import own_metadata
 from deltamerge.workers.staged_rows import TOO_MANY, KeptFile, KeptRows, StagedRows, staging
-
-from .tables import (
+from merge.tables import (
     CONNECT,
     DRIVER_BYTES,
     EXECUTOR,

@@ -14,9 +14,8 @@ from deltalake import WriterProperties, write_deltalake
 
 from deltamerge import DeltaTable, MergeReport, write_delta
 from deltamerge.exceptions import DeltaConcurrentModificationException
-
-from .tables import CONNECT, DRIVER_BYTES, EXECUTOR, VECTORS, made_once, rows
-from .test_transactions import At
+from merge.tables import CONNECT, DRIVER_BYTES, EXECUTOR, VECTORS, made_once, rows
+from merge.test_transactions import At
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

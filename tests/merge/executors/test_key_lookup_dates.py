@@ -12,8 +12,7 @@ import pytest
 from deltalake import convert_to_deltalake
 
 from deltamerge import DeltaTable, MergeReport, write_delta
-
-from .tables import EXECUTOR, VECTORS, rows
+from merge.tables import EXECUTOR, VECTORS, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

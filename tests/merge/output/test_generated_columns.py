@@ -10,8 +10,7 @@ import pytest
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
-
-from .tables import changes, files_below, frame, rows
+from merge.tables import changes, files_below, frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deltamerge import DeltaTable, MergeReport, write_delta
-
-from .tables import EXECUTOR, VECTORS, changes, edited, frame, rows
+from merge.tables import EXECUTOR, VECTORS, changes, edited, frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
