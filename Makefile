@@ -13,20 +13,26 @@ MERGES = 100
 SEED = 1
 # Versions of PySpark that are tried besides the lock's.
 VERSIONS = 4.0.4 4.1.4 4.2.1
+# Topics of recorded merges and tables to make again; all without a name.
+TOPICS =
+TABLES =
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
 
-.PHONY: help setup demo oracle matrix corpus model test test-all test-slow test-connect test-oracle versions lint types check bench-small bench-log bench bench-all lock clean
+.PHONY: help setup demo oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions lint types check bench-small bench-log bench bench-all lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
 	@echo "make test          the quick tests"
 	@echo "make test-all      all tests of deltamerge alone, on classic Spark and over Spark Connect"
 	@echo "make test-oracle   the tests beside delta-spark (needs Maven)"
+	@echo "make test-golden   the tests of tables over more tables of other engines: DELTAMERGE_GOLDEN=folder (needs Maven)"
 	@echo "make versions      the quick tests with other versions of PySpark: VERSIONS='4.0.4 4.1.4 4.2.1'"
 	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
 	@echo "make matrix        features of tables, back and forth with delta-spark and delta-rs (needs Maven)"
 	@echo "make corpus        each recorded merge by SQL and by the builder, on classic Spark and over Connect"
+	@echo "make record        tests/data/cases again, by delta-spark: TOPICS='basic star' (needs Maven)"
+	@echo "make tables        tests/data/tables again, by delta-spark and delta-rs: TABLES='plain types' (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
 	@echo "make check         lint, types and every test"
 	@echo "make bench-small   small merges, beside delta-spark (needs Maven)"
@@ -57,11 +63,21 @@ test-connect: setup
 test-oracle: setup
 	$(PYTEST) -q $(SHARED) -m "oracle and not matrix"
 
+test-golden: setup
+	@test -f "$(DELTAMERGE_GOLDEN)/manifest.json" || { echo "DELTAMERGE_GOLDEN=folder make test-golden"; exit 1; }
+	$(SHORT) DELTAMERGE_GOLDEN="$(DELTAMERGE_GOLDEN)" $(PYTEST) -q $(SHARED) tests/foreign
+
 versions: setup
 	@sh scripts/versions.sh $(VERSIONS)
 
 oracle: setup
 	PYTHONPATH=tests $(PYTHON) -m oracle.random_merges --merges $(MERGES) --seed $(SEED)
+
+record: setup
+	PYTHONPATH=tests $(PYTHON) -m oracle.record $(TOPICS)
+
+tables: setup
+	PYTHONPATH=tests $(PYTHON) tests/data/make_tables.py $(TABLES)
 
 matrix: setup
 	PYTHONPATH=tests $(PYTHON) -m round_trip

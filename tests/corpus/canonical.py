@@ -1,4 +1,4 @@
-"""Rows as the manifest of the golden tables spells them: one JSON line a row, maps with keys of any type as entries."""
+"""Rows in canonical form: one JSON line a row, maps with keys of any type as entries."""
 
 from __future__ import annotations
 

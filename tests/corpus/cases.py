@@ -1,15 +1,14 @@
-"""The cases: where they lie, and each as a frozen value."""
+"""The cases of tests/data/cases, each as a frozen value."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(os.environ.get("DELTAMERGE_CASES") or Path(__file__).parents[3] / "shared" / "cases")
+FOLDER = Path(__file__).parents[1] / "data" / "cases"
 
 # The first topics need only the core of MERGE; the others come after them by name.
 FIRST_TOPICS = (
@@ -81,9 +80,29 @@ class Case:
         return self.values["expect"]
 
 
-def load_cases(folder: Path = FOLDER) -> Iterator[Case]:
-    """Reads all cases, the core topics first; none where the folder is missing."""
-    topics = {path.stem: path for path in sorted(folder.glob("*.json"))}
-    for topic in sorted(topics, key=lambda t: (FIRST_TOPICS.index(t) if t in FIRST_TOPICS else 99, t)):
-        for values in json.loads(topics[topic].read_text(encoding="utf-8")):
+def load_cases() -> Iterator[Case]:
+    """Read all cases, the core topics first."""
+    for topic in topics():
+        for values in json.loads(topic_file(topic).read_text(encoding="utf-8")):
             yield Case(topic, values["id"], values)
+
+
+def topics() -> list[str]:
+    """Return the names of the topics, the core ones first."""
+    names = (path.stem for path in FOLDER.glob("*.json"))
+    return sorted(names, key=lambda t: (FIRST_TOPICS.index(t) if t in FIRST_TOPICS else 99, t))
+
+
+def topic_file(topic: str) -> Path:
+    """Return the file of a topic."""
+    return FOLDER / f"{topic}.json"
+
+
+def write_topic(topic: str, cases: Sequence[Mapping[str, Any]]) -> None:
+    """Write a topic's file: a line for each part of a case."""
+    blocks = (
+        ",\n ".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in case.items())
+        for case in cases
+    )
+    content = ",\n".join(f"{{{block}}}" for block in blocks)
+    topic_file(topic).write_text(f"[\n{content}\n]\n", encoding="utf-8")

@@ -115,13 +115,20 @@ def _error_differences(case: Case, got: Outcome) -> list[str]:
         found.append(f"error: expected {wanted}, got {got.error}: {got.message[:1500]}")
     elif got.error == wanted and got.sqlstate != case.expect["sqlstate"]:
         found.append(f"sqlstate: expected {case.expect['sqlstate']}, got {got.sqlstate}")
-    # A name may be printed quoted, and in the case in which the table has it.
-    for part in case.expect["message_parts"]:
-        if _plain(part) not in _plain(got.message):
-            found.append(f"message lacks {part!r}: {got.message[:1500]}")
+    found += message_differences(case, got)
     if got.new_version:
         found.append("the failed merge made a new version")
     return found
+
+
+def message_differences(case: Case, got: Outcome) -> list[str]:
+    """Return which of a case's parts an error's message lacks."""
+    # A name may be printed quoted, and in the case in which the table has it.
+    return [
+        f"message lacks {part!r}: {got.message[:1500]}"
+        for part in case.expect["message_parts"]
+        if _plain(part) not in _plain(got.message)
+    ]
 
 
 def commits(table: str) -> list[int]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .cases import FOLDER, Case, load_cases
+from . import cases
+from .cases import Case, load_cases, topic_file, topics, write_topic
 from .delta_rs import is_read_by_delta_rs, rows_read_by_delta_rs
-from .deltamerge_engine import Deltamerge, is_ci
+from .deltamerge_engine import Deltamerge
 from .entries import run_by_sql
 from .expected_failures import EXPECTED_FAILURES, reason
 from .outcome import differences
@@ -43,14 +44,18 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Deltamerge:
 
 
 def test_cases_are_there() -> None:
-    if not CASES and not is_ci():
-        pytest.skip(f"no cases in {FOLDER}")
-    assert CASES, f"no cases in {FOLDER}"
+    assert CASES
+
+
+def test_a_written_topic_is_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {topic: topic_file(topic).read_text(encoding="utf-8") for topic in topics()}
+    monkeypatch.setattr(cases, "FOLDER", tmp_path)
+    for topic, content in before.items():
+        write_topic(topic, [case.values for case in CASES if case.topic == topic])
+        assert topic_file(topic).read_text(encoding="utf-8") == content
 
 
 def test_expected_failures_name_cases() -> None:
-    if not CASES:
-        pytest.skip(f"no cases in {FOLDER}")
     known = {case.name for case in CASES if reason(case.name)}
     plain = {p for patterns in EXPECTED_FAILURES.values() for p in patterns if "*" not in p}
     assert plain <= known

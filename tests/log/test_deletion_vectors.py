@@ -27,15 +27,9 @@ from deltamerge.log.features.deletion_vectors import (
     z85_decode,
     z85_encode,
 )
-from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.workers.vector_format import NATIVE_MAGIC, pack_vectors, serialize
 
-from .golden import FOLDER, manifest, require_golden_tables
-
-WITH_VECTORS = sorted(
-    name for name, said in manifest().items() if said.get("files", {}).get("deletionVectors")
-)
 FILE_ID = uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61")
 
 
@@ -163,23 +157,6 @@ def test_bytes_that_are_no_bitmap(data: bytes) -> None:
 )
 def test_bad_descriptors(vector: DeletionVectorDescriptor, error: str, tmp_path: Path) -> None:
     assert refused(tmp_path, vector) == error
-
-
-@pytest.mark.parametrize("name", WITH_VECTORS)
-def test_vectors_of_golden_tables(name: str) -> None:
-    store = LocalStore(str(FOLDER / name))
-    files = load_snapshot(store).files.add_files()
-    vectors = [file.deletion_vector for file in files if file.deletion_vector is not None]
-    said = manifest()[name]["files"]
-    found = read_deletion_vectors(store, vectors)
-    assert (len(vectors), sum(map(len, found.values()))) == (said["deletionVectors"], said["deletedRows"])
-    for vector in vectors:
-        assert parse_vector(serialize(found[vector.unique_id]), vector) == found[vector.unique_id]
-
-
-def test_golden_tables_with_vectors_are_there() -> None:
-    require_golden_tables()
-    assert len(WITH_VECTORS) >= 5
 
 
 def test_wide_bounds_keep_every_number_as_it_was() -> None:

@@ -7,6 +7,7 @@ Requests (``op`` and its values):
 - ``case``: ``topic``, ``values``, ``folder``, ``statement``; merges into the table that stands in the folder;
   gives the outcome.
 - ``read``: ``path``; gives ``rows`` as canonical JSON and ``schema`` as DDL.
+- ``describe``: ``path``; gives what the table is: its newest snapshot, and its rows or an error.
 - ``merge``: ``statement``, ``queries`` (of views); a merge with its time in ``seconds``, for benchmarks.
 """
 
@@ -18,6 +19,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -81,15 +86,10 @@ class DeltaSpark:
 
     def merge(self, spark: SparkSession, statement: str) -> tuple[Numbers, Numbers]:
         """Runs a MERGE; its metrics stand only in the commit."""
-        from py4j.protocol import Py4JJavaError
-
         try:
             return spark.sql(statement).collect()[0].asDict(), None
         except Exception as error:
-            java = (
-                error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-            )
-            raise DeltaSparkError(java, str(error)) from error
+            raise delta_spark_error(error) from error
 
     def read(self, spark: SparkSession, path: str) -> DataFrame:
         """Reads a Delta table."""
@@ -128,6 +128,18 @@ class DeltaSparkError(Exception):
         return self._state
 
 
+def delta_spark_error(error: Exception) -> DeltaSparkError:
+    """Return an error of Py4J or PySpark as delta-spark's."""
+    java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    return DeltaSparkError(java, str(error))
+
+
+def error_of(error: Exception) -> dict[str, str | None]:
+    """Return an error's class and the first line of its message."""
+    found = delta_spark_error(error)
+    return {"class": found.getCondition(), "message": str(found).splitlines()[0]}
+
+
 def has_method(java: Any, method: str) -> bool:
     """Tells whether a Java object has a method without arguments."""
     return any(m.getName() == method and m.getParameterCount() == 0 for m in java.getClass().getMethods())
@@ -163,8 +175,30 @@ class Requests:
         return {"rows": canonical_rows(table), "schema": logged_schema(path)}
 
     def lines(self, path: str) -> list[str]:
-        """Reads a table's rows, as the manifest of the golden tables spells them."""
+        """Reads a table's rows as canonical JSON."""
         return canonical_lines(self._engine.read(self._spark, path))
+
+    def describe(self, path: str) -> dict[str, Any]:
+        """Describe a table: its newest snapshot, and its rows or the error of opening or reading it."""
+        delta_log = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog
+        try:
+            snapshot = delta_log.forTable(self._spark._jsparkSession, path).unsafeVolatileSnapshot()
+        except (Py4JJavaError, PySparkException) as error:
+            return {"error": {"phase": "open", **error_of(error)}}
+        described: dict[str, Any] = {}
+        if snapshot.version() >= 0:
+            described = {
+                "version": snapshot.version(),
+                "protocol": json.loads(snapshot.protocol().json())["protocol"],
+                "metadata": json.loads(snapshot.metadata().json())["metaData"],
+                "files": [json.loads(text) for text in snapshot.allFiles().toJSON().collectAsList()],
+            }
+        try:
+            frame = DeltaTable.forPath(self._spark, path).toDF()
+            return {**described, "ddl": frame.schema.simpleString(), "lines": canonical_lines(frame)}
+        except (Py4JJavaError, PySparkException) as error:
+            phase = "read" if described else "open"
+            return {**described, "error": {"phase": phase, **error_of(error)}}
 
     def merge(self, statement: str, queries: dict[str, str]) -> dict[str, Any]:
         """Merges and takes the time."""
@@ -177,7 +211,6 @@ class Requests:
 def main() -> None:
     """Starts Spark and answers until the input ends."""
     with answers() as answer:
-        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
         # PySpark looks up an error's message in Spark's own list to log it, and fails on Delta's classes.

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.golden.tables import copied
-from tests.log.golden import require_golden_tables
 
 from corpus.runner import canonical_rows
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.api.delta_table import IdentityGenerator
+from foreign.tables import OWN, copied
 
 from .client import LineProcess, RequestFailed
 
@@ -99,16 +98,15 @@ def test_what_either_refuses(oracle: LineProcess, spark: SparkSession, tmp_path:
 @pytest.mark.parametrize(
     ("name", "insert"),
     [
-        ("rs/checkpoint-v2-table", "(name, created_at) VALUES ('new', current_timestamp())"),
-        ("dat/generated_columns", "(letter, int) VALUES ('new', 5)"),
-        ("spark/identity_test_written_by_version_5", "(part) VALUES (5)"),
+        ("identity-columns", "(k, v) VALUES (100, 'new')"),
+        ("generated-by-the-time", "(letter, int) VALUES ('new', 5)"),
+        ("identity-without-its-feature", "(part) VALUES (5)"),
     ],
 )
-def test_golden_tables_go_on(
+def test_tables_of_delta_spark_go_on(
     name: str, insert: str, oracle: LineProcess, spark: SparkSession, tmp_path: Path
 ) -> None:
-    require_golden_tables()
-    path = copied(name, tmp_path)
+    path = copied(name, tmp_path, OWN)
     statement = (
         f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS x) s ON false WHEN NOT MATCHED THEN INSERT {insert}"
     )
@@ -117,5 +115,5 @@ def test_golden_tables_go_on(
     merge_sql(spark, statement)
     table = DeltaTable.forPath(spark, path).toDF()
     assert tuple(oracle.ask("read", path=path)["rows"]) == canonical_rows(table)
-    if name == "rs/checkpoint-v2-table":
-        assert table.select("id").distinct().count() == table.count()
+    if name == "identity-columns":
+        assert table.select("i").distinct().count() == table.count()

@@ -1,4 +1,4 @@
-"""Tables of kinds that no golden table is: delta-spark makes them, and both engines merge into them in turn."""
+"""Tables of rare kinds: delta-spark makes them, and both engines merge into them in turn."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ they read it.
 
 Tables with rules (generated and identity columns, CHECK, NOT NULL, append-only) are also offered a merge that breaks \
 the rule, in the last two ways; it must be refused. What change data and row ids say is compared with delta-spark in \
-[test_oracle.py](../tests/history/test_oracle.py). Where delta-rs refuses to write, the table that it was to write is \
+[test_history.py](../tests/oracle/test_history.py). Where delta-rs refuses to write, the table that it was to write is \
 one of delta-spark's.
 """
 

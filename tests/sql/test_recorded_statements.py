@@ -1,15 +1,11 @@
 """Every recorded MERGE parses, but for those that Spark's parser refuses."""
 
-import json
-import os
-from pathlib import Path
-
 import pytest
 
+from corpus.cases import load_cases
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.merge_parser import parse_merge
 
-CASES = Path(__file__).parents[3] / "shared" / "cases"
 PARSER_ERRORS = {
     "PARSE_SYNTAX_ERROR",
     "MERGE_WITHOUT_WHEN",
@@ -21,26 +17,20 @@ PARSER_ERRORS = {
 
 
 def statements():
-    for file in sorted(CASES.glob("*.json")):
-        content = json.loads(file.read_text(encoding="utf-8"))
-        for case in content["cases"] if isinstance(content, dict) else content:
-            source = case.get("source") or {}
-            text = "src"
-            if "sql" in source:
-                text = "(" + source["sql"] + ")"
-            elif "format" in source:
-                text = source["format"] + ".`/p`"
-            for key in ("merge", "oracle_merge"):
-                if key in case:
-                    sql = case[key].replace("{source}", text).replace("{target}", "delta.`/some/path`")
-                    yield pytest.param(sql, case["expect"], id=f"{file.stem}:{case['id']}:{key}")
+    for case in load_cases():
+        source = case.source or {}
+        relation = "src"
+        if "sql" in source:
+            relation = "(" + source["sql"] + ")"
+        elif "format" in source:
+            relation = source["format"] + ".`/p`"
+        for key in ("merge", "oracle_merge"):
+            if key in case.values:
+                sql = case.values[key].replace("{source}", relation).replace("{target}", "delta.`/some/path`")
+                yield pytest.param(sql, case.expect, id=f"{case.topic}:{case.id}:{key}")
 
 
 def test_there_are_recorded_cases():
-    if not CASES.is_dir():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the recorded cases are missing at {CASES}")
-        pytest.skip("the recorded cases are not beside this repository")
     assert len(list(statements())) > 300
 
 

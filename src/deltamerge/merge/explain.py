@@ -7,7 +7,6 @@ import uuid
 from dataclasses import replace
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.analysis.join_keys import join_keys
@@ -31,6 +30,7 @@ from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.source.source import Source, materialize_source
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import absolute_key
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.identity_columns import number_rows

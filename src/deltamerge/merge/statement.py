@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
+from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, cast
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, DateType, IntegerType, LongType, StringType, StructField, StructType
 
-from deltamerge.api import merge_sql
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.resolved_merge import (
@@ -31,8 +30,9 @@ from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.planning.plan import Alternative, DecisionName, MergePlan
 from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.source.key_summary import SourceSummary
-from deltamerge.merge.statement import Default, Insert, MergeClause, MergeStatement, Star, Update
+from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.config import MergeConf
+from deltamerge.sql.merge_ast import Default, Insert, MergeClause, Star, Update
 from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.storage.store import open_store
 from deltamerge.write.align import find_field
@@ -125,11 +125,11 @@ def statement_of(sql: str) -> MergeStatement:
     return MergeStatement(
         source=cast("DataFrame", None),
         source_alias="s",
-        source_text="s",
+        source_sql="s",
         target_alias="t",
-        condition=merge_sql._expression(parsed, parsed.condition),
-        clauses=merge_sql._clauses(parsed),
-        schema_evolution=parsed.with_schema_evolution,
+        condition=parsed.condition,
+        clauses=parsed.clauses,
+        schema_evolution=parsed.schema_evolution,
     )
 
 

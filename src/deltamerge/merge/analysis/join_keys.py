@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
+from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import ConditionShape, EquiKey
 from deltamerge.write.char_varchar import METADATA_KEY
 

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -40,6 +39,7 @@ from deltamerge.merge.analysis.schema_evolution import evolved_schema, wants_evo
 from deltamerge.merge.analysis.spark_analysis import Analysis, Sides, analyse, sides_of
 from deltamerge.merge.analysis.table_columns import outputs_of_table
 from deltamerge.merge.statement import MergeStatement
+from deltamerge.spark import columns as F
 from deltamerge.spark.config import KEYS, MergeConf
 from deltamerge.spark.session import session_settings
 from deltamerge.sql.merge_ast import (

@@ -9,13 +9,13 @@ from operator import and_
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.analysis_errors import analysis_error, is_of_types
 from deltamerge.merge.analysis.column_references import expression_tree
 from deltamerge.merge.statement import MergeStatement, to_column
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import empty_frame, is_built_on_subquery
 from deltamerge.sql.conditions import contains_star, contains_subquery, tree_contains_subquery
 from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType
 
 from deltamerge.merge.analysis.column_references import MergeReferences
@@ -28,6 +27,7 @@ from deltamerge.merge.output.clause_expressions import (
 )
 from deltamerge.merge.output.frames import Rows, with_unmatchable
 from deltamerge.scan.row_positions import block_of, is_in_block, to_blocks
+from deltamerge.spark import columns as F
 from deltamerge.workers.row_blocks import blocks_table
 
 if TYPE_CHECKING:

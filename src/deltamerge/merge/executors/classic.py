@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 from pyspark.sql import Window
-from pyspark.sql import functions as F
 
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.analysis.internal_columns import InternalColumns
@@ -59,6 +58,7 @@ from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.source.second_scan import check_source_unchanged, counted_again
 from deltamerge.merge.source.source import Source, summarize_source
 from deltamerge.scan.paths import absolute_key
+from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles

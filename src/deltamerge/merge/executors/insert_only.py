@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.execution import Execution, MergeChanges
@@ -40,6 +39,7 @@ from deltamerge.merge.source.key_summary import SourceSummary, can_broadcast
 from deltamerge.merge.source.observations import observed
 from deltamerge.merge.source.source import Source
 from deltamerge.skipping.predicates import ALWAYS
+from deltamerge.spark import columns as F
 from deltamerge.write.data_files import WrittenFiles
 
 if TYPE_CHECKING:

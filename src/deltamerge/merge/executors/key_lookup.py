@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.errors import AnalysisException
-from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from deltamerge.log.actions import AddFile
@@ -35,6 +34,7 @@ from deltamerge.merge.output.frames import Rows, source_rows
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import TargetFiles, may_match_mask, target_files
 from deltamerge.skipping.keys import Mask
+from deltamerge.spark import columns as F
 from deltamerge.spark import tasks
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
 from deltamerge.workers.row_pairs import by_source_number, read_pairs

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import functions as F
-
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors.changed_rows import ChangedRows
 from deltamerge.merge.executors.execution import Execution, MergeChanges
@@ -19,6 +17,7 @@ from deltamerge.merge.planning.target_files import TargetFiles, target_files
 from deltamerge.merge.source.key_summary import SourceSummary, can_broadcast
 from deltamerge.merge.source.source import Source
 from deltamerge.scan.paths import absolute_key, file_key
+from deltamerge.spark import columns as F
 
 
 def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSummary) -> MergeChanges:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyroaring import BitMap64
-from pyspark.sql import functions as F
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
 from deltamerge.merge.output.clause_expressions import evaluate_matched, evaluate_not_matched_by_source
 from deltamerge.merge.output.frames import Rows, with_unmatchable
 from deltamerge.scan.row_positions import bit_in_piece, from_pieces, piece_of
+from deltamerge.spark import columns as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

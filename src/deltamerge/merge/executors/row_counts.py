@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
 
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.add_file_stats import logical_rows
@@ -16,6 +15,7 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMer
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.source.observations import observed
+from deltamerge.spark import columns as F
 from deltamerge.write.data_files import WrittenFiles
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import logical_rows
@@ -35,6 +33,7 @@ from deltamerge.merge.output.frames import Rows
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.scan.paths import spark_spellings
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import job_description
 from deltamerge.spark.tasks import python_workers
 from deltamerge.write.append_only import refuse_append_only

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import functions as F
 
 from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget
@@ -36,6 +35,7 @@ from deltamerge.merge.source.source import read_source
 from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
+from deltamerge.spark import columns as F
 from deltamerge.spark.tasks import python_workers
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.staged_rows import (

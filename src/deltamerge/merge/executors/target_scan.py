@@ -7,7 +7,6 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StructType
 
 from deltamerge.log.actions import AddFile
@@ -19,6 +18,7 @@ from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.skipping.predicates import And, InRanges
+from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import quote
 

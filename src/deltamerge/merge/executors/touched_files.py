@@ -11,7 +11,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyroaring import BitMap64
-from pyspark.sql import functions as F
 
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.log.actions import AddFile
@@ -21,6 +20,7 @@ from deltamerge.merge.output.clause_expressions import evaluate_matched, evaluat
 from deltamerge.merge.output.frames import Rows, TargetSide, joined, with_unmatchable
 from deltamerge.scan.paths import file_key
 from deltamerge.scan.row_positions import bit_in_piece, from_pieces, piece_of
+from deltamerge.spark import columns as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.output.frames import Rows
+from deltamerge.spark import columns as F
 from deltamerge.write.constraints import checked
 from deltamerge.write.data_files import WrittenFiles, write_files, write_files_with_changes
 

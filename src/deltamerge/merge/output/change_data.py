@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.output.frames import Rows
+from deltamerge.spark import columns as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

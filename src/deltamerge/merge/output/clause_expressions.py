@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
@@ -26,6 +25,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
 )
 from deltamerge.merge.output.frames import Rows, own_columns, seeing_source, seeing_target
+from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind
 from deltamerge.write.align import align, set_fields
 

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.spark import columns as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

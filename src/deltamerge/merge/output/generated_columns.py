@@ -6,10 +6,9 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge, TakeGenerated
 from deltamerge.merge.output.frames import Rows
+from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind
 from deltamerge.write.generated_columns import generated_value
 

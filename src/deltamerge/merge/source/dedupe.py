@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import Column, Window
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import EquiKey
 from deltamerge.sql.names import free_prefix, near_misses, quote
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     AtomicType,
     ByteType,
@@ -34,6 +33,7 @@ from deltamerge.skipping.histogram import (
 )
 from deltamerge.skipping.key_ranges import MOST_RANGES
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
+from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import EquiKey
 
 if TYPE_CHECKING:

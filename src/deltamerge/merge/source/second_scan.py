@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
 
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.output.frames import Rows, source_rows
 from deltamerge.merge.source.source import Source
+from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
@@ -19,6 +18,7 @@ from deltamerge.merge.source.key_summary import SourceSummary, key_aggregates, s
 from deltamerge.merge.source.observations import observed
 from deltamerge.scan.paths import file_key, without_file_scheme
 from deltamerge.skipping.histogram import KeyHistogram
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import release_checkpoint
 from deltamerge.sql.names import quote
 from deltamerge.sql.operands import VARIABLE

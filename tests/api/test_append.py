@@ -1,0 +1,84 @@
+"""Rows appended to a table: columns and fields go by name, values as an assignment of MERGE stores them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+from deltamerge import DeltaTable, write_delta
+from deltamerge.exceptions import DeltaAnalysisException
+from merge.tables import files_below
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.sessions
+
+
+def test_fields_go_by_name_at_any_depth(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(
+        spark.sql(
+            "SELECT named_struct('a', 1, 'b', 2) AS s, array(named_struct('a', 1, 'b', 2)) AS l, "
+            "map('k', named_struct('a', 1, 'b', 2)) AS m"
+        ),
+        path,
+    )
+    other = (
+        "SELECT map('k', named_struct('B', 4L, 'a', 3)) AS m, array(named_struct('b', 4, 'a', 3)) AS l, "
+        "named_struct('b', 4, 'a', 3) AS s"
+    )
+    write_delta(spark.sql(other), path, mode="append")
+    write_delta(spark.sql("SELECT CAST(NULL AS STRUCT<b: INT, a: INT>) AS s"), path, mode="append")
+    read = DeltaTable.forPath(spark, path).toDF().where("s.a = 3 OR s IS NULL").orderBy("s")
+    assert [(row.s, row.l, row.m) for row in read.collect()] == [
+        (None, None, None),
+        ((3, 4), [(3, 4)], {"k": (3, 4)}),
+    ]
+
+
+def test_fields_that_the_frame_lacks_are_null_and_others_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT named_struct('a', 1, 'b', named_struct('c', 2, 'd', 3)) AS s"), path)
+    write_delta(spark.sql("SELECT named_struct('b', named_struct('d', 5)) AS s"), path, mode="append")
+    read = DeltaTable.forPath(spark, path).toDF().where("s.a IS NULL").select("s.a", "s.b.c", "s.b.d")
+    assert [tuple(row) for row in read.collect()] == [(None, None, 5)]
+    before = files_below(path)
+    with pytest.raises(DeltaAnalysisException, match=r"s\.b\.e") as caught:
+        write_delta(spark.sql("SELECT named_struct('b', named_struct('e', 5)) AS s"), path, mode="append")
+    assert caught.value.getCondition() == "DELTA_SCHEMA_MISMATCH"
+    assert files_below(path) == before
+
+
+@pytest.mark.parametrize(
+    ("policy", "value", "stored"),
+    [
+        ("ANSI", "'abc'", "CAST_INVALID_INPUT"),
+        ("ANSI", "3000000000", "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"),
+        ("LEGACY", "'abc'", None),
+        ("LEGACY", "3000000000", -1294967296),
+        ("STRICT", "3L", "CANNOT_UP_CAST_DATATYPE"),
+    ],
+)
+def test_values_that_do_not_fit(
+    spark: SparkSession, tmp_path: Path, policy: str, value: str, stored: str | int | None
+) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT 1 AS v"), path)
+    before = files_below(path)
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    spark.conf.set("spark.sql.storeAssignmentPolicy", policy)
+    frame = spark.sql(f"SELECT {value} AS v")
+    if isinstance(stored, str):
+        with pytest.raises(PySparkException) as caught:
+            write_delta(frame, path, mode="append")
+        assert caught.value.getCondition() == stored
+        assert files_below(path) == before
+    else:
+        write_delta(frame, path, mode="append")
+        assert {row.v for row in DeltaTable.forPath(spark, path).toDF().collect()} == {1, stored}

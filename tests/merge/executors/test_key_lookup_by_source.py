@@ -1,0 +1,145 @@
+"""Rows of the target that nothing matches: key lookup deletes those that BY SOURCE clauses take, and no others."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import convert_to_deltalake
+
+from deltamerge import DeltaTable, MergeReport, write_delta
+from merge.tables import VECTORS, claim_rows, frame, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.quick
+
+DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
+
+
+def table(spark: SparkSession, path: Path, **options: object) -> str:
+    """Makes a table with a file for each of three days, five rows in each."""
+    for number, day in enumerate(DAYS):
+        some = spark.range(5).selectExpr(f"id + {10 * number} AS id", f"DATE'{day}' AS day", "id AS v")
+        write_delta(some.coalesce(1), str(path), mode="append", **options)  # type: ignore[arg-type]
+    return str(path)
+
+
+def snapshot_of_a_day(spark: SparkSession, path: str, condition: str) -> MergeReport:
+    """Merges three rows of the second day, one of them new."""
+    new = frame(spark, "id BIGINT, day DATE, v BIGINT", [(10, None, -1), (11, None, 0), (15, None, 5)])
+    new = new.selectExpr("id", "DATE'2024-01-02' AS day", "v")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    merge = merge.whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedInsertAll()
+    return merge.whenNotMatchedBySourceDelete(condition).run()
+
+
+@pytest.mark.parametrize("partition_by", [[], ["day"]])
+@pytest.mark.parametrize("properties", [{}, VECTORS])
+def test_the_snapshot_of_a_day(
+    spark: SparkSession, tmp_path: Path, partition_by: list[str], properties: dict[str, str]
+) -> None:
+    path = table(spark, tmp_path / "t", partition_by=partition_by, properties=properties)
+    report = snapshot_of_a_day(spark, path, "t.day = DATE'2024-01-02'")
+    assert report.outcome.executor == "key_lookup"
+    assert report.metrics["numTargetFilesAfterSkipping"] == 1
+    assert report.metrics["numTargetRowsNotMatchedBySourceDeleted"] == 3
+    assert report.metrics["numTargetRowsUpdated"] == 2
+    assert [clause.rows for clause in report.clauses] == [2, 1, 3]
+    found = rows(DeltaTable.forPath(spark, path).toDF().where("day = DATE'2024-01-02'").select("id", "v"))
+    assert found == [(10, -1), (11, 0), (15, 5)]
+    assert DeltaTable.forPath(spark, path).toDF().count() == 13
+
+
+def test_files_that_lose_all_rows(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path / "t")
+    report = snapshot_of_a_day(spark, path, "t.day <> DATE'2024-01-02'")
+    assert report.outcome.executor == "key_lookup"
+    assert report.metrics["numTargetRowsNotMatchedBySourceDeleted"] == 10
+    assert report.metrics["numTargetFilesRemoved"] == 3
+    assert rows(DeltaTable.forPath(spark, path).toDF().select("id")) == [
+        (10,),
+        (11,),
+        (12,),
+        (13,),
+        (14,),
+        (15,),
+    ]
+
+
+def test_days_of_spark_2(spark: SparkSession, tmp_path: Path) -> None:
+    """Such files have other days than it seems, here 1000-01-01 for what is 0999-12-27 today."""
+    path = tmp_path / "t"
+    days = pa.table({"id": [1, 2, 3], "day": pa.array([date(1000, 1, 1)] * 3)})
+    path.mkdir()
+    pq.write_table(days.replace_schema_metadata({"org.apache.spark.version": "2.4.8"}), path / "a.parquet")
+    convert_to_deltalake(path)
+    new = frame(spark, "id BIGINT", [(1,)])
+    merge = DeltaTable.forPath(spark, str(path)).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenNotMatchedBySourceDelete("t.day < DATE'1000-01-01'").run()
+    assert report.metrics["numTargetRowsNotMatchedBySourceDeleted"] == 2
+
+
+def test_rows_without_a_key_match_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id BIGINT, v STRING", [(1, "a"), (None, "b"), (None, None), (2, "c")]), path)
+    new = frame(spark, "id BIGINT, v STRING", [(1, "new"), (None, "x")])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll().whenNotMatchedBySourceDelete("t.v < 'z'").run()
+    assert report.outcome.executor == "key_lookup"
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "new"), (None, None)]
+
+
+def test_rows_that_were_deleted_before(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path / "t", properties=VECTORS)
+    for deleted in (3, 4):
+        report = snapshot_of_a_day(spark, path, f"t.id = {deleted}")
+        assert report.metrics["numTargetRowsNotMatchedBySourceDeleted"] == 1
+    report = snapshot_of_a_day(spark, path, "t.id <= 4")
+    assert report.outcome.executor == "key_lookup"
+    assert report.metrics["numTargetRowsNotMatchedBySourceDeleted"] == 3
+
+
+def test_a_source_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path / "t")
+    none = frame(spark, "id BIGINT, day DATE, v BIGINT", [])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(none.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll().whenNotMatchedBySourceDelete("t.id >= 11").run()
+    assert report.metrics["numTargetRowsNotMatchedBySourceDeleted"] == 9
+    left = DeltaTable.forPath(spark, path).toDF().select("id").collect()
+    assert {row.id for row in left} == {0, 1, 2, 3, 4, 10}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "t.v + 1 = 3",
+        "t.day = '2024-01-02'",
+        "t.v > 1.5",
+        "upper(string(t.v)) = '2'",
+    ],
+)
+def test_conditions_that_are_left_to_spark(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    path = table(spark, tmp_path / "t")
+    target = DeltaTable.forPath(spark, path)
+    before = target.toDF().alias("t").where(f"({condition}) AND id NOT IN (10, 11)").count()
+    report = snapshot_of_a_day(spark, path, condition)
+    assert report.outcome.executor != "key_lookup"
+    assert report.metrics["numTargetRowsNotMatchedBySourceDeleted"] == before
+
+
+@pytest.mark.parametrize("condition", [None, "t.v >= 0"])
+def test_more_rows_than_may_leave(spark: SparkSession, tmp_path: Path, condition: str | None) -> None:
+    path = table(spark, tmp_path / "t", properties=VECTORS)
+    for version in range(len(DAYS)):
+        claim_rows(path, version, 10_000_000)
+    new = frame(spark, "id BIGINT, v BIGINT", [(10, -1)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedBySourceDelete(condition).run()
+    assert report.outcome.executor != "key_lookup"
+    assert rows(DeltaTable.forPath(spark, path).toDF().select("id", "v")) == [(10, -1)]

@@ -1,0 +1,240 @@
+"""The key lookup in tables with partitions: it agrees with the classic route, file by file where that matters."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable as DeltaRs
+from pyspark.errors import PySparkException
+
+from deltamerge import DeltaTable, merge_sql, write_delta
+from merge.tables import (
+    CONNECT,
+    DRIVER_BYTES,
+    EXECUTOR,
+    VECTORS,
+    actions,
+    files_below,
+    folders_below,
+    frame,
+    made_once,
+    rows,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+COLUMNS = (
+    "id",
+    "element_at(array('a/b', 'x=1 %2F', 'é#漢', cast(null AS string), ''), cast(id % 5 AS int) + 1) AS p",
+    "concat('v', id) AS v",
+    "if(id % 4 = 3, null, cast(id % 4 AS int)) AS n",
+    "if(id % 2 = 0, 'update', 'delete') AS op",
+)
+BY_ALL = "t.id = s.id AND t.p = s.p AND t.n = s.n"
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+MERGES = {
+    "upsert": (BY_ALL, UPSERT),
+    "change data": (
+        BY_ALL,
+        "WHEN MATCHED AND s.op = 'delete' THEN DELETE WHEN MATCHED THEN UPDATE SET * "
+        "WHEN NOT MATCHED AND s.op <> 'delete' THEN INSERT *",
+    ),
+    "other columns": ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET v = s.op WHEN NOT MATCHED THEN INSERT *"),
+    "delete": ("t.id = s.id", "WHEN MATCHED THEN DELETE"),
+    "delete of a partition": ("t.n = s.n AND t.p = s.p", "WHEN MATCHED THEN DELETE"),
+    "two inserts": (
+        BY_ALL,
+        "WHEN NOT MATCHED AND s.id % 2 = 0 THEN INSERT (id, p, n) VALUES (s.id, s.p, s.n) "
+        "WHEN NOT MATCHED AND s.id > 505 THEN INSERT (id, n, p, v) VALUES (-s.id, s.n, s.p, 'new')",
+    ),
+    "by source": (
+        "t.id = s.id AND t.p = s.p",
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.n = 1 THEN DELETE "
+        "WHEN NOT MATCHED BY SOURCE AND t.p = 'a/b' AND t.v > 'v6' THEN DELETE",
+    ),
+    "one value": ("t.id = s.id", "WHEN NOT MATCHED THEN INSERT (id, p, n) VALUES (s.id, 'one', 1 + 1)"),
+}
+MOST_PARTS = ("change data",)
+AGREEING = [
+    (merge, vectors)
+    for number, merge in enumerate(MERGES)
+    for vectors in (False, True)
+    if (merge in MOST_PARTS and not (CONNECT and vectors)) or (number % 2 == vectors and not CONNECT)
+]
+
+
+def table(spark: SparkSession, path: Path, properties: dict[str, str]) -> str:
+    def make(folder: str) -> None:
+        numbers = spark.range(0, 100).selectExpr(*COLUMNS)
+        for condition in ("id < 50", "id >= 50"):
+            write_delta(
+                numbers.where(condition).coalesce(1),
+                folder,
+                mode="append",
+                partition_by=["p", "n"],
+                properties=properties,
+            )
+
+    return made_once(path, f"partitions {properties}", make)
+
+
+def source(spark: SparkSession, folder: Path, *, in_files: bool) -> None:
+    """Makes the view ``changes_to_merge``: some rows of the table, some new ones."""
+    some = spark.range(40, 90, 3).union(spark.range(500, 510)).selectExpr(*COLUMNS)
+    new = some.selectExpr("id", "p", "concat('new', id) AS v", "n", "op")
+    if in_files:
+        new.repartition(2).write.parquet(str(folder / "source"))
+        new = spark.read.parquet(str(folder / "source"))
+    new.createOrReplaceTempView("changes_to_merge")
+
+
+def outcome(spark: SparkSession, path: str, executor: str, on: str, clauses: str) -> dict[str, Any]:
+    """Merges, and gives all that two executors must agree on."""
+    spark.conf.set(EXECUTOR, executor)
+    report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING changes_to_merge s ON {on} {clauses}")
+    assert report.outcome.executor == executor, report.outcome.executor_reason
+    spark.conf.unset(EXECUTOR)
+    assert report.version is not None
+    added = [add for add in actions(path, report.version, "add") if not add.get("deletionVector")]
+    assert {Path(name).suffix for name in files_below(path)} <= {".parquet", ".json", ".crc", ".bin"}
+    return {
+        "rows": rows(DeltaTable.forPath(spark, path).toDF().selectExpr("id", "p", "n", "v", "op")),
+        "partitions": {tuple(sorted(add["partitionValues"].items(), key=repr)) for add in added},
+        "metrics": {k: v for k, v in report.metrics.items() if k.startswith("numTargetRows")},
+        "clauses": [clause.rows for clause in report.clauses],
+    }
+
+
+@pytest.mark.sessions
+@pytest.mark.parametrize(("merge", "vectors"), AGREEING)
+def test_it_agrees_with_the_classic_route(
+    spark: SparkSession, tmp_path: Path, merge: str, vectors: bool
+) -> None:
+    source(spark, tmp_path, in_files=not vectors)
+    found = []
+    for executor in ("classic", "key_lookup"):
+        path = table(spark, tmp_path / executor, VECTORS if vectors else {})
+        spark.conf.set(DRIVER_BYTES, "0")
+        first = outcome(spark, path, executor, *MERGES[merge])
+        spark.conf.unset(DRIVER_BYTES)
+        second = outcome(spark, path, executor, BY_ALL, UPSERT)
+        # In which files the first merge put its rows is each executor's own matter.
+        del second["metrics"]["numTargetRowsCopied"]
+        del second["partitions"]
+        found.append([first, second])
+    assert found[0] == found[1]
+    assert all(any(Path(path, folder).iterdir()) for folder in folders_below(path)), "no empty folders"
+    if not vectors:
+        read = DeltaRs(path).to_pyarrow_table(columns=["id", "p", "n", "v", "op"])
+        assert Counter(tuple(row.values()) for row in read.to_pylist()) == Counter(found[1][1]["rows"])
+
+
+def test_low_shuffle_looks_keys_of_partitions_up(spark: SparkSession, tmp_path: Path) -> None:
+    source(spark, tmp_path, in_files=False)
+    found = []
+    for executor in ("classic", "low_shuffle"):
+        path = table(spark, tmp_path / executor, {"delta.enableChangeDataFeed": "true"})
+        found.append(outcome(spark, path, executor, BY_ALL, UPSERT))
+    assert found[0] == found[1]
+
+
+@pytest.mark.sessions
+def test_rows_that_would_change_their_partition_are_for_others(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, p STRING", [(1, "a"), (2, "b")]), path, partition_by=["p"])
+    new = frame(spark, "id INT, p STRING", [(1, "b"), (3, "c")])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert report.outcome.executor != "key_lookup"
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "b"), (2, "b"), (3, "c")]
+
+
+def test_small_files_of_a_partition_are_put_together(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    for i in (1, 2, 3):
+        write_delta(
+            frame(spark, "id INT, p STRING, v INT", [(i, "a", i), (-i, "b", i)]),
+            path,
+            mode="append",
+            partition_by=["p"],
+        )
+    new = frame(spark, "id INT, p STRING, v INT", [(1, "a", 9), (2, "a", 9), (7, "a", 9), (8, "c", 9)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id AND t.p = s.p")
+    report = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert report.outcome.executor == "key_lookup"
+    assert report.version is not None
+    added = Counter(add["partitionValues"]["p"] for add in actions(path, report.version, "add"))
+    assert added == {"a": 1, "c": 1}
+    expected = [(1, "a", 9), (2, "a", 9), (3, "a", 3), (7, "a", 9), (8, "c", 9)]
+    assert rows(DeltaTable.forPath(spark, path).toDF().where("id > 0")) == expected
+
+
+def test_each_insert_casts_its_own_partition_value(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, p INT, v STRING", [(0, 7, "x")]), path, partition_by=["p"])
+    frame(
+        spark, "id INT, p BIGINT, v STRING, k INT", [(1, 7, "a", 1), (2, 8, "b", 2)]
+    ).createOrReplaceTempView("wider")
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING wider s ON t.id = s.id WHEN NOT MATCHED AND s.k = 1 THEN INSERT (id, p) "
+        "VALUES (s.id, s.p) WHEN NOT MATCHED THEN INSERT (id, p, v) VALUES (s.id, s.p, s.v)",
+    )
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0, 7, "x"), (1, 7, None), (2, 8, "b")]
+
+
+def test_records_per_file(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, p STRING", [(-1, "a")]), path, partition_by=["p"])
+    # A partition's rows stand close to one another but for one.
+    new = spark.range(0, 1000, 1, 1).selectExpr(
+        "cast(id AS int) AS id", "if(id = 0 OR id > 849, 'b', 'c') AS p"
+    )
+    spark.conf.set("spark.sql.files.maxRecordsPerFile", "100")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenNotMatchedInsertAll().run()
+    assert report.outcome.executor == "key_lookup"
+    assert report.version is not None
+    added = actions(path, report.version, "add")
+    counts = [(add["partitionValues"]["p"], json.loads(add["stats"])["numRecords"]) for add in added]
+    assert max(count for _, count in counts) <= 100
+    assert sum(count for p, count in counts if p == "b") == 151
+    assert DeltaTable.forPath(spark, path).toDF().distinct().count() == 1001
+
+
+@pytest.mark.sessions
+def test_days(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    days = "date_add(date'2024-02-27', cast(id AS int)) AS day"
+    write_delta(spark.range(0, 5).selectExpr("id", days), path, partition_by=["day"])
+    new = spark.sql(
+        "SELECT * FROM VALUES (1L, date'2024-02-28'), (7L, date'0999-12-31'), (8L, date'9999-12-31'), (9L, NULL) "
+        "AS v(id, day)"
+    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenNotMatchedInsertAll().run()
+    assert report.outcome.executor == "key_lookup"
+    assert report.version is not None
+    added = {add["partitionValues"]["day"] for add in actions(path, report.version, "add")}
+    assert added == {"0999-12-31", "9999-12-31", None}
+    found = DeltaTable.forPath(spark, path).toDF().where("id > 4").selectExpr("id", "cast(day AS string)")
+    assert rows(found) == [(7, "0999-12-31"), (8, "9999-12-31"), (9, None)]
+
+
+def test_partition_column_that_is_never_null(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    builder = DeltaTable.create(spark).location(path).addColumn("id", "INT")
+    builder.addColumn("p", "STRING", nullable=False).partitionedBy("p").execute()
+    write_delta(frame(spark, "id INT, p STRING", [(1, "a")]), path, mode="append")
+    before = files_below(path), folders_below(path)
+    new = frame(spark, "id INT, p STRING", [(2, None)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    with pytest.raises(PySparkException, match="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"):
+        merge.whenNotMatchedInsertAll().execute()
+    assert (files_below(path), folders_below(path)) == before

@@ -1,0 +1,114 @@
+"""Records what delta-spark makes of the cases in ``tests/data/cases``.
+
+    python -m oracle.record                 # all topics
+    python -m oracle.record basic star      # two of them
+
+Replaces ``expect`` of each case; everything else in a case is written by hand and stays. Prints each case whose
+expectation changed, and ends with 1 where delta-spark's message lacks a part that the case asks for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from corpus.cases import Case, load_cases, topics, write_topic
+from corpus.outcome import Outcome, message_differences, outcome_from_dict
+from corpus.runner import table_folder
+
+from .client import LineProcess, start_oracle
+from .environment import find_or_build
+from .random_merges.settings import SMALL
+
+METRICS = (
+    "numSourceRows",
+    "numTargetRowsInserted",
+    "numTargetRowsUpdated",
+    "numTargetRowsDeleted",
+    "numTargetRowsMatchedUpdated",
+    "numTargetRowsMatchedDeleted",
+    "numTargetRowsNotMatchedBySourceUpdated",
+    "numTargetRowsNotMatchedBySourceDeleted",
+)
+
+
+def run(oracle: LineProcess, case: Case, folder: Path) -> Outcome:
+    """Return what delta-spark makes of a case, from a new table in a folder."""
+    oracle.ask("make_table", target=dict(case.target), path=table_folder(case, str(folder)))
+    values = dict(case.values)
+    statement = values.get("oracle_merge")
+    answer = oracle.ask("case", topic=case.topic, values=values, folder=str(folder), statement=statement)
+    return outcome_from_dict(answer)
+
+
+def expectation(case: Case, outcome: Outcome) -> dict[str, Any]:
+    """Return the ``expect`` of a case of which delta-spark has made an outcome."""
+    if outcome.error is not None:
+        parts = case.values.get("expect", {}).get("message_parts", [])
+        return {"error": outcome.error, "sqlstate": outcome.sqlstate, "message_parts": parts}
+    rows = {"rows_check": outcome.rows_check} if "rows_check" in case.values else {"rows": outcome.rows}
+    checked = {"changes_check": outcome.changes_check} if "changes_check" in case.values else {}
+    expect = {**rows, **checked, "schema": outcome.schema, "counts": dict(outcome.counts or {})}
+    unchecked = case.values.get("unchecked", ())
+    if outcome.new_version and "new_version" not in unchecked:
+        expect["metrics"] = {name: outcome.metrics[name] for name in _metrics(case)}
+        if case.values.get("record_parameters"):
+            expect["parameters"] = dict(sorted(_without_expression_ids(outcome).items()))
+        if outcome.changes is not None and not checked:
+            expect["changes"] = outcome.changes
+    expect["new_version"] = outcome.new_version
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in expect.items()
+        if name not in unchecked
+    }
+
+
+def _metrics(case: Case) -> Sequence[str]:
+    # In other words a merge may have a source of other rows.
+    names = METRICS[1:] if case.values.get("better") else METRICS
+    return (*names, *case.values.get("extra_metrics", ()))
+
+
+def _without_expression_ids(outcome: Outcome) -> dict[str, str]:
+    return {name: re.sub(r"#\d+L?", "", value) for name, value in outcome.parameters.items()}
+
+
+def main() -> int:
+    """Record the topics that the command line names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"one of {', '.join(topics())}")
+    chosen = parser.parse_args().topics or topics()
+    cases = [case for case in load_cases() if case.topic in chosen]
+    changed, lacking = 0, 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        start_oracle(find_or_build(), {**SMALL, "spark.sql.warehouse.dir": f"{folder}/warehouse"}) as oracle,
+    ):
+        for topic in chosen:
+            recorded = []
+            for number, case in enumerate(case for case in cases if case.topic == topic):
+                outcome = run(oracle, case, Path(folder, f"{topic}-{number}"))
+                recorded.append({**case.values, "expect": expectation(case, outcome)})
+                if recorded[-1] != case.values:
+                    changed += 1
+                    print(f"{case.name} changed", flush=True)
+                asked = Case(topic, case.id, recorded[-1])
+                if outcome.error is not None and (missing := message_differences(asked, outcome)):
+                    lacking += 1
+                    print(f"{case.name}: {'; '.join(missing)}", flush=True)
+            write_topic(topic, recorded)
+            print(f"{topic}: {len(recorded)} cases", flush=True)
+    print(f"{len(cases)} cases recorded, {changed} changed")
+    return 1 if lacking else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
