@@ -25,9 +25,9 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-from tests.log.golden import FOLDER, manifest
 
 from corpus.canonical import canonical_lines, column, line_of, quoted
+from log.golden import FOLDER, manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

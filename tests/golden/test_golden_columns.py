@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.golden.tables import copied
-from tests.log.golden import require_golden_tables
-from tests.merge.tables import actions, latest_version, rows
 
 from deltamerge import DeltaTable, merge_sql
 from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
+from golden.tables import copied
+from log.golden import require_golden_tables
+from merge.tables import actions, latest_version, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

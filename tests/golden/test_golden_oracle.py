@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.golden.tables import MANIFEST, copied, next_numbers
-from tests.golden.test_golden_tables import WRITABLE, merged
 
 from corpus.canonical import canonical_lines
 from deltamerge import DeltaTable
+from golden.tables import MANIFEST, copied, next_numbers
+from golden.test_golden_tables import WRITABLE, merged
 from oracle.client import LineProcess
 
 if TYPE_CHECKING:

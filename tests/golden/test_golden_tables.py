@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from tests.conftest import CONNECT
-from tests.golden.tables import (
+
+from conftest import CONNECT
+from deltamerge import DeltaTable
+from deltamerge.exceptions import DeltaUnsupportedFeatureException
+from golden.tables import (
     MANIFEST,
     REFUSED,
     canonical_lines,
@@ -22,10 +25,7 @@ from tests.golden.tables import (
     parameter,
     quoted,
 )
-from tests.log.golden import FOLDER, require_golden_tables
-
-from deltamerge import DeltaTable
-from deltamerge.exceptions import DeltaUnsupportedFeatureException
+from log.golden import FOLDER, require_golden_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.log.golden import FOLDER, manifest, require_golden_tables
 
 from deltamerge.exceptions import (
     DeltaLogCorruptException,
@@ -20,6 +20,7 @@ from deltamerge.log.protocol import SUPPORTED_READER_FEATURES, reader_features
 from deltamerge.log.schema import schema_to_json, simple_string
 from deltamerge.log.snapshot import load_snapshot, table_exists
 from deltamerge.storage.store import open_store
+from log.golden import FOLDER, manifest, require_golden_tables
 
 MANIFEST = manifest()
 
@@ -34,15 +35,15 @@ BROKEN = {
 }
 
 
-def test_golden_tables_are_there():
+def test_golden_tables_are_there() -> None:
     require_golden_tables()
 
 
-def store(name):
+def store(name: str) -> Any:
     return open_store(str(FOLDER / name))
 
 
-def load_or_unsupported(name):
+def load_or_unsupported(name: str) -> Any:
     """Loads a table; gives None where it needs a feature that is not implemented."""
     try:
         return load_snapshot(store(name))
@@ -62,7 +63,7 @@ def load_or_unsupported(name):
 
 
 @pytest.mark.parametrize("name", [name for name, told in MANIFEST.items() if "files" in told])
-def test_snapshot_is_what_delta_spark_says(name):
+def test_snapshot_is_what_delta_spark_says(name: str) -> None:
     told = MANIFEST[name]
     snapshot = load_or_unsupported(name)
     if snapshot is None:
@@ -95,7 +96,7 @@ def test_snapshot_is_what_delta_spark_says(name):
 
 
 @pytest.mark.parametrize("name", [name for name, told in MANIFEST.items() if "files" in told])
-def test_real_paths_are_the_files_on_disk(name):
+def test_real_paths_are_the_files_on_disk(name: str) -> None:
     if "no-data-files" in MANIFEST[name]["features"] or "error" in MANIFEST[name]:
         return
     snapshot = load_or_unsupported(name)
@@ -109,7 +110,7 @@ def test_real_paths_are_the_files_on_disk(name):
 
 
 @pytest.mark.parametrize("name", [name for name, told in MANIFEST.items() if "files" not in told])
-def test_broken_table_is_refused(name):
+def test_broken_table_is_refused(name: str) -> None:
     told = MANIFEST[name]["error"]
     with pytest.raises(DeltaTableException) as raised:
         load_snapshot(store(name))
@@ -118,7 +119,7 @@ def test_broken_table_is_refused(name):
         assert raised.value.getErrorClass() == told["class"]
 
 
-def test_messages_of_broken_tables_name_what_is_wrong():
+def test_messages_of_broken_tables_name_what_is_wrong() -> None:
     require_golden_tables()
     with pytest.raises(DeltaLogCorruptException, match=r"version 12, .*00012\.json, is missing"):
         load_snapshot(store("rs-errors/table_c"))
@@ -129,7 +130,7 @@ def test_messages_of_broken_tables_name_what_is_wrong():
 
 
 @pytest.mark.parametrize("name", [name for name, told in MANIFEST.items() if "history" in told])
-def test_newest_commit_of_history(name):
+def test_newest_commit_of_history(name: str) -> None:
     rows = read_history(store(name), 1)
     if rows:
         assert rows[0]["version"] == MANIFEST[name]["history"]
@@ -137,7 +138,7 @@ def test_newest_commit_of_history(name):
 
 
 @pytest.mark.parametrize("name", [name for name, told in MANIFEST.items() if "files" in told])
-def test_checkpoint_written_over_it_says_the_same(name, tmp_path):
+def test_checkpoint_written_over_it_says_the_same(name: str, tmp_path: Path) -> None:
     before = load_or_unsupported(name)
     if before is None:
         return
@@ -162,7 +163,7 @@ def test_checkpoint_written_over_it_says_the_same(name, tmp_path):
     assert sorted(paths[0]) == sorted(paths[1])
 
 
-def test_statistics_that_are_structs_only_become_json():
+def test_statistics_that_are_structs_only_become_json() -> None:
     require_golden_tables()
     snapshot = load_snapshot(store("spark/transaction_log_schema_evolvability"))
     stats = snapshot.files.arrow.column("stats").to_pylist()

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.golden.tables import copied
-from tests.log.golden import require_golden_tables
 
 from corpus.runner import canonical_rows
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.api.delta_table import IdentityGenerator
+from golden.tables import copied
+from log.golden import require_golden_tables
 
 from .client import LineProcess, RequestFailed
 

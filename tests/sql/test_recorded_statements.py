@@ -1,8 +1,12 @@
 """Every recorded MERGE parses, but for those that Spark's parser refuses."""
 
+from __future__ import annotations
+
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +24,7 @@ PARSER_ERRORS = {
 }
 
 
-def statements():
+def statements() -> Iterator[Any]:
     for file in sorted(CASES.glob("*.json")):
         content = json.loads(file.read_text(encoding="utf-8"))
         for case in content["cases"] if isinstance(content, dict) else content:
@@ -36,7 +40,7 @@ def statements():
                     yield pytest.param(sql, case["expect"], id=f"{file.stem}:{case['id']}:{key}")
 
 
-def test_there_are_recorded_cases():
+def test_there_are_recorded_cases() -> None:
     if not CASES.is_dir():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the recorded cases are missing at {CASES}")
@@ -45,7 +49,7 @@ def test_there_are_recorded_cases():
 
 
 @pytest.mark.parametrize(("sql", "expect"), statements())
-def test_recorded_statements(sql, expect):
+def test_recorded_statements(sql: Any, expect: Any) -> None:
     error = expect.get("error")
     if error not in PARSER_ERRORS:
         merge = parse_merge(sql)
