@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge import DeltaTable, write_delta
 
-spark = SparkSession.builder.master("local[2]").getOrCreate()
+# Streams run without adaptive execution: 200 partitions, Spark's default, are far too many for small batches.
+spark = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", 4).getOrCreate()
 
 with TemporaryDirectory() as folder:
     path = f"{folder}/devices"

@@ -29,7 +29,7 @@ def test_example(example: Path, tmp_path: Path) -> None:
         text=True,
         encoding="utf-8",
         check=False,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
