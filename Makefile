@@ -19,11 +19,13 @@ TABLES =
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
 
-.PHONY: help setup demo oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions lint types check bench-small bench-log bench bench-all lock clean
+.PHONY: help setup demo coverage examples oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions lint types check bench-small bench-log bench bench-all lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
 	@echo "make test          the quick tests"
+	@echo "make coverage      the quick tests, and the lines of the source that they miss"
+	@echo "make examples      every script of examples/"
 	@echo "make test-all      all tests of deltamerge alone, on classic Spark and over Spark Connect"
 	@echo "make test-oracle   the tests beside delta-spark (needs Maven)"
 	@echo "make test-golden   the tests of tables over more tables of other engines: DELTAMERGE_GOLDEN=folder (needs Maven)"
@@ -49,6 +51,12 @@ demo: setup
 
 test: setup
 	$(SHORT) $(PYTEST) -q $(SHARED) -m "quick and not slow and not oracle and not connect"
+
+coverage: setup
+	$(SHORT) $(PYTEST) -q $(SHARED) -m "quick and not slow and not oracle and not connect" --cov --cov-report=term
+
+examples: setup
+	$(PYTEST) -q tests/test_examples.py
 
 test-all: setup
 	$(SHORT) $(PYTEST) -q $(SHARED) -m "not connect and not oracle"
@@ -119,4 +127,4 @@ lock:
 	sh scripts/lock.sh --upgrade
 
 clean:
-	rm -rf .venv .bench .mypy_cache .pytest_cache .ruff_cache demo-table spark-warehouse
+	rm -rf .coverage .venv .bench .mypy_cache .pytest_cache .ruff_cache demo-table spark-warehouse

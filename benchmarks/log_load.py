@@ -137,7 +137,7 @@ def _write_commits(root: Path, files: int, columns: int, per_commit: int, *, esc
         for index, name in enumerate(names)
     ]
     fields.append({"name": partition, "type": "string", "nullable": True, "metadata": {}})
-    head = [
+    head: list[dict[str, object]] = [
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
         {
             "metaData": {
@@ -158,7 +158,7 @@ def _write_commits(root: Path, files: int, columns: int, per_commit: int, *, esc
         actions: list[dict[str, object]] = [
             {"commitInfo": {"timestamp": 1_700_000_000_000 + version, "operation": "WRITE"}}
         ]
-        actions.extend(head if version == 0 else ())
+        actions.extend(head if version == 0 else [])
         if previous is not None:
             actions.append({"remove": {"path": previous["path"], "deletionTimestamp": 1, "dataChange": True}})
         batch = [next(adds) for _ in range(min(per_commit, files - begin))]

@@ -184,7 +184,8 @@ def _draw(layout: Layout, case: MergeCase) -> tuple[pa.Table, pa.Table, pa.Table
     random = np.random.default_rng(_SEED)
     names = sorted(layout.files)
     chosen = sorted(random.choice(len(names), max(1, round(case.files * len(names))), replace=False))
-    old, new = [], []
+    old: list[pa.Table] = []
+    new: list[pa.Table] = []
     for number in chosen:
         rows = read(layout.path / names[number])
         for drawn, fraction in ((old, case.matched), (new, case.not_matched)):

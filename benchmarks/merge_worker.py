@@ -105,7 +105,8 @@ class DeltaRs:
 
 def main() -> None:
     """Answers until the input ends."""
-    engine = {"deltamerge": Deltamerge, "delta-rs": DeltaRs}[sys.argv[1]]
+    engines: dict[str, type[Deltamerge | DeltaRs]] = {"deltamerge": Deltamerge, "delta-rs": DeltaRs}
+    engine = engines[sys.argv[1]]
     with answers() as answer:
         requests = engine(json.loads(sys.argv[2]))
         serve(requests, answer)

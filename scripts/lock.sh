@@ -1,6 +1,6 @@
 #!/bin/sh
 # Writes requirements.lock anew: every package that the environment has, by version and hash, and no address.
-# It needs uv. `scripts/lock.sh --upgrade` takes the newest versions that pyproject.toml allows.
+# It needs uv. Versions that are locked stay; `scripts/lock.sh --upgrade` takes the newest that pyproject.toml allows.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -8,6 +8,16 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/src/deltamerge"
 cp pyproject.toml README.md "$work/"
 : >"$work/src/deltamerge/__init__.py"
+case " $* " in
+*" --upgrade "*) ;;
+*)
+    {
+        printf '[tool.uv]\nconstraint-dependencies = [\n'
+        sed -n 's/^\([A-Za-z0-9].*\) \\$/  "\1",/p' requirements.lock
+        echo ']'
+    } >>"$work/pyproject.toml"
+    ;;
+esac
 cd "$work"
 uv lock --quiet "$@"
 uv export --quiet --frozen --all-groups --no-emit-project --no-annotate --no-header >"$OLDPWD/requirements.lock"

@@ -105,6 +105,7 @@ def imports_of(path: Path) -> Iterator[Import]:
     def visit(node: ast.AST, *, typing_only: bool, in_function: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             names: list[str] = []
+            line = getattr(child, "lineno", 0)
             if isinstance(child, ast.Import):
                 names = [alias.name for alias in child.names]
             elif isinstance(child, ast.ImportFrom):
@@ -116,7 +117,7 @@ def imports_of(path: Path) -> Iterator[Import]:
                     is_module = inner.removeprefix("deltamerge.") in modules
                     names.append(inner if is_module else child.module)
             for name in dict.fromkeys(names):
-                yield Import(importer, name, child.lineno, typing_only, in_function)
+                yield Import(importer, name, line, typing_only, in_function)
             checks_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
             is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
             yield from visit(

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from tests.log.logs import PROTOCOL, Log, add, info, metadata
 
 from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.actions import (
+    Action,
     AddCDCFile,
     AddFile,
     CommitInfo,
@@ -23,6 +24,7 @@ from deltamerge.log.actions import (
     to_json_lines,
 )
 from deltamerge.log.commits import parse_actions, read_commit
+from log.logs import PROTOCOL, Log, add, info, metadata
 
 VECTOR = DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
 ADD = AddFile(
@@ -38,7 +40,7 @@ ADD = AddFile(
     clustering_provider="liquid",
 )
 
-ACTIONS = [
+ACTIONS: list[Action] = [
     Protocol(1, 2),
     Protocol(3, 7, frozenset({"v2Checkpoint"}), frozenset()),
     Metadata("id", "name", "é", Format("parquet", {"o": "p"}), "{}", ("a",), {"delta.x": "y"}, 5),
@@ -58,20 +60,20 @@ ACTIONS = [
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: type(action).__name__)
-def test_json_round_trip(action):
+def test_json_round_trip(action: Action) -> None:
     assert from_json(json.loads(to_json_line(action))) == action
 
 
-def test_maps_may_be_pairs_as_arrow_gives_them():
+def test_maps_may_be_pairs_as_arrow_gives_them() -> None:
     content = {"path": "p", "partitionValues": [("a", None)], "size": 1, "modificationTime": 2}
     assert from_json({"protocol": None, "add": content}) == AddFile("p", {"a": None}, 1, 2)
 
 
-def test_unknown_actions_are_passed_over():
+def test_unknown_actions_are_passed_over() -> None:
     assert from_json({"somethingNew": {"a": 1}}) is None
 
 
-def test_json_is_as_delta_spark_writes_it():
+def test_json_is_as_delta_spark_writes_it() -> None:
     line = to_json_line(AddFile("p", {"a": None}, 1, 2, stats='{"n":"é"}'))
     assert line == (
         '{"add":{"path":"p","partitionValues":{"a":null},"size":1,"modificationTime":2,"dataChange":true,'
@@ -81,7 +83,7 @@ def test_json_is_as_delta_spark_writes_it():
     assert to_json_lines(ACTIONS[:2]).count(b"\n") == 2
 
 
-def test_remove_keeps_all_that_is_known():
+def test_remove_keeps_all_that_is_known() -> None:
     removed = ADD.remove(9, data_change=False)
     assert removed.extended_file_metadata is True
     assert removed.data_change is False
@@ -89,12 +91,12 @@ def test_remove_keeps_all_that_is_known():
         assert getattr(removed, name) == getattr(ADD, name)
 
 
-def test_unique_id_of_deletion_vectors():
+def test_unique_id_of_deletion_vectors() -> None:
     assert VECTOR.unique_id == "uab^-aqEH.-t@S}K{vb[*k^@4"
     assert DeletionVectorDescriptor("i", "abc", None, 1, 1).unique_id == "iabc"
 
 
-def test_read_commit(tmp_path):
+def test_read_commit(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.commit(info(operation="CREATE TABLE"), PROTOCOL, metadata(), {"new": {}}, add("a"))
     commit = read_commit(log.store, 0)
@@ -106,6 +108,6 @@ def test_read_commit(tmp_path):
 
 
 @pytest.mark.parametrize("text", [b'{"add":', b'{"add":{"size":1}}', b"[]", b'{"add":3}', b"\xff\xfe"])
-def test_damaged_line_is_named(text):
+def test_damaged_line_is_named(text: bytes) -> None:
     with pytest.raises(DeltaLogCorruptException, match=r"/t/x\.json.*line 2"):
         list(parse_actions(b"\n" + text + b"\n", "/t/x.json"))

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.log.logs import PROTOCOL, Log, add, live_at, metadata, remove, simple_log
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.checkpoint.reading import read_checkpoint_actions, read_checkpoint_adds
@@ -14,12 +15,13 @@ from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.segment import find_segment
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.storage.store import open_store
+from deltamerge.storage.store import Store, open_store
+from log.logs import PROTOCOL, Log, add, live_at, metadata, remove, simple_log
 
 DAY = 24 * 3_600_000
 
 
-def delta_rs_table(root, commits=4):
+def delta_rs_table(root: Path, commits: int = 4) -> Path:
     """A table with real data, written by delta-rs."""
     for number in range(commits):
         rows = {"id": [number, number + 100], "part": [f"a b{number}", None], "v": [1.5, float(number)]}
@@ -27,15 +29,15 @@ def delta_rs_table(root, commits=4):
     return root
 
 
-def rows_of(table):
+def rows_of(table: DeltaTable) -> list[dict[str, Any]]:
     return sorted(table.to_pyarrow_table().to_pylist(), key=str)
 
 
-def drop_commits(store, up_to):
+def drop_commits(store: Store, up_to: int) -> None:
     store.delete([f"_delta_log/{version:020d}.json" for version in range(up_to)])
 
 
-def test_delta_rs_reads_the_table_after_older_commits_are_gone(tmp_path):
+def test_delta_rs_reads_the_table_after_older_commits_are_gone(tmp_path: Path) -> None:
     root = str(delta_rs_table(tmp_path / "a bé"))
     DeltaTable(root).delete("id = 1")
     before = DeltaTable(root)
@@ -58,7 +60,7 @@ def test_delta_rs_reads_the_table_after_older_commits_are_gone(tmp_path):
     assert load_snapshot(store).files.num_files == snapshot.files.num_files + 1
 
 
-def test_checkpoint_of_delta_rs_is_read(tmp_path):
+def test_checkpoint_of_delta_rs_is_read(tmp_path: Path) -> None:
     root = str(delta_rs_table(tmp_path))
     expected = load_snapshot(open_store(root))
     DeltaTable(root).create_checkpoint()
@@ -71,7 +73,7 @@ def test_checkpoint_of_delta_rs_is_read(tmp_path):
     assert sum(numbers) == 8
 
 
-def test_pointer(tmp_path):
+def test_pointer(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 6)
     pointer = log.folder / "_last_checkpoint"
     (log.folder / "._last_checkpoint.crc").write_bytes(b"of what was there before")
@@ -102,7 +104,9 @@ def test_pointer(tmp_path):
         ({"delta.deletedFileRetentionDuration": "interval 100 days"}, {"c", "d", "e"}),
     ],
 )
-def test_tombstones_within_their_retention_are_kept(tmp_path, properties, kept):
+def test_tombstones_within_their_retention_are_kept(
+    tmp_path: Path, properties: dict[str, str], kept: set[str]
+) -> None:
     now = 1_700_000_000_000
     log = Log(tmp_path)
     ages = {"b": 200, "c": 8, "d": 6, "e": 0}
@@ -117,7 +121,7 @@ def test_tombstones_within_their_retention_are_kept(tmp_path, properties, kept):
     assert set(snapshot.tombstones().column("path").to_pylist()) == kept
 
 
-def test_every_field_comes_back(tmp_path):
+def test_every_field_comes_back(tmp_path: Path) -> None:
     log = Log(tmp_path)
     vector = {"storageType": "u", "pathOrInlineDv": "ab", "offset": 1, "sizeInBytes": 2, "cardinality": 3}
     whole = {
@@ -163,7 +167,7 @@ def test_every_field_comes_back(tmp_path):
     assert files[2].tags is None
 
 
-def test_statistics_as_structs_only(tmp_path):
+def test_statistics_as_structs_only(tmp_path: Path) -> None:
     """A checkpoint as delta.checkpoint.writeStatsAsJson=false makes it."""
     log = simple_log(tmp_path, 3)
     path = log.root / write_checkpoint(load_snapshot(log.store), now_ms=0)
@@ -181,7 +185,7 @@ def test_statistics_as_structs_only(tmp_path):
 
 
 @pytest.mark.slow
-def test_many_files_make_several_row_groups(tmp_path):
+def test_many_files_make_several_row_groups(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.commit(PROTOCOL, metadata(), *(add(f"f{number}") for number in range(70_000)))
     snapshot = load_snapshot(log.store)
@@ -205,7 +209,9 @@ V2 = {
 
 
 @pytest.mark.parametrize(("protocol", "kind"), [(V2, "v2"), (PROTOCOL, "classic")])
-def test_v2_checkpoint_where_table_and_protocol_ask_for_it(tmp_path, monkeypatch, protocol, kind):
+def test_v2_checkpoint_where_table_and_protocol_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: dict[str, dict[str, Any]], kind: str
+) -> None:
     monkeypatch.setattr("deltamerge.log.checkpoint.writing._ROWS_IN_SIDECAR", 2)
     log = Log(tmp_path)
     log.commit(protocol, metadata(configuration={"delta.checkpointPolicy": "v2"}))

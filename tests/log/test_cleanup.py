@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
-from tests.log.logs import Log, live_at, metadata, set_time, simple_log
 
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.cleanup import adjusted_timestamps, clean_up_expired_log
 from deltamerge.log.segment import list_log, log_file_version
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.local_store import TEMP_SUFFIX
+from log.logs import Log, live_at, metadata, set_time, simple_log
 
 DAY = 24 * 3_600_000
 NOW = 20_000 * DAY + 5_000
 
 
-def dated_log(root, ages, checkpoints, **properties):
+def dated_log(root: Path, ages: Sequence[int], checkpoints: Sequence[int], **properties: str) -> Log:
     """`simple_log` whose commits are so many days old, with checkpoints."""
     log = simple_log(root, len(ages), **properties)
     for version, age in enumerate(ages):
@@ -25,15 +28,15 @@ def dated_log(root, ages, checkpoints, **properties):
     return log
 
 
-def clean(log, now=NOW):
+def clean(log: Log, now: int = NOW) -> tuple[str, ...]:
     return clean_up_expired_log(load_snapshot(log.store), now)
 
 
-def commits(log):
+def commits(log: Log) -> list[int]:
     return [commit.start for commit in list_log(log.store).commits]
 
 
-def test_what_is_expired_and_covered_goes(tmp_path):
+def test_what_is_expired_and_covered_goes(tmp_path: Path) -> None:
     log = dated_log(tmp_path, [60, 50, 45, 40, 35, 20, 10, 0], [1, 4, 6])
     log.compact(0, 3)
     log.compact(3, 6)
@@ -51,7 +54,7 @@ def test_what_is_expired_and_covered_goes(tmp_path):
     assert clean(log) == ()
 
 
-def test_every_version_within_the_retention_stays_readable(tmp_path):
+def test_every_version_within_the_retention_stays_readable(tmp_path: Path) -> None:
     # The newest expired commit has no checkpoint: the one before it must stay, with all commits since.
     log = dated_log(tmp_path, [60, 50, 45, 40, 35, 20, 10, 0], [2, 6])
     clean(log)
@@ -68,7 +71,7 @@ def test_every_version_within_the_retention_stays_readable(tmp_path):
         ([60, 20, 10, 5], [3]),
     ],
 )
-def test_nothing_goes(tmp_path, ages, checkpoints):
+def test_nothing_goes(tmp_path: Path, ages: list[int], checkpoints: list[int]) -> None:
     log = dated_log(tmp_path, ages, checkpoints)
     assert clean(log) == ()
     assert commits(log) == [0, 1, 2, 3]
@@ -83,13 +86,13 @@ def test_nothing_goes(tmp_path, ages, checkpoints):
         ({"delta.logRetentionDuration": "interval 100 days"}, 0),
     ],
 )
-def test_properties(tmp_path, properties, first):
+def test_properties(tmp_path: Path, properties: dict[str, str], first: int) -> None:
     log = dated_log(tmp_path, [60, 50, 40, 3], [1, 2, 3], **properties)
     clean(log)
     assert commits(log)[0] == first
 
 
-def test_whole_days_count(tmp_path):
+def test_whole_days_count(tmp_path: Path) -> None:
     log = dated_log(tmp_path, [31, 30, 0], [1, 2])
     # Version 1 was committed at 0:00:05 of the day that the retention reaches back to.
     clean(log)
@@ -98,7 +101,7 @@ def test_whole_days_count(tmp_path):
     assert commits(log) == [1, 2]
 
 
-def test_damaged_checkpoint_covers_nothing(tmp_path):
+def test_damaged_checkpoint_covers_nothing(tmp_path: Path) -> None:
     log = dated_log(tmp_path, [60, 50, 45, 40, 35, 0], [2, 4])
     log.path(4, "checkpoint.parquet").write_bytes(b"damaged")
     clean(log)
@@ -106,7 +109,7 @@ def test_damaged_checkpoint_covers_nothing(tmp_path):
     assert set(load_snapshot(log.store).files.paths()) == live_at(5)
 
 
-def test_clocks_that_went_back(tmp_path):
+def test_clocks_that_went_back(tmp_path: Path) -> None:
     log = dated_log(tmp_path, [60, 20, 50, 40, 35, 0], [4])
     times = adjusted_timestamps(list_log(log.store).commits)
     assert times == sorted(set(times))
@@ -115,7 +118,7 @@ def test_clocks_that_went_back(tmp_path):
     assert commits(log) == [0, 1, 2, 3, 4, 5]
 
 
-def test_temporary_files_of_killed_writers(tmp_path):
+def test_temporary_files_of_killed_writers(tmp_path: Path) -> None:
     log = dated_log(tmp_path, [1, 0], [])
     old, new = (log.folder / f".{name}.json.0{TEMP_SUFFIX}" for name in ("old", "new"))
     for path, age in ((old, 40), (new, 0)):
@@ -126,9 +129,10 @@ def test_temporary_files_of_killed_writers(tmp_path):
     assert new.exists()
 
 
-def test_sidecars_that_nothing_refers_to(tmp_path):
+def test_sidecars_that_nothing_refers_to(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
-    from tests.log.test_snapshot import UNIQUE, split_checkpoint
+
+    from log.test_snapshot import UNIQUE, split_checkpoint
 
     log = dated_log(tmp_path, [60, 50, 40, 0], [])
     sidecars = []
@@ -140,8 +144,8 @@ def test_sidecars_that_nothing_refers_to(tmp_path):
         sidecars.append(log.folder / "_sidecars" / sidecar)
     young = log.folder / "_sidecars" / "young.parquet"
     young.write_bytes(b"of a checkpoint that is being written")
-    for sidecar in sidecars:
-        set_time(sidecar, NOW - 50 * DAY)
+    for path in sidecars:
+        set_time(path, NOW - 50 * DAY)
     set_time(young, NOW)
     clean(log)
     assert [sidecar.exists() for sidecar in (*sidecars, young)] == [False, True, True]
@@ -149,7 +153,7 @@ def test_sidecars_that_nothing_refers_to(tmp_path):
     assert set(load_snapshot(log.store).files.paths()) == live_at(3)
 
 
-def test_other_files_stay(tmp_path):
+def test_other_files_stay(tmp_path: Path) -> None:
     log = dated_log(tmp_path, [60, 50, 40, 0], [2])
     others = ["info.txt", "_last_checkpoint", "0.json", f"{1:020d}.json.bak", f"{1:020d}.{'a' * 36}.json"]
     for name in others[:1] + others[2:]:
@@ -159,11 +163,11 @@ def test_other_files_stay(tmp_path):
     assert {name for name in others if (log.folder / name).exists()} == set(others)
 
 
-def test_empty_log_has_no_times():
+def test_empty_log_has_no_times() -> None:
     assert adjusted_timestamps(()) == []
 
 
-def test_log_is_not_touched_without_expired_commits(tmp_path):
+def test_log_is_not_touched_without_expired_commits(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log = dated_log(tmp_path, [0, 0, 0], [2])
     before = sorted(path.name for path in log.folder.iterdir())
@@ -172,7 +176,7 @@ def test_log_is_not_touched_without_expired_commits(tmp_path):
 
 
 @pytest.mark.parametrize(("protected", "kept"), [(4, [4, 5, 6, 7]), (5, list(range(8)))])
-def test_protected_log_goes_as_a_whole_or_not_at_all(tmp_path, protected, kept):
+def test_protected_log_goes_as_a_whole_or_not_at_all(tmp_path: Path, protected: int, kept: list[int]) -> None:
     log = dated_log(tmp_path, [60, 50, 45, 40, 35, 20, 10, 0], [1, 4, 6])
     features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["checkpointProtection"]}
     configuration = {"delta.requireCheckpointProtectionBeforeVersion": str(protected)}

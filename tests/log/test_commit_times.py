@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from tests.log.logs import PROTOCOL, Log, info, metadata, simple_log
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException
 from deltamerge.log.change_feed import ChangeBoundary, change_range
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
-from deltamerge.log.snapshot import load_snapshot
+from deltamerge.log.snapshot import Snapshot, load_snapshot
+from log.logs import PROTOCOL, Log, info, metadata, simple_log
 
 IN_COMMIT = {
     "protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["inCommitTimestamp"]}
 }
 
 
-def by_modification_time(tmp_path):
+def by_modification_time(tmp_path: Path) -> Snapshot:
     log = Log(tmp_path)
     for number, time in enumerate((1_000, 3_000, 2_000, 9_000)):
         actions = (PROTOCOL, metadata()) if number == 0 else (info(),)
@@ -22,7 +24,7 @@ def by_modification_time(tmp_path):
     return load_snapshot(log.store)
 
 
-def enabled_at_two(tmp_path):
+def enabled_at_two(tmp_path: Path) -> Log:
     """Two versions by modification time, which a copy has moved, then two by themselves."""
     log = Log(tmp_path)
     enabling = metadata(
@@ -39,7 +41,7 @@ def enabled_at_two(tmp_path):
     return log
 
 
-def test_versions_by_modification_time(tmp_path):
+def test_versions_by_modification_time(tmp_path: Path) -> None:
     times = CommitTimes.of(by_modification_time(tmp_path))
     assert [times.at(place) for place in range(4)] == [1_000, 3_000, 3_001, 9_000]
     assert [version_at(times, moment) for moment in (1_000, 2_999, 3_000, 3_001, 8_999, 9_000)] == [
@@ -59,7 +61,7 @@ def test_versions_by_modification_time(tmp_path):
     ]
 
 
-def test_moments_outside_the_log_are_refused(tmp_path):
+def test_moments_outside_the_log_are_refused(tmp_path: Path) -> None:
     times = CommitTimes.of(by_modification_time(tmp_path))
     with pytest.raises(DeltaAnalysisException, match="version 0 of 1970-01-01 00:00:01") as early:
         version_at(times, 999)
@@ -70,7 +72,7 @@ def test_moments_outside_the_log_are_refused(tmp_path):
         assert raised.value.getErrorClass() == "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"
 
 
-def test_in_commit_timestamps_count_from_their_enablement_on(tmp_path):
+def test_in_commit_timestamps_count_from_their_enablement_on(tmp_path: Path) -> None:
     times = CommitTimes.of(load_snapshot(enabled_at_two(tmp_path).store))
     assert [times.of_version(version) for version in range(4)] == [100, 90_000, 500, 700]
     assert [version_at(times, moment) for moment in (100, 499, 500, 600, 700)] == [0, 0, 2, 2, 3]
@@ -78,7 +80,7 @@ def test_in_commit_timestamps_count_from_their_enablement_on(tmp_path):
         version_at(times, 701)
 
 
-def test_a_commit_without_its_timestamp_is_named(tmp_path):
+def test_a_commit_without_its_timestamp_is_named(tmp_path: Path) -> None:
     log = enabled_at_two(tmp_path)
     log.commit(info(), time_ms=93_000)
     times = CommitTimes.of(load_snapshot(log.store))
@@ -87,7 +89,7 @@ def test_a_commit_without_its_timestamp_is_named(tmp_path):
     assert raised.value.getErrorClass() == "DELTA_MISSING_COMMIT_TIMESTAMP"
 
 
-def test_versions_that_cannot_be_read_any_more_are_left_out(tmp_path):
+def test_versions_that_cannot_be_read_any_more_are_left_out(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 6)
     write_checkpoint(load_snapshot(log.store, 3), now_ms=0)
     log.store.delete(["_delta_log/00000000000000000000.json"])
@@ -96,10 +98,10 @@ def test_versions_that_cannot_be_read_any_more_are_left_out(tmp_path):
     assert CommitTimes.of(snapshot, recreatable=False).versions == (1, 2, 3, 4, 5)
 
 
-def test_ranges_of_changes(tmp_path):
+def test_ranges_of_changes(tmp_path: Path) -> None:
     snapshot = by_modification_time(tmp_path)
 
-    def between(start, end):
+    def between(start: tuple[int | None, ...], end: tuple[int | None, ...]) -> tuple[int, int] | None:
         return change_range(snapshot, ChangeBoundary(*start), ChangeBoundary(*end))
 
     assert between((1,), ()) == (1, 3)
@@ -123,7 +125,9 @@ def test_ranges_of_changes(tmp_path):
         ((1,), (None, 999), "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION"),
     ],
 )
-def test_wrong_ranges_of_changes(tmp_path, start, end, error):
+def test_wrong_ranges_of_changes(
+    tmp_path: Path, start: tuple[int | None, ...], end: tuple[int | None, ...], error: str
+) -> None:
     snapshot = by_modification_time(tmp_path)
     with pytest.raises(DeltaAnalysisException) as raised:
         change_range(snapshot, ChangeBoundary(*start), ChangeBoundary(*end))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltamerge.log.actions import AddFile, DeletionVectorDescriptor, RemoveFile, from_json, to_json_line
+from deltamerge.log.actions import (
+    Action,
+    AddFile,
+    DeletionVectorDescriptor,
+    RemoveFile,
+    from_json,
+    to_json_line,
+)
 from deltamerge.log.arrays import from_numpy, mask_from_numpy, strings, to_numpy
 from deltamerge.log.file_actions import (
     ADD_SCHEMA,
@@ -21,7 +30,7 @@ from deltamerge.log.file_actions import (
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.paths import decode_path
 
-TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=6)
+TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=6)
 # Values that Arrow's reader would take for times or numbers, were it left to guess.
 VALUES = TEXT | st.sampled_from(["2020-01-01", "2021-09-08 11:11:11", "1", "null", "", "true"])
 MAPS = st.dictionaries(st.sampled_from(["a", "b", "c d", "é", "x.y"]), st.none() | VALUES, max_size=3)
@@ -64,13 +73,13 @@ REMOVES = st.builds(
 )
 
 
-def lines_of(actions):
+def lines_of(actions: Sequence[Action]) -> list[bytes]:
     return [to_json_line(action).encode() for action in actions]
 
 
 @settings(deadline=None)
 @given(st.lists(ADDS, max_size=5))
-def test_adds_from_json(files):
+def test_adds_from_json(files: list[AddFile]) -> None:
     table = parse_file_actions(lines_of(files), "add", ADD_SCHEMA)
     assert table.schema == ADD_SCHEMA
     assert FileTable(table).add_files() == files
@@ -79,7 +88,7 @@ def test_adds_from_json(files):
 
 @settings(deadline=None)
 @given(st.lists(REMOVES, max_size=5))
-def test_removes_from_json(files):
+def test_removes_from_json(files: list[RemoveFile]) -> None:
     table = parse_file_actions(lines_of(files), "remove", REMOVE_SCHEMA)
     assert table.schema == REMOVE_SCHEMA
     rows = table.to_pylist()
@@ -95,7 +104,7 @@ def test_removes_from_json(files):
 
 @settings(deadline=None)
 @given(st.lists(ADDS, min_size=1, max_size=5))
-def test_keys(files):
+def test_keys(files: list[AddFile]) -> None:
     table = FileTable.from_add_files(files).arrow
     keys = file_keys(table.column("path"), table.column("deletion_vector"), "/t").to_pylist()
     ids = [None if file.deletion_vector is None else file.deletion_vector.unique_id for file in files]
@@ -115,7 +124,7 @@ def test_keys(files):
         '{"add":{"path":"p","partitionValues":null,"size":1,"modificationTime":2,"stats":null},"more":1}',
     ],
 )
-def test_unusual_spellings(line):
+def test_unusual_spellings(line: str) -> None:
     other = to_json_line(AddFile("q", {"a": "1"}, 3, 4)).encode()
     files = FileTable(parse_file_actions([other, line.encode()], "add", ADD_SCHEMA)).add_files()
     assert files == [AddFile("q", {"a": "1"}, 3, 4), AddFile("p", {}, 1, 2)]
@@ -133,17 +142,17 @@ def test_unusual_spellings(line):
         "[]",
     ],
 )
-def test_damaged_lines(line):
+def test_damaged_lines(line: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_file_actions([to_json_line(AddFile("q", {}, 3, 4)).encode(), line.encode()], "add", ADD_SCHEMA)
 
 
-def test_line_longer_than_a_block():
+def test_line_longer_than_a_block() -> None:
     files = [AddFile("p", {}, 1, 2, stats="x" * 9_000_000), AddFile("q", {}, 1, 2)]
     assert FileTable(parse_file_actions(lines_of(files), "add", ADD_SCHEMA)).add_files() == files
 
 
-def test_parquet_of_other_writers(tmp_path):
+def test_parquet_of_other_writers(tmp_path: Path) -> None:
     """Large strings, narrower numbers, other names inside maps, fields that are missing or unknown."""
     rows = [
         {"path": "p", "partitionValues": [("a", None)], "size": 1, "extra": 1, "deletionVector": None},
@@ -184,7 +193,7 @@ def test_parquet_of_other_writers(tmp_path):
     assert found.column("stats").null_count == 2
 
 
-def test_file_table_is_a_view():
+def test_file_table_is_a_view() -> None:
     files = [AddFile(f"a%20{n}", {"p": str(n)}, n, 0) for n in range(5)]
     table = FileTable.from_add_files(files)
     assert (table.num_files, table.size_in_bytes, table.has_deletion_vectors) == (5, 10, False)
@@ -198,7 +207,7 @@ def test_file_table_is_a_view():
 
 @settings(deadline=None)
 @given(st.lists(TEXT), st.lists(st.integers(-(2**63), 2**63 - 1)), st.lists(st.booleans()))
-def test_arrays_made_by_hand(texts, numbers, flags):
+def test_arrays_made_by_hand(texts: list[str], numbers: list[int], flags: list[bool]) -> None:
     import numpy as np
 
     assert strings(texts).to_pylist() == texts
@@ -208,5 +217,5 @@ def test_arrays_made_by_hand(texts, numbers, flags):
     assert mask_from_numpy(np.array(flags, bool)).to_pylist() == flags
 
 
-def test_json_of_another_action_is_no_add():
+def test_json_of_another_action_is_no_add() -> None:
     assert from_json(json.loads(to_json_line(RemoveFile("p")))) == RemoveFile("p")

@@ -1,20 +1,21 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import table as arrow_table
-from tests.log.logs import PROTOCOL, Log, add, info, metadata, simple_log
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableNotFoundException
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.history import read_history
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.store import open_store
+from log.logs import PROTOCOL, Log, add, info, metadata, simple_log
 
 
-def test_newest_first(tmp_path):
+def test_newest_first(tmp_path: Path) -> None:
     log = Log(tmp_path)
     parameters = {"mode": "Append", "partitionBy": "[]", "description": None, "n": 1, "list": ["é"]}
     log.commit(PROTOCOL, metadata(), info(operation="CREATE TABLE"), time_ms=1_000)
@@ -47,7 +48,7 @@ def test_newest_first(tmp_path):
     assert read_history(log.store, 0) == []
 
 
-def test_times_grow_with_versions(tmp_path):
+def test_times_grow_with_versions(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.commit(PROTOCOL, metadata(), time_ms=5_000)
     log.commit(info(), time_ms=4_000)
@@ -55,7 +56,7 @@ def test_times_grow_with_versions(tmp_path):
     assert [row["timestamp"].timestamp() for row in read_history(log.store)] == [9.0, 5.001, 5.0]
 
 
-def test_commits_that_are_gone_are_left_out(tmp_path):
+def test_commits_that_are_gone_are_left_out(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 5)
     write_checkpoint(load_snapshot(log.store, 3), now_ms=0)
     for version in range(3):
@@ -66,7 +67,7 @@ def test_commits_that_are_gone_are_left_out(tmp_path):
     assert read_history(log.store) == []
 
 
-def test_same_as_delta_rs(tmp_path):
+def test_same_as_delta_rs(tmp_path: Path) -> None:
     for number in range(3):
         write_deltalake(tmp_path, arrow_table({"a": [number]}), mode="append")
     DeltaTable(tmp_path).delete("a = 1")
@@ -77,12 +78,12 @@ def test_same_as_delta_rs(tmp_path):
     assert ours[0]["operationParameters"]["predicate"] == theirs[0]["operationParameters"]["predicate"]
 
 
-def test_no_table(tmp_path):
+def test_no_table(tmp_path: Path) -> None:
     with pytest.raises(DeltaTableNotFoundException):
         read_history(open_store(str(tmp_path)))
 
 
-def test_damaged_info_is_named(tmp_path):
+def test_damaged_info_is_named(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 2)
     log.path(1).write_text('{"commitInfo":{\n')
     with pytest.raises(DeltaLogCorruptException, match="line 1"):

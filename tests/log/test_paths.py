@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from deltamerge.log.paths import canonical_path, canonical_paths, decode_path, encode_path
 
 SEGMENT = st.text(
-    st.characters(blacklist_categories=("Cs",), blacklist_characters="/\0"), min_size=1, max_size=8
+    st.characters(blacklist_categories=["Cs"], blacklist_characters="/\0"), min_size=1, max_size=8
 )
 RELATIVE = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
 
 
 @settings(deadline=None)
 @given(RELATIVE)
-def test_encoding_is_undone_by_decoding(path):
+def test_encoding_is_undone_by_decoding(path: str) -> None:
     encoded = encode_path(path)
     assert encoded.isascii()
     assert decode_path(encoded) == path
@@ -23,7 +23,7 @@ def test_encoding_is_undone_by_decoding(path):
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(RELATIVE, st.sampled_from(["", "/abs/", "file:///abs/", "s3://b/"])), max_size=5))
-def test_many_at_once_are_the_same_as_one_by_one(paths):
+def test_many_at_once_are_the_same_as_one_by_one(paths: list[tuple[str, str]]) -> None:
     spelled = [prefix + encode_path(path) for path, prefix in paths]
     assert list(canonical_paths(spelled, "/t")) == [canonical_path(path, "/t") for path in spelled]
 
@@ -46,7 +46,7 @@ def test_many_at_once_are_the_same_as_one_by_one(paths):
         ("s3://bucket/a%20b", "s3://bucket/a b"),
     ],
 )
-def test_decoding(logged, real):
+def test_decoding(logged: str, real: str) -> None:
     assert decode_path(logged) == real
 
 
@@ -63,7 +63,7 @@ def test_decoding(logged, real):
         ("S3://bucket/k//x", "s3://bucket/k/x", "s3://bucket/table"),
     ],
 )
-def test_two_spellings_of_one_file(one, other, root):
+def test_two_spellings_of_one_file(one: str, other: str, root: str) -> None:
     assert canonical_path(one, root) == canonical_path(other, root)
 
 
@@ -78,14 +78,14 @@ def test_two_spellings_of_one_file(one, other, root):
         ("s3://one/x", "s3://other/x", "s3://one"),
     ],
 )
-def test_two_files(one, other, root):
+def test_two_files(one: str, other: str, root: str) -> None:
     assert canonical_path(one, root) != canonical_path(other, root)
 
 
 @pytest.mark.parametrize(
     "url", ["s3://bucket/a b%20/c:d", "abfss://c@account.dfs.core.windows.net/x y", "/local/x y"]
 )
-def test_absolute_paths_keep_their_authority(url):
+def test_absolute_paths_keep_their_authority(url: str) -> None:
     encoded = encode_path(url)
     assert " " not in encoded
     assert decode_path(encoded) == url

@@ -25,21 +25,21 @@ DAY = 24 * HOUR
         ("interval 1day2hours", 26 * HOUR),
     ],
 )
-def test_intervals(text, milliseconds):
+def test_intervals(text: str, milliseconds: int) -> None:
     assert parse_interval(text) == milliseconds
 
 
 @pytest.mark.parametrize(
     "text", ["", "interval", "interval 1 month", "2 years", "days", "interval x days", "-1 day"]
 )
-def test_no_intervals(text):
+def test_no_intervals(text: str) -> None:
     metadata = Metadata("id", configuration={"delta.logRetentionDuration": text})
     with pytest.raises(DeltaTableException, match=r"delta\.logRetentionDuration") as raised:
         interval_ms(metadata, "delta.logRetentionDuration", "interval 1 day")
     assert raised.value.getErrorClass() == "DELTA_INVALID_INTERVAL"
 
 
-def test_defaults():
+def test_defaults() -> None:
     assert interval_ms(Metadata("id"), "delta.x", "interval 1 day") == DAY
     assert is_enabled(Metadata("id"), "delta.x", True)
     assert not is_enabled(Metadata("id", configuration={"delta.x": "False"}), "delta.x", True)

@@ -1,31 +1,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
+import pyarrow as pa
 import pytest
-from tests.log.logs import PROTOCOL, add, info, metadata, remove
 
 from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from deltamerge.log.file_actions import REMOVE_SCHEMA
-from deltamerge.log.replay import TableState, commit_info, live_files, parse_log_files, tombstones
+from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
+from log.logs import PROTOCOL, add, info, metadata, remove
 
 
-def text(*actions):
+def text(*actions: dict[str, dict[str, Any]]) -> bytes:
     return "".join(json.dumps(action) + "\n" for action in actions).encode()
 
 
-def parse(*commits, **wanted):
+def parse(*commits: Sequence[dict[str, dict[str, Any]]], **wanted: pa.Schema | frozenset[str]) -> LogLines:
     return parse_log_files(((f"{n}.json", text(*actions)) for n, actions in enumerate(commits)), **wanted)
 
 
-def vector(offset):
+def vector(offset: int) -> dict[str, Any]:
     return {"storageType": "u", "pathOrInlineDv": "abc", "offset": offset, "sizeInBytes": 1, "cardinality": 1}
 
 
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("split", range(4))
-def test_path_and_deletion_vector_identify_a_file(order, split):
+def test_path_and_deletion_vector_identify_a_file(order: int, split: int) -> None:
     commits = [
         [add("a")],
         [remove("a"), add("a", deletionVector=vector(1))][::order],
@@ -42,20 +45,20 @@ def test_path_and_deletion_vector_identify_a_file(order, split):
     assert sorted(vectors, key=str) == [1, None]
 
 
-def test_file_that_came_back_is_no_tombstone():
+def test_file_that_came_back_is_no_tombstone() -> None:
     commits = [[add("a"), add("b")], [remove("a"), remove("b")], [add("a", size=3)]]
     assert live_files(None, parse(*commits), "/t").arrow.column("size").to_pylist() == [3]
     dead = tombstones(None, parse(*commits, remove_schema=REMOVE_SCHEMA), "/t")
     assert dead.column("path").to_pylist() == ["b"]
 
 
-def test_nothing_to_apply():
+def test_nothing_to_apply() -> None:
     base = live_files(None, parse([add("a")]), "/t")
     assert live_files(base, parse(), "/t") is base
     assert live_files(None, parse([info()]), "/t").num_files == 0
 
 
-def test_other_actions_in_order():
+def test_other_actions_in_order() -> None:
     lines = parse(
         [info(operation="A"), PROTOCOL, metadata(), {"txn": {"appId": "a", "version": 1}}],
         [info(operation="B"), {"unknown": {}}, {"cdc": {"path": "c"}}],
@@ -68,7 +71,7 @@ def test_other_actions_in_order():
     assert commit_info(parse([info()])) is None
 
 
-def test_state_keeps_the_newest():
+def test_state_keeps_the_newest() -> None:
     state = TableState().apply([SetTransaction("a", 1), DomainMetadata("d", "1"), DomainMetadata("e", "1")])
     after = state.apply([SetTransaction("a", 2), DomainMetadata("d", "", True), DomainMetadata("e", "2")])
     assert after.set_transactions == {"a": SetTransaction("a", 2)}
@@ -76,7 +79,7 @@ def test_state_keeps_the_newest():
     assert set(state.domain_metadata) == {"d", "e"}
 
 
-def test_long_text_is_taken_in_pieces():
+def test_long_text_is_taken_in_pieces() -> None:
     rows = [add(f"f{number}", stats="x" * 50_000) for number in range(500)]
     lines = parse(rows, [remove("f7")], [add("f7")])
     files = live_files(None, lines, "/t").arrow
@@ -84,7 +87,7 @@ def test_long_text_is_taken_in_pieces():
     assert files.column("stats").null_count == 1
 
 
-def test_damaged_line_among_many_files():
+def test_damaged_line_among_many_files() -> None:
     files = [(f"{n}.json", text(add(f"f{n}"), add(f"g{n}"))) for n in range(5)]
     files[3] = ("3.json", files[3][1] + b'\n{"add":{"size":1}}\n')
     with pytest.raises(DeltaLogCorruptException, match=r"3\.json is damaged: line 4") as raised:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,11 +22,11 @@ from deltamerge.log.schema import (
 PRIMITIVE = st.sampled_from(
     ["string", "long", "integer", "decimal(10,2)", "timestamp_ntz", "variant", "void", "date"]
 ).map(PrimitiveType)
-NAMES = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=5)
-METADATA = st.dictionaries(NAMES, st.integers() | st.text(st.characters(blacklist_categories=("Cs",))))
+NAMES = st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=5)
+METADATA = st.dictionaries(NAMES, st.integers() | st.text(st.characters(blacklist_categories=["Cs"])))
 
 
-def structs(children):
+def structs(children: Any) -> Any:
     fields = st.builds(StructField, NAMES, children, st.booleans(), METADATA)
     return st.lists(fields, max_size=3).map(tuple).map(StructType)
 
@@ -43,11 +44,11 @@ TYPES = st.recursive(
 
 @settings(deadline=None)
 @given(structs(TYPES))
-def test_json_round_trip(schema):
+def test_json_round_trip(schema: StructType) -> None:
     assert parse_schema(schema_to_json(schema)) == schema
 
 
-def test_nested_fields_and_their_names():
+def test_nested_fields_and_their_names() -> None:
     text = json.dumps(
         {
             "type": "struct",
@@ -90,11 +91,11 @@ def test_nested_fields_and_their_names():
     assert hash(schema) == hash(parse_schema(text))
 
 
-def test_no_schema_means_no_columns():
+def test_no_schema_means_no_columns() -> None:
     assert parse_schema(None) == StructType()
 
 
 @pytest.mark.parametrize("text", ["{", '"string"', '{"type":"row","fields":[]}', '{"type":"struct"}', "[]"])
-def test_damaged_schema(text):
+def test_damaged_schema(text: str) -> None:
     with pytest.raises(DeltaLogCorruptException, match="schema"):
         parse_schema(text)

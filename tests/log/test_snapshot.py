@@ -2,41 +2,46 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
-from tests.log.logs import PROTOCOL, Log, add, info, live_at, metadata, remove, set_time, simple_log
 
 from deltamerge.exceptions import (
+    DeltaError,
     DeltaLogCorruptException,
     DeltaTableException,
     DeltaTableNotFoundException,
     DeltaUnsupportedFeatureException,
 )
+from deltamerge.log.actions import Json
 from deltamerge.log.checkpoint.writing import write_checkpoint
-from deltamerge.log.snapshot import load_snapshot, table_exists
+from deltamerge.log.snapshot import Snapshot, load_snapshot, table_exists
 from deltamerge.storage.object_store import ObjectStore
 from deltamerge.storage.store import open_store
+from log.logs import PROTOCOL, Log, add, info, live_at, metadata, remove, set_time, simple_log
 
 
-def paths(snapshot):
+def paths(snapshot: Snapshot) -> set[str]:
     return set(snapshot.files.paths())
 
 
-def checkpoint(log, version):
+def checkpoint(log: Log, version: int) -> Path:
     path = write_checkpoint(load_snapshot(log.store, version), now_ms=0)
     return log.root / path
 
 
-def error_of(log, version=None):
+def error_of(log: Log, version: int | None = None) -> DeltaError:
     with pytest.raises(DeltaTableException) as raised:
         load_snapshot(log.store, version)
     return raised.value
 
 
-def test_every_version(tmp_path):
+def test_every_version(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 6)
     for version in range(6):
         snapshot = load_snapshot(log.store, version)
@@ -49,7 +54,7 @@ def test_every_version(tmp_path):
 # What is asked for is not there.
 
 
-def test_no_such_path(tmp_path):
+def test_no_such_path(tmp_path: Path) -> None:
     with pytest.raises(DeltaTableNotFoundException) as raised:
         load_snapshot(open_store(str(tmp_path / "nowhere")))
     assert raised.value.getErrorClass() == "DELTA_PATH_DOES_NOT_EXIST"
@@ -58,7 +63,7 @@ def test_no_such_path(tmp_path):
 
 
 @pytest.mark.parametrize("folder", [".", "_delta_log"])
-def test_no_table(tmp_path, folder):
+def test_no_table(tmp_path: Path, folder: str) -> None:
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / "x.json").write_text("{}")
     error = error_of(Log(tmp_path))
@@ -69,7 +74,7 @@ def test_no_table(tmp_path, folder):
 
 
 @pytest.mark.parametrize("version", [-1, 5, 99])
-def test_version_out_of_range(tmp_path, version):
+def test_version_out_of_range(tmp_path: Path, version: int) -> None:
     log = simple_log(tmp_path, 5)
     checkpoint(log, 3)
     error = error_of(log, version)
@@ -77,7 +82,7 @@ def test_version_out_of_range(tmp_path, version):
     assert error.getMessageParameters() == {"userVersion": str(version), "earliest": "0", "latest": "4"}
 
 
-def test_version_that_was_cleaned_up(tmp_path):
+def test_version_that_was_cleaned_up(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 6)
     checkpoint(log, 3)
     for version in range(3):
@@ -108,7 +113,7 @@ def test_version_that_was_cleaned_up(tmp_path):
         '{"size":1}',
     ],
 )
-def test_last_checkpoint_may_be_missing_stale_wrong_or_damaged(tmp_path, content):
+def test_last_checkpoint_may_be_missing_stale_wrong_or_damaged(tmp_path: Path, content: str | None) -> None:
     log = simple_log(tmp_path, 8)
     checkpoint(log, 2)
     checkpoint(log, 4)
@@ -124,7 +129,7 @@ def test_last_checkpoint_may_be_missing_stale_wrong_or_damaged(tmp_path, content
     assert paths(load_snapshot(log.store, 3)) == live_at(3)
 
 
-def test_checkpoint_that_the_hint_names_is_gone_and_commits_too(tmp_path):
+def test_checkpoint_that_the_hint_names_is_gone_and_commits_too(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 8)
     checkpoint(log, 2)
     later = checkpoint(log, 5)
@@ -138,7 +143,7 @@ def test_checkpoint_that_the_hint_names_is_gone_and_commits_too(tmp_path):
 
 
 @pytest.mark.parametrize("missing", [1, 2, 3])
-def test_gap(tmp_path, missing):
+def test_gap(tmp_path: Path, missing: int) -> None:
     log = simple_log(tmp_path, 5)
     log.path(missing).unlink()
     for version in (None, 4):
@@ -149,7 +154,7 @@ def test_gap(tmp_path, missing):
     assert paths(load_snapshot(log.store, missing - 1)) == live_at(missing - 1)
 
 
-def test_gap_that_a_checkpoint_bridges(tmp_path):
+def test_gap_that_a_checkpoint_bridges(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 6)
     checkpoint(log, 3)
     log.path(2).unlink()
@@ -158,14 +163,14 @@ def test_gap_that_a_checkpoint_bridges(tmp_path):
     assert error_of(log, 2).getErrorClass() in ("DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_VERSION_NOT_FOUND")
 
 
-def test_gap_after_the_checkpoint(tmp_path):
+def test_gap_after_the_checkpoint(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 6)
     checkpoint(log, 2)
     log.path(3).unlink()
     assert "version 3" in str(error_of(log))
 
 
-def test_log_without_its_begin(tmp_path):
+def test_log_without_its_begin(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 5)
     log.path(0).unlink()
     error = error_of(log)
@@ -174,7 +179,7 @@ def test_log_without_its_begin(tmp_path):
     assert str(log.path(0)) in str(error)
 
 
-def test_checkpoint_alone_is_a_table(tmp_path):
+def test_checkpoint_alone_is_a_table(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 5)
     checkpoint(log, 4)
     for version in range(5):
@@ -193,7 +198,7 @@ def test_checkpoint_alone_is_a_table(tmp_path):
     "line",
     ["{", '{"add":{"path":"x"', '{"add":{"size":1}}', '{"remove":{"path":1}}', '{"metaData":{}}', "\x00\x00"],
 )
-def test_damaged_commit_names_file_and_line(tmp_path, line):
+def test_damaged_commit_names_file_and_line(tmp_path: Path, line: str) -> None:
     log = simple_log(tmp_path, 5)
     with log.path(3).open("a") as file:
         file.write(line + "\n")
@@ -205,7 +210,7 @@ def test_damaged_commit_names_file_and_line(tmp_path, line):
 
 
 @pytest.mark.parametrize("what", ["protocol", "metaData"])
-def test_log_without_protocol_or_metadata(tmp_path, what):
+def test_log_without_protocol_or_metadata(tmp_path: Path, what: str) -> None:
     log = Log(tmp_path)
     log.commit(*(action for action in (PROTOCOL, metadata()) if what not in action), add("a"))
     error = error_of(log)
@@ -215,7 +220,9 @@ def test_log_without_protocol_or_metadata(tmp_path, what):
 
 
 @pytest.mark.parametrize("content", [b"not parquet", b"PAR1PAR1", b""])
-def test_damaged_checkpoint_where_commits_say_the_same(tmp_path, content, caplog):
+def test_damaged_checkpoint_where_commits_say_the_same(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     log = simple_log(tmp_path, 6)
     checkpoint(log, 2)
     checkpoint(log, 4).write_bytes(content)
@@ -226,7 +233,7 @@ def test_damaged_checkpoint_where_commits_say_the_same(tmp_path, content, caplog
     assert ("damaged" in caplog.text) == bool(content)
 
 
-def test_damaged_checkpoint_that_is_needed(tmp_path):
+def test_damaged_checkpoint_that_is_needed(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 6)
     path = checkpoint(log, 4)
     path.write_bytes(b"not parquet")
@@ -236,7 +243,7 @@ def test_damaged_checkpoint_that_is_needed(tmp_path):
     assert str(path) in str(error)
 
 
-def test_damaged_latest_checkpoint_never_makes_an_older_version_the_latest(tmp_path):
+def test_damaged_latest_checkpoint_never_makes_an_older_version_the_latest(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 6)
     path = checkpoint(log, 5)
     log.path(5).unlink()
@@ -247,11 +254,8 @@ def test_damaged_latest_checkpoint_never_makes_an_older_version_the_latest(tmp_p
 # Kinds of checkpoints.
 
 
-def split_checkpoint(log, path):
+def split_checkpoint(log: Log, path: Path) -> tuple[str, list[Json], pa.Table]:
     """Makes a V2 checkpoint's files of a classic one; gives the sidecar's name and the JSON lines."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     table = pq.read_table(path)
     rows = table.to_pylist()
     sidecar = (
@@ -263,7 +267,7 @@ def split_checkpoint(log, path):
     size = (log.folder / "_sidecars" / sidecar).stat().st_size
     pointer = {"sidecar": {"path": sidecar, "sizeInBytes": size, "modificationTime": 1}}
     others = table.filter([row["add"] is None and row["remove"] is None for row in rows])
-    lines = [{"checkpointMetadata": {"version": int(path.name[:20])}}, pointer]
+    lines: list[Json] = [{"checkpointMetadata": {"version": int(path.name[:20])}}, pointer]
     for row in others.to_pylist():
         for name in ("protocol", "metaData"):
             if row[name] is not None:
@@ -283,9 +287,7 @@ UNIQUE = "checkpoint.e8fa2696-9728-4e9c-b285-634743fdd4fb"
 
 
 @pytest.mark.parametrize("kind", ["json", "parquet", "classic name"])
-def test_v2_checkpoint(tmp_path, kind):
-    import pyarrow.parquet as pq
-
+def test_v2_checkpoint(tmp_path: Path, kind: str) -> None:
     log = simple_log(tmp_path, 6)
     path = checkpoint(log, 4)
     sidecar, lines, table = split_checkpoint(log, path)
@@ -310,9 +312,7 @@ def test_v2_checkpoint(tmp_path, kind):
     assert "missing" in str(error)
 
 
-def test_multi_part_checkpoint(tmp_path):
-    import pyarrow.parquet as pq
-
+def test_multi_part_checkpoint(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 6)
     path = checkpoint(log, 4)
     table = pq.read_table(path)
@@ -333,7 +333,7 @@ def test_multi_part_checkpoint(tmp_path):
 # Log compaction.
 
 
-def test_compacted_commits_are_read_instead(tmp_path):
+def test_compacted_commits_are_read_instead(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 8)
     log.compact(2, 5)
     log.compact(2, 3)
@@ -352,21 +352,21 @@ def test_compacted_commits_are_read_instead(tmp_path):
     assert [(item.start, item.end) for item in snapshot.segment.commits] == [(0, 0), (1, 1), (2, 3), (4, 4)]
 
 
-def test_compacted_commits_before_the_checkpoint_are_of_no_use(tmp_path):
+def test_compacted_commits_before_the_checkpoint_are_of_no_use(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 8)
     log.compact(2, 5)
     checkpoint(log, 4)
     assert [item.start for item in load_snapshot(log.store).segment.commits] == [5, 6, 7]
 
 
-def test_damaged_compacted_commits(tmp_path, caplog):
+def test_damaged_compacted_commits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = simple_log(tmp_path, 8)
     log.path(2, f"{5:020d}.compacted.json").write_text('{"add":{')
     assert paths(load_snapshot(log.store)) == live_at(7)
     assert "compacted" in caplog.text
 
 
-def test_compacted_removes_still_take_back(tmp_path):
+def test_compacted_removes_still_take_back(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.commit(PROTOCOL, metadata(), add("a"), add("b"))
     log.commit(remove("a"))
@@ -379,7 +379,7 @@ def test_compacted_removes_still_take_back(tmp_path):
 # Advancing.
 
 
-def test_advancing_reads_new_commits_only(tmp_path):
+def test_advancing_reads_new_commits_only(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 3)
     first = load_snapshot(log.store)
     assert load_snapshot(log.store, previous=first) is first
@@ -397,7 +397,7 @@ def test_advancing_reads_new_commits_only(tmp_path):
         load_snapshot(log.store)
 
 
-def test_advancing_past_a_checkpoint(tmp_path):
+def test_advancing_past_a_checkpoint(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 3)
     first = load_snapshot(log.store)
     log.commit(remove("f1"), add("f3"))
@@ -406,18 +406,18 @@ def test_advancing_past_a_checkpoint(tmp_path):
     assert paths(load_snapshot(log.store, previous=first)) == live_at(3)
 
 
-def test_earlier_version_than_the_previous_snapshot(tmp_path):
+def test_earlier_version_than_the_previous_snapshot(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 5)
     assert paths(load_snapshot(log.store, 2, load_snapshot(log.store))) == live_at(2)
 
 
-def test_version_beyond_the_log_of_the_previous_snapshot(tmp_path):
+def test_version_beyond_the_log_of_the_previous_snapshot(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 5)
     with pytest.raises(DeltaTableException, match=r"\[0, 4\]"):
         load_snapshot(log.store, 7, load_snapshot(log.store))
 
 
-def test_replaced_log_is_noticed(tmp_path):
+def test_replaced_log_is_noticed(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 3)
     first = load_snapshot(log.store)
     shutil.rmtree(log.folder)
@@ -432,7 +432,7 @@ def test_replaced_log_is_noticed(tmp_path):
         load_snapshot(other.store, previous=second)
 
 
-def test_commits_that_were_cleaned_up_before_the_next_look(tmp_path):
+def test_commits_that_were_cleaned_up_before_the_next_look(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 3)
     first = load_snapshot(log.store)
     for version in range(3, 6):
@@ -443,7 +443,7 @@ def test_commits_that_were_cleaned_up_before_the_next_look(tmp_path):
     assert paths(load_snapshot(log.store, previous=first)) == live_at(5)
 
 
-def test_advancing_onto_an_unknown_feature_is_refused(tmp_path):
+def test_advancing_onto_an_unknown_feature_is_refused(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 3)
     first = load_snapshot(log.store)
     upgrade = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["x"], "writerFeatures": ["x"]}
@@ -452,7 +452,7 @@ def test_advancing_onto_an_unknown_feature_is_refused(tmp_path):
         load_snapshot(log.store, previous=first)
 
 
-def test_gap_after_the_previous_snapshot(tmp_path):
+def test_gap_after_the_previous_snapshot(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 3)
     first = load_snapshot(log.store)
     log.commit(add("x"))
@@ -465,7 +465,7 @@ def test_gap_after_the_previous_snapshot(tmp_path):
 # What a snapshot says.
 
 
-def test_timestamp_is_the_commit_files(tmp_path):
+def test_timestamp_is_the_commit_files(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 3)
     set_time(log.path(2), 1_600_000_000_123)
     checkpoint(log, 2)
@@ -473,7 +473,7 @@ def test_timestamp_is_the_commit_files(tmp_path):
 
 
 @pytest.mark.parametrize("with_checkpoint", [False, True])
-def test_in_commit_timestamp(tmp_path, with_checkpoint):
+def test_in_commit_timestamp(tmp_path: Path, with_checkpoint: bool) -> None:
     log = Log(tmp_path)
     properties = {"delta.enableInCommitTimestamps": "true"}
     log.commit(info(inCommitTimestamp=5), PROTOCOL, metadata(configuration=properties))
@@ -484,7 +484,7 @@ def test_in_commit_timestamp(tmp_path, with_checkpoint):
     assert load_snapshot(log.store, 0).timestamp_ms == 5
 
 
-def test_transactions_and_domains(tmp_path):
+def test_transactions_and_domains(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.commit(
         PROTOCOL,
@@ -506,7 +506,7 @@ def test_transactions_and_domains(tmp_path):
         checkpoint(log, 1)
 
 
-def test_two_spellings_of_one_path(tmp_path):
+def test_two_spellings_of_one_path(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.commit(PROTOCOL, metadata(), add("a%20b"), add("c%2Bd"), add("/abs/x"), add("/abs/y"), add("e"))
     log.commit(remove("c+d"), remove("file:///abs/x"), add("%65", size=99))
@@ -515,7 +515,7 @@ def test_two_spellings_of_one_path(tmp_path):
     assert snapshot.files.size_in_bytes == 119
 
 
-def test_tombstones_after_the_log_was_cleaned_up(tmp_path):
+def test_tombstones_after_the_log_was_cleaned_up(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 6)
     snapshot = load_snapshot(log.store)
     expected = sorted(snapshot.tombstones().column("path").to_pylist())
@@ -525,7 +525,7 @@ def test_tombstones_after_the_log_was_cleaned_up(tmp_path):
     assert sorted(snapshot.tombstones().column("path").to_pylist()) == expected == ["f0", "f1", "f2", "f3"]
 
 
-def test_commits_with_unusual_lines(tmp_path):
+def test_commits_with_unusual_lines(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 2)
     log.path(2).write_text(
         '\r\n  { "add" : {"path":"x","partitionValues":{},"size":1,"modificationTime":1}}\r\n'
@@ -540,7 +540,7 @@ def test_commits_with_unusual_lines(tmp_path):
     assert paths(snapshot) == live_at(1) | {"x", "y", "z"}
 
 
-def test_object_store(tmp_path):
+def test_object_store(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 30)
     checkpoint(log, 5)
     store = ObjectStore("s3://bucket/a table", MemoryStore(), "a table")
@@ -574,10 +574,13 @@ STEPS = st.lists(
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
-def test_random_logs(tmp_path_factory, steps):
+def test_random_logs(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[dict[str, bool], str]]
+) -> None:
     log = Log(tmp_path_factory.mktemp("log"))
     log.commit(PROTOCOL, metadata())
-    state, states = {}, [{}]
+    state: dict[str, tuple[str, int]] = {}
+    states: list[dict[str, tuple[str, int]]] = [{}]
     previous = load_snapshot(log.store)
     for files, then in steps:
         chosen = {CANONICAL.get(name, name): (name, added) for name, added in files.items()}
@@ -604,5 +607,5 @@ def test_random_logs(tmp_path_factory, steps):
     assert not dead & set(state)
 
 
-def _sizes(snapshot):
+def _sizes(snapshot: Snapshot) -> list[tuple[str, int]]:
     return sorted((file.path, file.size) for file in snapshot.files.add_files())

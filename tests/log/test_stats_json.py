@@ -4,6 +4,7 @@ import datetime
 import json
 import math
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from deltamerge.log.checkpoint.parsed_stats import stats_to_json
 
-TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=5)
+TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=5)
 FLOATS = st.floats() | st.sampled_from([0.0, 1e300, 5e-324])
 LEAVES = pa.struct([("i", pa.int64()), ("s", pa.string()), ("f", pa.float64()), ('"q\\', pa.bool_())])
 STATS = pa.struct(
@@ -36,7 +37,7 @@ rows = st.fixed_dictionaries(
 )
 
 
-def expected(value):
+def expected(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: expected(item) for key, item in value.items() if item is not None}
     if isinstance(value, float) and not math.isfinite(value):
@@ -46,7 +47,7 @@ def expected(value):
 
 @settings(deadline=None)
 @given(st.lists(st.none() | rows, max_size=5))
-def test_same_as_row_by_row(values):
+def test_same_as_row_by_row(values: list[dict[str, Any] | None]) -> None:
     found = stats_to_json(pa.array(values, STATS)).to_pylist()
     assert [None if text is None else json.loads(text) for text in found] == [
         None if value is None else expected(value) for value in values
@@ -70,11 +71,11 @@ def test_same_as_row_by_row(values):
         (b"x", pa.binary(), None),
     ],
 )
-def test_types(value, kind, text):
+def test_types(value: Any, kind: Any, text: str | None) -> None:
     (found,) = stats_to_json(pa.array([{"c": value}], pa.struct([("c", kind)]))).to_pylist()
     assert found == ("{}" if text is None else f'{{"c":{text}}}')
 
 
-def test_no_statistics():
+def test_no_statistics() -> None:
     assert stats_to_json(pa.array([{}, None], pa.struct([]))).to_pylist() == ["{}", None]
     assert stats_to_json(pa.array([], STATS)).to_pylist() == []

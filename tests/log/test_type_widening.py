@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize("before", TYPES)
-def test_types_widen_as_delta_spark_widens_them(before):
+def test_types_widen_as_delta_spark_widens_them(before: str) -> None:
     told = WIDENED.get(before, "").split()
     always = {name.rstrip("*") for name in told}
     assert {after for after in TYPES if can_widen(before, after)} == always
@@ -55,14 +56,14 @@ def test_types_widen_as_delta_spark_widens_them(before):
     assert not any(can_widen(before, after, "never") for after in TYPES)
 
 
-def test_dates_widen_to_timestamps_without_zone_only():
+def test_dates_widen_to_timestamps_without_zone_only() -> None:
     assert can_widen("date", "timestamp_ntz")
     assert not can_widen("date", "timestamp")
     assert not can_widen("timestamp_ntz", "date")
     assert not can_widen("integer", "string")
 
 
-def test_a_table_widens_only_where_it_and_its_protocol_say_so():
+def test_a_table_widens_only_where_it_and_its_protocol_say_so() -> None:
     on = {"delta.enableTypeWidening": "true"}
     assert widening_mode(on, {"typeWidening"}, "always") == "always"
     assert widening_mode(on, {"typeWidening-preview"}, "same_family_type") == "same_family_type"
@@ -70,15 +71,15 @@ def test_a_table_widens_only_where_it_and_its_protocol_say_so():
     assert widening_mode({}, {"typeWidening"}, "always") == "never"
 
 
-def schema(**types):
+def schema(**types: Any) -> StructType:
     return StructType(tuple(StructField(name, kind) for name, kind in types.items()))
 
 
 INT, LONG, SHORT = PrimitiveType("integer"), PrimitiveType("long"), PrimitiveType("short")
 
 
-def test_changes_are_recorded_at_the_nearest_field():
-    def deep(kind):
+def test_changes_are_recorded_at_the_nearest_field() -> None:
+    def deep(kind: PrimitiveType) -> ArrayType:
         return ArrayType(schema(a=MapType(kind, ArrayType(kind))))
 
     before = schema(a=INT, x=deep(INT), s=schema(b=SHORT), same=INT)
@@ -93,7 +94,7 @@ def test_changes_are_recorded_at_the_nearest_field():
     }
 
 
-def test_a_second_change_comes_after_the_first():
+def test_a_second_change_comes_after_the_first() -> None:
     once = with_type_changes(schema(a=SHORT), schema(a=INT), 3)
     wider = json.loads(schema_to_json(once))
     wider["fields"][0]["type"] = "long"
@@ -105,7 +106,7 @@ def test_a_second_change_comes_after_the_first():
     check_type_changes(twice)
 
 
-def test_an_unknown_change_is_refused():
+def test_an_unknown_change_is_refused() -> None:
     text = schema_to_json(
         with_type_changes(schema(x=schema(a=ArrayType(INT))), schema(x=schema(a=ArrayType(LONG))), None)
     )

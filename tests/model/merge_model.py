@@ -93,7 +93,8 @@ def merge_rows(columns: Sequence[str], target: list[Row], source: list[Row], mer
         matched_source.update(partners)
         kind: Kind = "matched" if partners else "not_matched_by_source"
         fired = []
-        for new in [source[i] for i in partners] or [None]:
+        candidates: list[Row | None] = [source[i] for i in partners]
+        for new in candidates or [None]:
             clause = first_true(merge.of(kind), {"t": old, "s": new})
             if clause is not None and clause.action != "do_nothing":
                 fired.append((clause, new))

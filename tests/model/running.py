@@ -147,9 +147,9 @@ def run(
         assert versions[0] == versions[1], "a failed merge made a version"
         return None
     counts: dict[str, int] = {}
-    for clause in report.clauses:
-        key = f"{clause.kind} {clause.action}"
-        counts[key] = counts.get(key, 0) + clause.rows
+    for outcome in report.clauses:
+        key = f"{outcome.kind} {outcome.action}"
+        counts[key] = counts.get(key, 0) + outcome.rows
     changes = None
     if "delta.enableChangeDataFeed" in example.properties:
         changes = [] if report.version is None else witness.changes(spark, path, report.version)

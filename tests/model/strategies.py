@@ -24,7 +24,7 @@ from .language import (
     Row,
     literal,
 )
-from .merge_model import STRUCT_FIELDS, Clause, Merge
+from .merge_model import STRUCT_FIELDS, Action, Clause, Merge
 
 STRUCT = "STRUCT<a: INT, b: STRING>"
 # Few values each, so that keys meet; the edges are among them.
@@ -223,7 +223,7 @@ def _clause(draw: st.DrawFn, kind: Any, types: dict[str, str], last: bool) -> Cl
     sides = {"matched": ("t", "s"), "not_matched": ("s",), "not_matched_by_source": ("t",)}[kind]
     condition = None if last and draw(st.booleans()) else draw(conditions(types, sides))
     actions = ("insert",) * 6 if kind == "not_matched" else ("update",) * 4 + ("delete",) * 2
-    action = draw(st.sampled_from((*actions, "do_nothing")))
+    action: Action = draw(st.sampled_from((*actions, "do_nothing")))
     if action in ("delete", "do_nothing"):
         return Clause(kind, action, condition)
     if kind != "not_matched_by_source" and draw(st.booleans()):
@@ -235,7 +235,7 @@ def _clause(draw: st.DrawFn, kind: Any, types: dict[str, str], last: bool) -> Cl
         return Clause(kind, action, condition, None, tuple(excepted))
     # A row without its partition's value lies in the partition of NULL; that is fine.
     names = draw(st.lists(st.sampled_from(list(types)), min_size=1, unique=True))
-    assignments = []
+    assignments: list[tuple[tuple[str, ...], Expression]] = []
     for name in names:
         if types[name] == STRUCT and action == "update" and draw(st.booleans()):
             for part in draw(st.lists(st.sampled_from(STRUCT_FIELDS), min_size=1, unique=True)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ PARTS = 3
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 
-def searching(count: int) -> Any:
+def searching(count: int) -> settings:
     # In CI the examples are always the same. To make a failure smaller takes many merges: only where asked for many.
     return settings(
         max_examples=count,
@@ -118,7 +119,7 @@ def test_random_merges(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_many_random_merges(spark: SparkSession, tmp_path: Path, part: int) -> None:
     # Without a seed of its own each part would have the same examples in CI.
-    seeded = seed(part) if is_ci() else lambda test: test
+    seeded: Callable[[Callable[[], None]], Callable[[], None]] = seed(part) if is_ci() else lambda test: test
 
     @seeded
     @searching(EXAMPLES // PARTS)

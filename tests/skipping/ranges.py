@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -10,8 +12,8 @@ LONGS = st.integers(-(2**63), 2**63 - 1)
 NEAR = st.integers(-50, 50)
 
 
-def check(ranges: list[tuple[object, object]], values: list[object]) -> None:
-    assert all(low <= high for low, high in ranges)  # type: ignore[operator]
-    assert all(one[1] < other[0] for one, other in pairwise(ranges))  # type: ignore[operator]
+def check(ranges: Sequence[tuple[Any, Any]], values: Sequence[Any]) -> None:
+    assert all(low <= high for low, high in ranges)
+    assert all(one[1] < other[0] for one, other in pairwise(ranges))
     for value in values:
-        assert any(low <= value <= high for low, high in ranges)  # type: ignore[operator]
+        assert any(low <= value <= high for low, high in ranges)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -25,6 +28,7 @@ from deltamerge.skipping.predicates import (
     IsNull,
     Not,
     Or,
+    Predicate,
     StartsWith,
     Unknown,
 )
@@ -32,7 +36,7 @@ from deltamerge.skipping.predicates import (
 ZONE = "America/New_York"
 
 
-def float32(value):
+def float32(value: float) -> float:
     if math.isnan(value) or math.isinf(value):
         return value
     try:
@@ -49,7 +53,7 @@ class Kind:
     literals: tuple[tuple[str, st.SearchStrategy], ...]
 
 
-def to_instant(value):
+def to_instant(value: Any) -> dt.datetime:
     if isinstance(value, str):
         value = date.fromisoformat(value)
     if not isinstance(value, datetime):
@@ -57,7 +61,7 @@ def to_instant(value):
     return value if value.tzinfo else value.replace(tzinfo=ZoneInfo(ZONE))
 
 
-def to_local(value):
+def to_local(value: Any) -> dt.datetime:
     if isinstance(value, str):
         value = date.fromisoformat(value)
     return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
@@ -112,7 +116,7 @@ doubles = st.one_of(
 longs = st.one_of(small, st.sampled_from([2**53, 2**53 + 1, -(2**63), 2**63 - 1]))
 
 
-def decimals(precision, scale):
+def decimals(precision: int, scale: int) -> Any:
     top = 10**precision - 1
     return st.one_of(st.integers(-300, 300), st.sampled_from([top, -top])).map(
         lambda number: Decimal(f"{number}e-{scale}")
@@ -160,7 +164,7 @@ KINDS = (
 )
 
 
-def common(value, column, literal):
+def common(value: Any, column: str, literal: str) -> Any:
     """Gives one value of either side in the type that Spark compares the two in; None for NULL."""
     sides = {column.partition("(")[0], literal.partition("(")[0]}
     if sides & {"float", "double"}:
@@ -184,7 +188,7 @@ def common(value, column, literal):
     return value
 
 
-def compare(op, left, right):
+def compare(op: str, left: Any, right: Any) -> bool:
     return {
         "=": left == right,
         "<>": left != right,
@@ -195,7 +199,7 @@ def compare(op, left, right):
     }[op]
 
 
-def evaluate(predicate, row, types):
+def evaluate(predicate: Predicate, row: dict[str, Any], types: dict[tuple[str, ...], str]) -> bool | None:
     """Gives True, False or None (NULL)."""
     if isinstance(predicate, Unknown):
         return True
@@ -209,7 +213,7 @@ def evaluate(predicate, row, types):
         answers = [evaluate(part, row, types) for part in predicate.parts]
         return True if True in answers else None if None in answers else False
     path = predicate.column.path
-    value = row
+    value: Any = row
     for name in path:
         value = None if value is None else value[name]
     if isinstance(predicate, IsNull):
@@ -220,7 +224,7 @@ def evaluate(predicate, row, types):
         return None if value is None else value.startswith(predicate.prefix)
     column = types[path]
 
-    def one(op, literal):
+    def one(op: str, literal: Any) -> bool | None:
         if op == "<=>":
             if value is None or literal is None:
                 return value is None and literal is None
@@ -245,7 +249,7 @@ def evaluate(predicate, row, types):
     return any(one(">=", low) and one("<=", high) for low, high in predicate.ranges)
 
 
-def leaves(column, kind):
+def leaves(column: tuple[str, ...], kind: Kind) -> Any:
     ref = ColumnRef(column)
     options = [st.just(IsNull(ref)), st.just(IsNotNull(ref))]
     for name, literals in kind.literals:
@@ -276,7 +280,7 @@ def leaves(column, kind):
     return st.one_of(options)
 
 
-def ranges(values, column, literal):
+def ranges(values: Sequence[Any], column: str, literal: str) -> tuple[tuple[Any, Any], ...]:
     if not values or column == "binary" or common(values[0], column, literal) is None:
         return ()
     if literal == "string" and column in ("integer", "long"):
@@ -289,7 +293,7 @@ def ranges(values, column, literal):
     return tuple((values[at], values[min(at + 1, len(values) - 1)]) for at in range(0, len(values), 2))
 
 
-def predicates(columns):
+def predicates(columns: dict[tuple[str, ...], Kind]) -> Any:
     leaf = st.one_of([leaves(path, kind) for path, kind in columns.items()])
     return st.recursive(
         leaf | st.just(Unknown()),
@@ -302,10 +306,10 @@ def predicates(columns):
     )
 
 
-def schema_of(columns):
+def schema_of(columns: dict[tuple[str, ...], Kind]) -> StructType:
     """Gives the log's schema of columns by name, nested ones under their struct."""
-    fields = []
-    nested = []
+    fields: list[StructField] = []
+    nested: list[StructField] = []
     for path, kind in columns.items():
         field = StructField(path[-1], PrimitiveType(kind.name))
         (nested if len(path) > 1 else fields).append(field)

@@ -15,9 +15,9 @@ from deltamerge.log.file_table import FileTable
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
 from deltamerge.skipping import bounds
 from deltamerge.skipping.columns import TargetColumn
-from deltamerge.skipping.predicates import And, ColumnRef, Comparison, IsNull, Or
+from deltamerge.skipping.predicates import And, ColumnRef, Comparison, IsNull, Or, Predicate
 from deltamerge.skipping.pruning import extents, files_that_may_match
-from deltamerge.skipping.statistics import FileStatistics
+from deltamerge.skipping.statistics import FileStatistics, read_statistics
 
 SCHEMA = StructType(
     (
@@ -53,7 +53,7 @@ def is_day(day: int) -> Comparison:
 NUMBER = Comparison("<", column("number"), 12, "bigint")
 NAME = Comparison(">=", column("name"), "n3", "string")
 PRICE = Comparison(">", column("price"), 30, "int")
-PREDICATES = {
+PREDICATES: dict[str, Predicate] = {
     "of one day": And((is_day(1), NUMBER)),
     "of another": And((is_day(2), NUMBER, NAME)),
     "of all": Or((NUMBER, PRICE)),
@@ -90,11 +90,10 @@ def test_extents_of_some_files_after_others() -> None:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Tells how many texts were parsed each time."""
     sizes: list[int] = []
-    real = bounds.read_statistics
 
     def counted(stats: pa.ChunkedArray, columns: Sequence[TargetColumn]) -> FileStatistics:
         sizes.append(len(stats))
-        return real(stats, columns)
+        return read_statistics(stats, columns)
 
     monkeypatch.setattr(bounds, "read_statistics", counted)
     return sizes

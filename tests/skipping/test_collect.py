@@ -8,6 +8,8 @@ import math
 import re
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,21 +22,27 @@ from deltamerge.workers.parquet_patch import TableWriter
 NAN = float("nan")
 
 
-def fields(**types):
+def fields(**types: Any) -> StructType:
     return StructType(tuple(StructField(name, data_type(kind)) for name, kind in types.items()))
 
 
-def data_type(kind):
+def data_type(kind: Any) -> Any:
     return PrimitiveType(kind) if isinstance(kind, str) else kind
 
 
-def footer_of(table, **options):
+def footer_of(table: pa.Table, **options: bool | int) -> pq.FileMetaData:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, **options)
     return pq.read_metadata(buffer)
 
 
-def collect(table, schema, configuration=None, partition_columns=(), **options):
+def collect(
+    table: pa.Table,
+    schema: StructType,
+    configuration: dict[str, str] | None = None,
+    partition_columns: tuple[Any, ...] = (),
+    **options: bool | int,
+) -> dict[str, Any]:
     indexed = IndexedColumns.of(schema, partition_columns, configuration or {})
     text = parquet_statistics(footer_of(table, **options), schema, indexed)
     return json.loads(text, parse_float=Decimal)
@@ -80,7 +88,7 @@ ROWS = pa.table(
 
 
 @pytest.mark.parametrize("options", [{}, {"store_decimal_as_integer": True}, {"row_group_size": 1}])
-def test_every_type(options):
+def test_every_type(options: dict[str, Any]) -> None:
     found = collect(ROWS, EVERY_TYPE, **options)
     assert list(found) == ["numRecords", "minValues", "maxValues", "nullCount"]
     assert found["numRecords"] == 3
@@ -113,20 +121,20 @@ def test_every_type(options):
     assert found["nullCount"] == dict.fromkeys(ROWS.column_names, 1)
 
 
-def test_decimals_keep_their_scale_in_the_text():
+def test_decimals_keep_their_scale_in_the_text() -> None:
     schema = fields(small="decimal(9,2)")
     text = parquet_statistics(footer_of(ROWS), schema, IndexedColumns.of(schema, (), {}))
     assert '"small":1.50' in text
 
 
-def test_timestamps_without_footer_statistics_have_none():
+def test_timestamps_without_footer_statistics_have_none() -> None:
     found = collect(ROWS, EVERY_TYPE, use_deprecated_int96_timestamps=True)
     assert "at" not in found["minValues"]
     assert "at" not in found["nullCount"]
 
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
-def test_timestamps_of_every_unit(unit):
+def test_timestamps_of_every_unit(unit: str) -> None:
     value = datetime(1950, 1, 1, 0, 0, 0, 1000, timezone.utc)
     table = pa.table({"at": pa.array([value], pa.timestamp(unit, "UTC"))})
     assert collect(table, fields(at="timestamp"))["minValues"] == {"at": "1950-01-01T00:00:00.001Z"}
@@ -135,7 +143,7 @@ def test_timestamps_of_every_unit(unit):
 
 
 @pytest.mark.parametrize("values", [[NAN, 1.0], [NAN, NAN], [float("inf"), 1.0], [1.0, 2.0]])
-def test_maxima_that_nan_may_exceed_are_left_out(values):
+def test_maxima_that_nan_may_exceed_are_left_out(values: list[float]) -> None:
     found = collect(pa.table({"x": values}), fields(x="double"))
     assert found["maxValues"] == {}
     assert found["minValues"] in ({"x": 1}, {})
@@ -153,7 +161,9 @@ def test_maxima_that_nan_may_exceed_are_left_out(values):
     ],
 )
 @pytest.mark.parametrize("kind", ["float", "double"])
-def test_files_that_tell_of_nan_have_maxima(tmp_path, groups, low, high, kind):
+def test_files_that_tell_of_nan_have_maxima(
+    tmp_path: Path, groups: list[list[float | None]], low: int | str | None, high: str | None, kind: str
+) -> None:
     arrow = pa.float32() if kind == "float" else pa.float64()
     schema = pa.schema([("x", arrow), ("s", pa.struct([("y", pa.struct([("z", arrow)]))]))])
     path = tmp_path / "x.parquet"
@@ -168,30 +178,30 @@ def test_files_that_tell_of_nan_have_maxima(tmp_path, groups, low, high, kind):
         assert found[name] == ({} if expected is None else {"x": expected, "s": {"y": {"z": expected}}})
 
 
-def test_columns_of_nulls_and_without_rows():
+def test_columns_of_nulls_and_without_rows() -> None:
     found = collect(pa.table({"x": pa.array([None, None], pa.int64())}), fields(x="long"))
     assert found == {"numRecords": 2, "minValues": {}, "maxValues": {}, "nullCount": {"x": 2}}
     found = collect(pa.table({"x": pa.array([], pa.int64())}), fields(x="long"))
     assert found == {"numRecords": 0, "minValues": {}, "maxValues": {}, "nullCount": {"x": 0}}
 
 
-def test_row_groups_of_nulls_among_others():
+def test_row_groups_of_nulls_among_others() -> None:
     table = pa.table({"x": pa.array([None, 5, None, 7], pa.int64())})
     found = collect(table, fields(x="long"), row_group_size=1)
     assert (found["minValues"], found["maxValues"], found["nullCount"]) == ({"x": 5}, {"x": 7}, {"x": 2})
 
 
-def test_files_without_statistics():
+def test_files_without_statistics() -> None:
     found = collect(pa.table({"x": [1]}), fields(x="long"), write_statistics=False)
     assert found == {"numRecords": 1, "minValues": {}, "maxValues": {}, "nullCount": {}}
 
 
-def test_columns_that_the_file_lacks_are_null():
+def test_columns_that_the_file_lacks_are_null() -> None:
     found = collect(pa.table({"x": [1, 2]}), fields(x="long", new="long"))
     assert found["nullCount"] == {"x": 0, "new": 2}
 
 
-def test_structs_arrays_and_maps():
+def test_structs_arrays_and_maps() -> None:
     schema = fields(
         s=fields(a="long", t=fields(b="string")),
         full=ArrayType(PrimitiveType("long")),
@@ -213,13 +223,13 @@ def test_structs_arrays_and_maps():
     assert found["nullCount"] == {"s": {"a": 1, "t": {"b": 2}}, "full": 0, "m": 0, "after": 0}
 
 
-def test_dotted_names_are_not_nested_ones():
+def test_dotted_names_are_not_nested_ones() -> None:
     schema = StructType((StructField("a.b", PrimitiveType("long")), StructField("a", fields(b="long"))))
     table = pa.table({"a": pa.array([{"b": 7}]), "a.b": [1]})
     assert collect(table, schema)["minValues"] == {"a.b": 1, "a": {"b": 7}}
 
 
-def test_physical_names_under_column_mapping():
+def test_physical_names_under_column_mapping() -> None:
     field = StructField("x", PrimitiveType("long"), True, {"delta.columnMapping.physicalName": "col-1"})
     assert collect(pa.table({"col-1": [1]}), StructType((field,)))["minValues"] == {"col-1": 1}
 
@@ -238,13 +248,15 @@ def test_physical_names_under_column_mapping():
         ({"delta.dataSkippingStatsColumns": "`s.b`,a"}, (), ["a"]),
     ],
 )
-def test_the_columns_that_a_table_indexes(configuration, partition_columns, expected):
+def test_the_columns_that_a_table_indexes(
+    configuration: dict[str, str], partition_columns: tuple[str, ...], expected: list[str]
+) -> None:
     schema = fields(a="long", s=fields(b="long", c="long"), d="long")
     found = IndexedColumns.of(schema, partition_columns, configuration).paths
     assert found == {tuple(path.split(".")) for path in expected}
 
 
-def test_the_first_32_columns_and_tight_bounds():
+def test_the_first_32_columns_and_tight_bounds() -> None:
     table = pa.table({f"c{at}": [at] for at in range(40)})
     schema = fields(**{f"c{at}": "long" for at in range(40)})
     found = collect(table, schema, {"delta.enableDeletionVectors": "true"})
@@ -269,12 +281,12 @@ def test_the_first_32_columns_and_tight_bounds():
         ("a" * 32 + "\U0010ffff" * 99, None),
     ],
 )
-def test_long_maxima_are_cut_to_something_that_is_not_less(text, expected):
+def test_long_maxima_are_cut_to_something_that_is_not_less(text: str, expected: str | None) -> None:
     assert truncate_max_string(text, 32) == expected
     assert expected is None or expected.encode() >= text.encode()
 
 
-def test_long_strings_in_a_file():
+def test_long_strings_in_a_file() -> None:
     found = collect(pa.table({"x": ["a" * 99, "b" * 99]}), fields(x="string"))
     assert found["minValues"] == {"x": "a" * 32}
     assert found["maxValues"] == {"x": "b" * 32 + "\x7f"}
@@ -284,7 +296,7 @@ def test_long_strings_in_a_file():
     assert (shorter["minValues"], shorter["maxValues"]) == ({"x": "a"}, {"x": "b\x7f"})
 
 
-def signed_footer(table, signature, **options):
+def signed_footer(table: pa.Table, signature: bytes, **options: int) -> pq.FileMetaData:
     """Gives the footer as another writer signs it: as many bytes, another name."""
     buffer = io.BytesIO()
     pq.write_table(table, buffer, **options)
@@ -292,7 +304,7 @@ def signed_footer(table, signature, **options):
     return pq.read_metadata(io.BytesIO(buffer.getvalue().replace(name, signature.ljust(len(name)))))
 
 
-def test_maxima_of_writers_that_count_nan_are_kept():
+def test_maxima_of_writers_that_count_nan_are_kept() -> None:
     table = pa.table({"x": [1.5, 2.5]})
     schema = fields(x="double")
     footer = signed_footer(table, b"parquet-mr version 1.17.0")
@@ -303,7 +315,7 @@ def test_maxima_of_writers_that_count_nan_are_kept():
     assert found["maxValues"] == {}
 
 
-def test_infinities_are_texts():
+def test_infinities_are_texts() -> None:
     table = pa.table({"x": [math.inf, 1.5, -math.inf]})
     schema = fields(x="double")
     footer = signed_footer(table, b"parquet-mr version 1.17.0", row_group_size=1)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.skipping.rows import KINDS, ZONE, evaluate, predicates, schema_of
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import with_wide_bounds
 from deltamerge.log.file_table import FileTable
+from deltamerge.log.schema import StructType
 from deltamerge.skipping.collect import IndexedColumns, parquet_statistics
 from deltamerge.skipping.pruning import files_that_may_match
+from skipping.rows import KINDS, ZONE, Kind, evaluate, predicates, schema_of
 
 PARTITION_KINDS = tuple(kind for kind in KINDS if kind.name not in ("binary", "timestamp"))
 
 
-def partition_text(value, kind):
+def partition_text(value: Any, kind: Kind) -> str | None:
     if value is None:
         return None
     if kind.name == "boolean":
@@ -33,10 +36,12 @@ def partition_text(value, kind):
 
 
 @st.composite
-def tables(draw):
+def tables(draw: st.DrawFn) -> tuple[dict[tuple[str, ...], Kind], Kind | None, list[list[dict[str, Any]]]]:
     """Gives columns, and files as rows and what was written of them."""
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3))
-    columns = {(f"c{at}.x" if at == 1 else f"c{at}",): kind for at, kind in enumerate(kinds)}
+    columns: dict[tuple[str, ...], Kind] = {
+        (f"c{at}.x" if at == 1 else f"c{at}",): kind for at, kind in enumerate(kinds)
+    }
     if draw(st.booleans()):
         columns["st", "n"] = draw(st.sampled_from(KINDS))
     partition = draw(st.none() | st.sampled_from(PARTITION_KINDS))
@@ -45,7 +50,9 @@ def tables(draw):
 
 
 @st.composite
-def rows_of(draw, columns, partition):
+def rows_of(
+    draw: st.DrawFn, columns: dict[tuple[str, ...], Kind], partition: Kind | None
+) -> list[dict[str, Any]]:
     value = None if partition is None else draw(st.none() | partition.values)
     if partition is not None and partition.name == "string" and value == "":
         value = None
@@ -64,7 +71,7 @@ def rows_of(draw, columns, partition):
 
 
 @st.composite
-def configurations(draw):
+def configurations(draw: st.DrawFn) -> dict[str, str]:
     """Gives properties by which statistics say less: of some columns only, of strings their first characters."""
     found = {}
     if draw(st.booleans()):
@@ -79,7 +86,7 @@ def configurations(draw):
 
 
 @st.composite
-def deleted_among(draw, rows):
+def deleted_among(draw: st.DrawFn, rows: Sequence[dict[str, Any]]) -> set[int] | None:
     """Gives the places of rows that a deletion vector deletes; None where the file has none."""
     if draw(st.booleans()):
         return None
@@ -87,15 +94,22 @@ def deleted_among(draw, rows):
 
 
 @st.composite
-def statistics_of(draw, rows, deleted, columns, schema, indexed):
+def statistics_of(
+    draw: st.DrawFn,
+    rows: Sequence[dict[str, Any]],
+    deleted: set[int] | None,
+    columns: dict[tuple[str, ...], Kind],
+    schema: StructType,
+    indexed: IndexedColumns,
+) -> str | None:
     """Gives what a writer may say of a file: with a deletion vector its bounds may be tight, wide, or either."""
 
-    def collected(some):
+    def collected(some: Sequence[dict[str, Any]]) -> str:
         footer = written(some, columns, draw(st.integers(1, 4)))
         return parquet_statistics(footer, schema, indexed)
 
     kind = "unsaid" if deleted is None else draw(st.sampled_from(["unsaid", "wide", "tight"]))
-    if kind == "tight":
+    if deleted is not None and kind == "tight":
         live = [row for at, row in enumerate(rows) if at not in deleted]
         return dumps({**loads(collected(live)), "numRecords": len(rows), "tightBounds": True})
     if kind == "unsaid":
@@ -105,7 +119,7 @@ def statistics_of(draw, rows, deleted, columns, schema, indexed):
 
 
 @st.composite
-def blurred(draw, counts, num_records):
+def blurred(draw: st.DrawFn, counts: dict[str, Any] | int, num_records: int) -> int | dict[str, Any]:
     """Gives counts of NULLs among wide bounds: only none and all mean something there."""
     if isinstance(counts, dict):
         return {name: draw(blurred(count, num_records)) for name, count in counts.items()}
@@ -115,7 +129,7 @@ def blurred(draw, counts, num_records):
 
 
 @st.composite
-def spoiled(draw, stats):
+def spoiled(draw: st.DrawFn, stats: str) -> str | None:
     """Gives statistics as other writers, older writers and mishaps leave them."""
     if draw(st.booleans()):
         return stats
@@ -150,11 +164,11 @@ def spoiled(draw, stats):
     return dumps(document)
 
 
-def loads(text):
+def loads(text: str) -> dict[str, Any]:
     return json.loads(text, parse_float=Decimal)
 
 
-def dumps(value):
+def dumps(value: Any) -> str:
     """Gives JSON with numbers as they were read."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(name)}:{dumps(item)}" for name, item in value.items()) + "}"
@@ -163,7 +177,9 @@ def dumps(value):
     return str(value) if isinstance(value, Decimal) else json.dumps(value)
 
 
-def written(rows, columns, row_group_size):
+def written(
+    rows: Sequence[dict[str, Any]], columns: dict[tuple[str, ...], Kind], row_group_size: int
+) -> pq.FileMetaData:
     arrays, names = [], []
     for path, kind in columns.items():
         if len(path) == 1:
@@ -180,7 +196,7 @@ def written(rows, columns, row_group_size):
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_no_file_with_a_matching_row_is_skipped(data):
+def test_no_file_with_a_matching_row_is_skipped(data: Any) -> None:
     columns, partition, files = data.draw(tables())
     all_columns = dict(columns)
     if partition is not None:

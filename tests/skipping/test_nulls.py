@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,17 +21,19 @@ MAP = MapType(PrimitiveType("string"), LONG)
 VARIANT = PrimitiveType("variant")
 
 
-def fields(**types):
+def fields(**types: Any) -> StructType:
     return StructType(tuple(StructField(name, kind) for name, kind in types.items()))
 
 
-def collected(table, schema, *, reads=True, **options):
+def collected(
+    table: pa.Table, schema: StructType, *, reads: bool = True, **options: int
+) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
     """Gives the statistics of a file and the paths of the columns that were read for them."""
     buffer = io.BytesIO()
     pq.write_table(table, buffer, **options)
     read = []
 
-    def counted(path, leaves):
+    def counted(path: tuple[str, ...], leaves: tuple[int, ...]) -> int | None:
         assert reads, f"{path} is read"
         read.append(path)
         return count_nulls(pq.ParquetFile(buffer), path, leaves)
@@ -39,7 +43,7 @@ def collected(table, schema, *, reads=True, **options):
     return json.loads(text)["nullCount"], read
 
 
-def array_of_structs(values):
+def array_of_structs(values: Sequence[Any]) -> pa.ListArray:
     return pa.array(values, pa.list_(pa.struct([("a", pa.int64()), ("b", pa.string())])))
 
 
@@ -55,19 +59,21 @@ def array_of_structs(values):
     ],
 )
 @pytest.mark.parametrize("row_group_size", [1000, 2])
-def test_arrays_with_missing_parts(values, expected, row_group_size):
+def test_arrays_with_missing_parts(
+    values: list[list[int | None] | None], expected: int, row_group_size: int
+) -> None:
     table = pa.table({"x": pa.array(values, pa.list_(pa.int64()))})
     assert collected(table, fields(x=ARRAY), row_group_size=row_group_size) == ({"x": expected}, [("x",)])
 
 
-def test_maps_structs_and_arrays_of_structs():
+def test_maps_structs_and_arrays_of_structs() -> None:
     schema = fields(
         m=MAP,
         n=fields(x=ARRAY, m=MAP),
         s=ArrayType(fields(a=LONG, b=PrimitiveType("string"))),
         deep=ArrayType(ARRAY),
     )
-    rows = [{"x": [1], "m": [("k", None)]}, None, {"x": None, "m": None}, {"x": [], "m": []}]
+    rows: list[Any] = [{"x": [1], "m": [("k", None)]}, None, {"x": None, "m": None}, {"x": [], "m": []}]
     table = pa.table(
         {
             "m": pa.array([[("k", None)], None, [], [("l", 1)]], pa.map_(pa.string(), pa.int64())),
@@ -84,7 +90,7 @@ def test_maps_structs_and_arrays_of_structs():
     assert read == [("m",), ("n", "x"), ("n", "m"), ("s",), ("deep",)]
 
 
-def test_names_with_dots_and_of_another_case():
+def test_names_with_dots_and_of_another_case() -> None:
     schema = StructType(
         (StructField("a.b", ARRAY), StructField("a", fields(b=ARRAY)), StructField("Case", ARRAY))
     )
@@ -98,7 +104,7 @@ def test_names_with_dots_and_of_another_case():
     assert collected(table, schema)[0] == {"a.b": 1, "a": {"b": 2}, "Case": 2}
 
 
-def test_nothing_is_read_where_the_footer_tells():
+def test_nothing_is_read_where_the_footer_tells() -> None:
     schema = fields(x=ARRAY, m=MAP, k=LONG, n=fields(k=LONG), v=VARIANT, s=fields(v=VARIANT), gone=ARRAY)
     variant = pa.struct(
         [pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)]
@@ -128,7 +134,7 @@ def test_nothing_is_read_where_the_footer_tells():
     assert found == {"x": 0, "m": 0, "k": 2, "n": {"k": 2}, "v": 1, "s": {"v": 2}, "gone": 3}
 
 
-def test_a_column_that_cannot_be_counted_is_left_out():
+def test_a_column_that_cannot_be_counted_is_left_out() -> None:
     table = pa.table({"x": pa.array([[]], pa.list_(pa.int64()))})
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
@@ -139,7 +145,7 @@ def test_a_column_that_cannot_be_counted_is_left_out():
         assert json.loads(text)["nullCount"] == {}
 
 
-def test_the_smallest_leaf_is_read():
+def test_the_smallest_leaf_is_read() -> None:
     texts = [[{"a": 1, "b": f"{at}" * 50}] for at in range(1000)]
     buffer = io.BytesIO()
     pq.write_table(pa.table({"x": array_of_structs([*texts, None, []])}), buffer)
@@ -150,7 +156,7 @@ def test_the_smallest_leaf_is_read():
     class Watched:
         metadata, schema = file.metadata, file.schema
 
-        def iter_batches(self, **options):
+        def iter_batches(self, **options: Any) -> Callable[..., Any]:
             asked.append(options["columns"])
             return batches(**options)
 

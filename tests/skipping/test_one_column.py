@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -14,25 +16,26 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.skipping.rows import KINDS, ZONE, evaluate, schema_of
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.file_table import FileTable
+from deltamerge.log.schema import StructType
 from deltamerge.skipping.collect import IndexedColumns, parquet_statistics, truncate_max_string
-from deltamerge.skipping.predicates import ColumnRef, Comparison, In, InRanges, Not, StartsWith
+from deltamerge.skipping.predicates import ColumnRef, Comparison, In, InRanges, Not, Predicate, StartsWith
 from deltamerge.skipping.pruning import files_that_may_match
+from skipping.rows import KINDS, ZONE, Kind, evaluate, schema_of
 
 X = ColumnRef(("x",))
 OPS = ["=", "<=>", "<>", "<", "<=", ">", ">="]
 
 
-def own_statistics(values, kind, schema):
+def own_statistics(values: Sequence[Any], kind: Kind, schema: StructType) -> str:
     buffer = io.BytesIO()
     pq.write_table(pa.table({"x": pa.array(values, kind.arrow)}), buffer)
     return parquet_statistics(pq.read_metadata(buffer), schema, IndexedColumns.of(schema, (), {}))
 
 
-def foreign_statistics(values, kind, schema):
+def foreign_statistics(values: Sequence[Any], kind: Kind, schema: StructType) -> str:
     """Gives statistics as careless writers do: NaN passed over, timestamps in a local time zone."""
     present = [value for value in values if value is not None and value == value]
     bounds = ""
@@ -44,11 +47,11 @@ def foreign_statistics(values, kind, schema):
     return f'{{"numRecords":{len(values)},{bounds}"nullCount":{{"x":{values.count(None)}}}}}'
 
 
-def in_order(value):
+def in_order(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
-def as_json(value, kind):
+def as_json(value: Any, kind: Kind) -> str:
     if kind.name == "timestamp":
         local = value.astimezone(ZoneInfo(ZONE))
         # Java prints no seconds of an offset.
@@ -67,7 +70,7 @@ def as_json(value, kind):
     return json.dumps(value)
 
 
-def near(value):
+def near(value: Decimal | float) -> list[Decimal | float]:
     """Gives values that equal a value or just do not."""
     if isinstance(value, float):
         around = [math.nextafter(value, math.inf), math.nextafter(value, -math.inf)]
@@ -88,17 +91,17 @@ OWN_TYPE = {"integer": "int", "long": "bigint", "byte": "int", "float": "double"
 
 
 @st.composite
-def cases(draw, kind):
+def cases(draw: st.DrawFn, kind: Kind) -> tuple[list[Any], Predicate]:
     values = draw(st.lists(kind.values | st.just(None), min_size=1, max_size=3))
-    present = [value for value in values if value is not None]
-    if present and draw(st.booleans()):
+    present: list[Any] = [value for value in values if value is not None]
+    if bool(present) and draw(st.booleans()):
         literal_type = OWN_TYPE.get(kind.name, kind.name)
         literals = st.sampled_from([item for value in present for item in near(value)])
     else:
         literal_type, literals = draw(st.sampled_from(kind.literals))
     shape = draw(st.integers(0, 4))
     if shape == 0:
-        predicate = In(X, tuple(draw(st.lists(literals, min_size=1, max_size=2))), literal_type)
+        predicate: Predicate = In(X, tuple(draw(st.lists(literals, min_size=1, max_size=2))), literal_type)
     elif shape == 1 and kind.name != "binary":
         one = draw(literals)
         predicate = InRanges(X, ((one, one),), False, literal_type)
@@ -111,12 +114,12 @@ def cases(draw, kind):
 
 @pytest.mark.parametrize("statistics", [own_statistics, foreign_statistics])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_no_matching_row_is_skipped(kind, statistics):
+def test_no_matching_row_is_skipped(kind: Kind, statistics: Callable[..., Any]) -> None:
     schema = schema_of({("x",): kind})
 
     @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
     @given(cases(kind))
-    def check(case):
+    def check(case: tuple[list[int | None], Predicate]) -> None:
         values, predicate = case
         files = FileTable.from_add_files([AddFile("f", {}, 1, 1, stats=statistics(values, kind, schema))])
         (kept,) = files_that_may_match(predicate, files, schema, [], ZONE)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +26,7 @@ from deltamerge.skipping.predicates import (
     IsNull,
     Not,
     Or,
+    Predicate,
     StartsWith,
     Unknown,
 )
@@ -35,11 +38,17 @@ UTC = timezone.utc
 X = ColumnRef(("x",))
 
 
-def schema(type_name, **metadata):
+def schema(type_name: str, **metadata: Any) -> StructType:
     return StructType((StructField("x", PrimitiveType(type_name), True, metadata),))
 
 
-def kept(predicate, table_schema, *stats, partitions=None, zone="UTC"):
+def kept(
+    predicate: Predicate,
+    table_schema: StructType,
+    *stats: tuple[Any, ...] | str | None,
+    partitions: Sequence[Any] | None = None,
+    zone: str = "UTC",
+) -> list[int]:
     """Gives the numbers of the files that are kept; a file's statistics are low, high, nulls of 10."""
     adds = []
     for at, one in enumerate(stats):
@@ -56,7 +65,13 @@ def kept(predicate, table_schema, *stats, partitions=None, zone="UTC"):
     return [at for at, keep in enumerate(mask) if keep]
 
 
-def kept_by_value(predicate, type_name, values, zone="UTC", **metadata):
+def kept_by_value(
+    predicate: Predicate,
+    type_name: str,
+    values: Sequence[Any],
+    zone: str = "UTC",
+    **metadata: str | dict[str, str],
+) -> list[int]:
     return kept(predicate, schema(type_name, **metadata), *[None] * len(values), partitions=values, zone=zone)
 
 
@@ -104,16 +119,16 @@ FILES = [(0, 9), (10, 19), (20, 29), (None, None, 10), (5, 25, 3), None]
         (NEVER, []),
     ],
 )
-def test_integers(predicate, expected):
+def test_integers(predicate: Predicate, expected: list[int]) -> None:
     assert kept(predicate, schema("long"), *FILES) == expected
 
 
-def test_a_constant_file_differs_from_nothing_but_others():
+def test_a_constant_file_differs_from_nothing_but_others() -> None:
     predicate = Comparison("<>", X, 5, "int")
     assert kept(predicate, schema("integer"), (5, 5), (5, 6), (4, 5), (None, None, 10)) == [1, 2]
 
 
-def test_many_ranges_against_many_files():
+def test_many_ranges_against_many_files() -> None:
     files = [(at * 10, at * 10 + 9) for at in range(200)]
     ranges = tuple((at * 10 + 3, at * 10 + 5) for at in range(0, 200, 7))
     assert kept(InRanges(X, ranges, False, "int"), schema("integer"), *files) == list(range(0, 200, 7))
@@ -137,17 +152,17 @@ def test_many_ranges_against_many_files():
         (Comparison("=", X, Decimal("2.0"), "decimal(2,1)"), [1, 2, 3]),
     ],
 )
-def test_floating_point(predicate, expected):
+def test_floating_point(predicate: Predicate, expected: list[int]) -> None:
     assert kept(predicate, schema("double"), (-0.0, 0.5), (1.5, 2.0), (2.0, 2.0), (None, None)) == expected
 
 
-def test_infinities_as_text_and_nan_as_bounds():
-    files = [("-Infinity", 1.0), (3.0, "Infinity"), ("NaN", "NaN"), (2.0, NAN)]
+def test_infinities_as_text_and_nan_as_bounds() -> None:
+    files: list[tuple[Any, ...]] = [("-Infinity", 1.0), (3.0, "Infinity"), ("NaN", "NaN"), (2.0, NAN)]
     assert kept(Comparison("<", X, 0.0, "double"), schema("double"), *files) == [0, 2]
     assert kept(Comparison("=", X, 4.0, "double"), schema("double"), *files) == [1, 2, 3]
 
 
-def test_a_float_is_not_its_shortest_text():
+def test_a_float_is_not_its_shortest_text() -> None:
     # 0.1 as FLOAT is a little more than 0.1 as DOUBLE.
     stored = float(np.float32(0.1))
     assert kept(Comparison("=", X, stored, "double"), schema("float"), (0.1, 0.1)) == [0]
@@ -155,7 +170,7 @@ def test_a_float_is_not_its_shortest_text():
     assert kept(Comparison("=", X, 0.1, "float"), schema("float"), (0.1, 0.1)) == [0]
 
 
-def test_doubles_beyond_whole_numbers_match_their_neighbours():
+def test_doubles_beyond_whole_numbers_match_their_neighbours() -> None:
     predicate = Comparison("=", X, float(2**53), "double")
     assert kept(predicate, schema("long"), (2**53 + 1, 2**53 + 1), (2**54, 2**54), (0, 5)) == [0]
 
@@ -173,7 +188,7 @@ def test_doubles_beyond_whole_numbers_match_their_neighbours():
     ],
 )
 @pytest.mark.parametrize("type_name", ["decimal(5,2)", "decimal(20,2)"])
-def test_decimals_of_any_scale(type_name, predicate, expected):
+def test_decimals_of_any_scale(type_name: str, predicate: Predicate, expected: list[int]) -> None:
     assert kept(predicate, schema(type_name), (1.25, 1.75), (2, 3.5)) == expected
 
 
@@ -194,11 +209,11 @@ def test_decimals_of_any_scale(type_name, predicate, expected):
         (InRanges(X, (("d", "k"), ("zz", "zzz")), False, "string"), [2]),
     ],
 )
-def test_strings(predicate, expected):
+def test_strings(predicate: Predicate, expected: list[int]) -> None:
     assert kept(predicate, schema("string"), ("a", "c"), ("l", "n"), ("z", "zzzz")) == expected
 
 
-def test_old_tie_breakers_stand_for_everything_above_them():
+def test_old_tie_breakers_stand_for_everything_above_them() -> None:
     files = [("a", "x" * 32 + "\ufffd"), ("a", "x" * 31 + "?\ufffd"), ("a", "x" * 31)]
     whole = Comparison("=", X, "x" * 32 + "\U0001f600!", "string")
     assert kept(whole, schema("string"), *files) == [0, 1]
@@ -210,26 +225,26 @@ def test_old_tie_breakers_stand_for_everything_above_them():
     "metadata",
     [{"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}, {"__COLLATIONS": {"x": "icu.UNICODE_CI"}}],
 )
-def test_padded_and_collated_strings_are_kept(metadata):
+def test_padded_and_collated_strings_are_kept(metadata: dict[str, Any]) -> None:
     predicate = Comparison("=", X, "A", "string")
     files = [("b", "c"), ("b", "c", 10), None]
     assert kept(predicate, schema("string", **metadata), *files) == [0, 2]
     assert kept_by_value(predicate, "string", ["a", None, "zz"], **metadata) == [0, 2]
 
 
-def test_varchar_is_a_string():
+def test_varchar_is_a_string() -> None:
     predicate = Comparison("=", X, "A", "varchar(3)")
     metadata = {"__CHAR_VARCHAR_TYPE_STRING": "varchar(5)"}
     assert kept(predicate, schema("string", **metadata), ("A", "B"), ("B", "C")) == [0]
 
 
 @pytest.mark.parametrize("type_name", ["binary", "variant", "interval year"])
-def test_types_without_an_order_are_kept(type_name):
+def test_types_without_an_order_are_kept(type_name: str) -> None:
     predicate = Comparison("=", X, b"a", "binary")
     assert kept(predicate, schema(type_name), ("a", "b"), (None, None, 10)) == [0]
 
 
-def test_nulls_of_arrays_are_not_what_writers_count():
+def test_nulls_of_arrays_are_not_what_writers_count() -> None:
     table_schema = StructType((StructField("x", ArrayType(PrimitiveType("long"))),))
     assert kept(IsNull(X), table_schema, (None, None, 0)) == [0]
     assert kept(IsNotNull(X), table_schema, (None, None, 10)) == [0]
@@ -251,7 +266,7 @@ def test_nulls_of_arrays_are_not_what_writers_count():
         (Comparison("=", X, datetime(1883, 11, 1, 16, 52, 58, tzinfo=UTC), "timestamp"), [2]),
     ],
 )
-def test_timestamps(predicate, expected):
+def test_timestamps(predicate: Predicate, expected: list[int]) -> None:
     files = [
         ("2024-01-01T00:00:00.000Z", "2024-01-01T00:00:00.000Z"),
         ("2024-02-01T00:00:00.000-05:00", "2024-02-01T00:00:00.000-05:00"),
@@ -265,7 +280,7 @@ def test_timestamps(predicate, expected):
 
 
 @pytest.mark.parametrize("zone", ["Not/A_Zone", "PST"])
-def test_unknown_zones_keep_what_depends_on_them(zone):
+def test_unknown_zones_keep_what_depends_on_them(zone: str) -> None:
     files = [("2024-01-01T00:00:00.000Z", "2024-01-02T00:00:00.000Z")]
     far = Comparison("=", X, "1999-01-01", "string")
     assert kept(far, schema("timestamp"), *files, zone=zone) == [0]
@@ -274,7 +289,7 @@ def test_unknown_zones_keep_what_depends_on_them(zone):
     assert kept_by_value(instant, "timestamp", ["2024-01-01 00:00:00", "2024-01-01T00:00:00Z"], zone) == [0]
 
 
-def test_dates_and_times_without_zone():
+def test_dates_and_times_without_zone() -> None:
     day = Comparison("=", X, date(2024, 1, 2), "date")
     assert kept(day, schema("date"), ("2024-01-01", "2024-01-03"), ("2024-01-03", "2024-01-09")) == [0]
     # A file from before the column was widened from DATE.
@@ -326,11 +341,13 @@ VALUES = [None, "1", "10", "x", ...]
         ),
     ],
 )
-def test_partition_values(type_name, predicate, values, expected):
+def test_partition_values(
+    type_name: str, predicate: Predicate, values: list[Any], expected: list[int]
+) -> None:
     assert kept_by_value(predicate, type_name, values, "Europe/Berlin") == expected
 
 
-def test_physical_names_under_column_mapping():
+def test_physical_names_under_column_mapping() -> None:
     metadata = {"delta.columnMapping.physicalName": "col-1", "delta.columnMapping.id": 1}
     table_schema = schema("long", **metadata)
     stats = '{"numRecords":1,"minValues":{"col-1":5},"maxValues":{"col-1":5},"nullCount":{"col-1":0}}'
@@ -338,7 +355,7 @@ def test_physical_names_under_column_mapping():
     assert kept(Comparison("=", X, 6, "int"), table_schema, stats, misleading) == [1]
 
 
-def test_nested_and_dotted_names_are_not_mixed_up():
+def test_nested_and_dotted_names_are_not_mixed_up() -> None:
     inner = StructType((StructField("b", PrimitiveType("long")),))
     table_schema = StructType((StructField("a.b", PrimitiveType("long")), StructField("a", inner)))
     stats = (
@@ -351,7 +368,7 @@ def test_nested_and_dotted_names_are_not_mixed_up():
     assert kept(IsNull(ColumnRef(("a",))), table_schema, stats) == [0]
 
 
-def test_a_struct_beside_its_field():
+def test_a_struct_beside_its_field() -> None:
     table = StructType((StructField("s", schema("integer"), True),))
     field = ColumnRef(("s", "x"))
     stats = [{"numRecords": 1, "minValues": {"s": {"x": x}}, "maxValues": {"s": {"x": x}}} for x in (1, 2)]
@@ -362,7 +379,7 @@ def test_a_struct_beside_its_field():
         assert list(mask) == [False, True]
 
 
-def test_partition_values_and_statistics_together():
+def test_partition_values_and_statistics_together() -> None:
     table_schema = StructType(
         (StructField("x", PrimitiveType("string")), StructField("y", PrimitiveType("long")))
     )
@@ -395,18 +412,18 @@ def test_partition_values_and_statistics_together():
     assert files_that_may_match(both, none, table_schema, ["x"], "UTC").tolist() == []
 
 
-def test_contradicting_bounds_are_not_believed():
+def test_contradicting_bounds_are_not_believed() -> None:
     assert kept(Comparison("=", X, 5, "int"), schema("long"), (9, 1)) == [0]
 
 
-def test_wide_bounds_still_bound():
+def test_wide_bounds_still_bound() -> None:
     wide = '{"numRecords":10,"minValues":{"x":1},"maxValues":{"x":5},"nullCount":{"x":3},"tightBounds":false}'
     assert kept(Comparison("=", X, 6, "int"), schema("long"), wide) == []
     assert kept(Comparison("=", X, 5, "int"), schema("long"), wide) == [0]
     assert kept(IsNull(X), schema("long"), wide) == [0]
 
 
-def test_instants_against_local_times_and_dates():
+def test_instants_against_local_times_and_dates() -> None:
     # 05:00 UTC is midnight in New York.
     instant = Comparison("=", X, datetime(2024, 1, 2, 5, tzinfo=UTC), "timestamp")
     local = ("2024-01-02T00:00:00.000", "2024-01-02T00:00:00.000")

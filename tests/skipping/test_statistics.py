@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,9 +30,9 @@ SCHEMA = StructType(
         ]
     )
 )
-COLUMNS = [find_column(SCHEMA, (field.name,), frozenset()) for field in SCHEMA.fields]
+COLUMNS = [column for field in SCHEMA.fields if (column := find_column(SCHEMA, (field.name,), frozenset()))]
 
-GOOD = {
+GOOD: dict[str, Any] = {
     "numRecords": 3,
     "minValues": {
         "i": -1,
@@ -61,7 +62,7 @@ GOOD = {
 GOOD_TEXT = json.dumps(GOOD).replace("1e+17", "99999999999999999.999")
 
 
-def read(*texts):
+def read(*texts: str | None) -> list[dict[str, Any]]:
     found = read_statistics(pa.chunked_array([pa.array(texts, pa.string())]), COLUMNS)
     rows = []
     for at in range(len(texts)):
@@ -77,7 +78,7 @@ def read(*texts):
 NOTHING = {"numRecords": None}
 
 
-def test_every_type():
+def test_every_type() -> None:
     (row,) = read(GOOD_TEXT)
     assert row == {
         "numRecords": 3,
@@ -104,13 +105,13 @@ def test_every_type():
 
 
 @pytest.mark.parametrize("nonsense", ["garbage", '{"a":1} {}', "[]", '{"numRecords":', ""])
-def test_one_files_nonsense_is_its_own(nonsense):
+def test_one_files_nonsense_is_its_own(nonsense: str) -> None:
     alone = read(GOOD_TEXT)
     rows = read(GOOD_TEXT, nonsense, None, GOOD_TEXT)
     assert rows == [*alone, NOTHING, NOTHING, *alone]
 
 
-def test_pretty_printed_statistics_are_the_same():
+def test_pretty_printed_statistics_are_the_same() -> None:
     assert (
         read(json.dumps(GOOD, indent=2), GOOD_TEXT.replace("99999999999999999.999", "1e17"))[0]["s.max"]
         == "z"
@@ -133,25 +134,27 @@ def test_pretty_printed_statistics_are_the_same():
         ({"nullCount": {"i": -1, "s": "one", "b": True}}, {"i.nulls", "s.nulls", "b.nulls"}),
     ],
 )
-def test_one_odd_value_is_unknown_and_no_other(change, lost):
+def test_one_odd_value_is_unknown_and_no_other(
+    change: dict[str, dict[str, Any] | None], lost: set[str]
+) -> None:
     (good,) = read(GOOD_TEXT)
     (row,) = read(json.dumps({**GOOD, **change}))
     del good["d.max"], row["d.max"]
     assert {name: value for name, value in good.items() if name not in lost} == row
 
 
-def test_decimals_with_more_digits_are_rounded_outwards():
+def test_decimals_with_more_digits_are_rounded_outwards() -> None:
     text = '{"minValues":{"d":1.0009},"maxValues":{"d":1.0001}}'
     (row,) = read(text)
     assert (row["d.min"], row["d.max"]) == (Decimal("1.000"), Decimal("1.001"))
 
 
-def test_the_other_spelling_of_null_counts():
+def test_the_other_spelling_of_null_counts() -> None:
     assert read('{"nullCounts":{"i":4}}')[0]["i.nulls"] == 4
     assert read('{"nullCounts":{"i":4}, "minValues":{"f":"Infinity"}}')[0]["i.nulls"] == 4
 
 
-def test_many_files_in_several_chunks():
+def test_many_files_in_several_chunks() -> None:
     texts = [f'{{"numRecords":{at},"minValues":{{"i":{at}}}}}' for at in range(2 * CHUNK + 5)]
     texts[7] = "garbage"
     found = read_statistics(pa.chunked_array([pa.array(texts[:9]), pa.array(texts[9:])]), COLUMNS[:1])
@@ -160,7 +163,7 @@ def test_many_files_in_several_chunks():
     assert found.columns["i",].lower.to_pylist() == expected
 
 
-def test_no_files():
+def test_no_files() -> None:
     found = read_statistics(pa.chunked_array([], pa.string()), COLUMNS)
     assert found.num_records.to_pylist() == []
     assert found.columns["i",].lower.to_pylist() == []

@@ -1,12 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamerge.sql.condition_reader import read_condition
-from deltamerge.sql.expression import Literal, Name, Opaque, Operation, conjuncts_of
+from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, conjuncts_of
 
 
-def show(node):
+def show(node: Node) -> str:
     """Draws a tree in one line."""
     if isinstance(node, Name):
         return ".".join(node.parts)
@@ -81,21 +86,21 @@ def show(node):
         ("=(t.a, +(s.a, 1))", "=(t.a, ?)"),
     ],
 )
-def test_trees(text, tree):
+def test_trees(text: str, tree: str) -> None:
     node = read_condition(text)
     assert show(node) == tree
     for part in walk(node):
         assert part.span.of(text) == part.text
 
 
-def walk(node):
+def walk(node: Node) -> Iterator[Node]:
     yield node
     if isinstance(node, Operation):
         for operand in node.operands:
             yield from walk(operand)
 
 
-def test_deep_conditions_are_no_error():
+def test_deep_conditions_are_no_error() -> None:
     many = [f"a{i} = {i}" for i in range(5000)]
     assert len(conjuncts_of(read_condition(" AND ".join(many)))) == 5000
     deep = "=(a, 1)"
@@ -131,7 +136,7 @@ def test_deep_conditions_are_no_error():
         ("NULL", None, "void"),
     ],
 )
-def test_literals(text, value, type_name):
+def test_literals(text: str, value: Any, type_name: str) -> None:
     node = read_condition(f"x = {text}").operands[1]
     assert isinstance(node, Literal)
     if type_name.startswith("decimal"):
@@ -159,7 +164,7 @@ def test_literals(text, value, type_name):
         "1.5L",
     ],
 )
-def test_literals_that_are_left_alone(text):
+def test_literals_that_are_left_alone(text: str) -> None:
     assert isinstance(read_condition(f"x = {text}").operands[1], Opaque)
 
 
@@ -176,7 +181,7 @@ def test_literals_that_are_left_alone(text):
         ("TIMESTAMP_NTZ'2020-01-01 10:00:00'", "2020-01-01T10:00:00", "timestamp_ntz"),
     ],
 )
-def test_dates_and_timestamps(text, expected, type_name):
+def test_dates_and_timestamps(text: str, expected: str, type_name: str) -> None:
     node = read_condition(f"x < {text}").operands[1]
     assert (node.value.isoformat(), node.type_name) == (expected, type_name)
 
@@ -198,7 +203,7 @@ def test_dates_and_timestamps(text, expected, type_name):
         ("f(a => b)", ["b"], ["a"]),
     ],
 )
-def test_names_in_opaque_parts(text, names, words):
+def test_names_in_opaque_parts(text: str, names: list[str], words: list[str]) -> None:
     node = read_condition(text)
     assert isinstance(node, Opaque)
     assert node.complete
@@ -206,7 +211,7 @@ def test_names_in_opaque_parts(text, names, words):
     assert [".".join(name.parts) for name in node.words] == words
 
 
-def test_double_quotes_may_be_names():
+def test_double_quotes_may_be_names() -> None:
     node = read_condition('x = "abc"', double_quoted_identifiers=True)
     assert show(node) == "=(x, ?!)"
 
@@ -217,7 +222,7 @@ PARTS = st.sampled_from(PIECES.split())
 
 
 @given(st.lists(PARTS, max_size=15).map(" ".join))
-def test_any_text_is_read(text):
+def test_any_text_is_read(text: str) -> None:
     node = read_condition(text)
     for part in walk(node):
         assert part.span.of(text) == part.text

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 from datetime import date
 from decimal import Decimal
 
@@ -16,11 +18,12 @@ from deltamerge.skipping.predicates import (
     IsNull,
     Not,
     Or,
+    Predicate,
     StartsWith,
     Unknown,
 )
 from deltamerge.sql.condition_reader import read_condition
-from deltamerge.sql.conditions import contains_subquery, shape_of_tree
+from deltamerge.sql.conditions import ConditionShape, contains_subquery, shape_of_tree
 from deltamerge.sql.resolution import Relation, Scope
 
 TARGET = Relation(
@@ -42,15 +45,15 @@ SCOPE = Scope(TARGET, SOURCE, case_sensitive=False)
 ID = ColumnRef(("id",))
 
 
-def shape_of(text, scope, double_quoted_identifiers=False):
+def shape_of(text: str, scope: Scope, double_quoted_identifiers: bool = False) -> ConditionShape:
     return shape_of_tree(read_condition(text, double_quoted_identifiers), scope)
 
 
-def conjuncts(text, scope=SCOPE):
+def conjuncts(text: str, scope: Scope = SCOPE) -> list[tuple[str, str]]:
     return [(c.text, c.side) for c in shape_of(text, scope).conjuncts]
 
 
-def keys(text, scope=SCOPE):
+def keys(text: str, scope: Scope = SCOPE) -> list[tuple[str, str, tuple[str, ...] | None, bool]]:
     return [
         (".".join(k.target.path), k.source_text, k.source_path, k.null_safe)
         for k in shape_of(text, scope).equi_keys
@@ -84,11 +87,11 @@ def keys(text, scope=SCOPE):
         ("TRUE AND NULL", ["neither", "neither"]),
     ],
 )
-def test_sides(text, expected):
+def test_sides(text: str, expected: list[str]) -> None:
     assert [side for _, side in conjuncts(text)] == expected
 
 
-def test_conjuncts_are_verbatim_with_their_place():
+def test_conjuncts_are_verbatim_with_their_place() -> None:
     text = "(t.id = s.id)  AND /* c */ (t.Day BETWEEN 1 AND 2 OR flag) and (s.v > 1 AND v < 3)"
     shape = shape_of(text, SCOPE)
     assert [c.text for c in shape.conjuncts] == [
@@ -130,7 +133,7 @@ def test_conjuncts_are_verbatim_with_their_place():
         ("t.id = s.id = true", []),
     ],
 )
-def test_equi_keys(text, expected):
+def test_equi_keys(text: str, expected: list[tuple[str, str, tuple[str, ...] | None, bool]]) -> None:
     assert keys(text) == expected
 
 
@@ -189,13 +192,13 @@ def test_equi_keys(text, expected):
         ("both = 1", None),
     ],
 )
-def test_target_predicates(text, predicate):
+def test_target_predicates(text: str, predicate: Predicate | None) -> None:
     shape = shape_of(text, SCOPE)
     assert shape.target_predicate == And(() if predicate is None else (predicate,))
     assert shape.conjuncts[0].predicate == (Unknown() if predicate is None else predicate)
 
 
-def test_only_the_targets_conjuncts_restrict_the_target():
+def test_only_the_targets_conjuncts_restrict_the_target() -> None:
     shape = shape_of("t.id = s.id AND t.Day = 'x' AND (t.id = 1 OR s.v = 2) AND nope AND t.flag", SCOPE)
     assert shape.target_predicate == And(
         (
@@ -205,7 +208,7 @@ def test_only_the_targets_conjuncts_restrict_the_target():
     )
 
 
-def test_case_matters_where_the_session_says_so():
+def test_case_matters_where_the_session_says_so() -> None:
     scope = Scope(
         Relation((("t",),), {"Id": None, "id": None}), Relation((("s",),), {"ID": None}), case_sensitive=True
     )
@@ -221,7 +224,7 @@ def test_case_matters_where_the_session_says_so():
     assert keys("t.id = s.ID", insensitive) == []
 
 
-def test_tables_without_alias_are_qualified_by_their_name():
+def test_tables_without_alias_are_qualified_by_their_name() -> None:
     scope = Scope(
         Relation((("cat", "db", "tbl"),), {"id": None}),
         Relation((("delta", "/a b"),), {"id": None}),
@@ -234,13 +237,13 @@ def test_tables_without_alias_are_qualified_by_their_name():
     assert conjuncts("cat.tbl.id = 1", scope) == [("cat.tbl.id = 1", "unreadable")]
 
 
-def test_one_alias_for_both_sides_is_ambiguous():
+def test_one_alias_for_both_sides_is_ambiguous() -> None:
     scope = Scope(Relation((("x",),), {"id": None}), Relation((("x",),), {"id": None}), case_sensitive=False)
     assert keys("x.id = x.id", scope) == []
     assert conjuncts("x.id = 1", scope) == [("x.id = 1", "unreadable")]
 
 
-def test_duplicate_columns_are_never_resolved():
+def test_duplicate_columns_are_never_resolved() -> None:
     scope = Scope(
         Relation((("t",),), {"id": None}),
         Relation((("s",),), {"v": None}, frozenset({"V"})),
@@ -249,7 +252,7 @@ def test_duplicate_columns_are_never_resolved():
     assert keys("t.id = s.v", scope) == []
 
 
-def test_double_quotes_are_strings_unless_the_session_says_otherwise():
+def test_double_quotes_are_strings_unless_the_session_says_otherwise() -> None:
     assert shape_of('t.id = "v"', SCOPE).target_predicate == And((Comparison("=", ID, "v", "string"),))
     shape = shape_of('t.id = "v"', SCOPE, double_quoted_identifiers=True)
     assert [c.side for c in shape.conjuncts] == ["unreadable"]
@@ -277,7 +280,7 @@ def test_double_quotes_are_strings_unless_the_session_says_otherwise():
         ("'it", None),
     ],
 )
-def test_source_columns(text, expected):
+def test_source_columns(text: str, expected: set[str] | None) -> None:
     (conjunct,) = shape_of(f"f({text}\n)", SCOPE).conjuncts
     if expected is None:
         assert conjunct.side == "unreadable"
@@ -302,7 +305,7 @@ def test_source_columns(text, expected):
         ("extract(year from s.v)", False),
     ],
 )
-def test_subqueries(text, expected):
+def test_subqueries(text: str, expected: bool) -> None:
     assert contains_subquery(text) is expected
 
 
@@ -311,7 +314,7 @@ PIECES = """t.id s.id t.flag id v 1 'x' = <=> < AND OR NOT ( ) IN BETWEEN IS NUL
 
 
 @given(st.lists(st.sampled_from(PIECES.split()), max_size=14).map(" ".join))
-def test_nothing_is_said_of_what_mentions_the_source(text):
+def test_nothing_is_said_of_what_mentions_the_source(text: str) -> None:
     shape = shape_of(text, SCOPE)
     for conjunct in shape.conjuncts:
         assert conjunct.span.of(text) == conjunct.text

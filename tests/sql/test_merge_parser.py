@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from deltamerge.exceptions import DeltaParseException
@@ -7,7 +11,7 @@ from deltamerge.sql.merge_parser import parse_merge
 HEAD = "MERGE INTO tgt t USING src s ON t.id = s.id "
 
 
-def parse(sql):
+def parse(sql: str) -> Any:
     """Parses, and checks that every expression is the SQL at its place."""
     merge = parse_merge(sql)
     assert merge.sql == sql
@@ -22,20 +26,20 @@ def parse(sql):
     return merge
 
 
-def of_kind(merge, kind):
+def of_kind(merge: Any, kind: str) -> list[Any]:
     return [clause for clause in merge.clauses if clause.kind == kind]
 
 
-def only_clause(sql):
+def only_clause(sql: str) -> Any:
     (clause,) = parse(sql).clauses
     return clause
 
 
-def written(assignments):
+def written(assignments: Any) -> list[tuple[tuple[str, ...], str]]:
     return [(a.target, "DEFAULT" if a.value == Default() else a.value.text) for a in assignments]
 
 
-def test_a_whole_statement():
+def test_a_whole_statement() -> None:
     merge = parse(
         """WITH a AS (SELECT 1), b(x) AS (SELECT * FROM a) -- first
         MERGE WITH SCHEMA EVOLUTION INTO cat.db.`my tbl` AS t
@@ -93,7 +97,7 @@ def test_a_whole_statement():
         ("identifier t", ("identifier",), None, "t"),
     ],
 )
-def test_targets(target, name, path, alias):
+def test_targets(target: str, name: tuple[str, ...], path: str | None, alias: str | None) -> None:
     merge = parse(f"MERGE INTO {target} USING src s ON t.id = s.id WHEN MATCHED THEN DELETE")
     assert (merge.target.name, merge.target.path, merge.target.alias) == (name, path, alias)
 
@@ -133,7 +137,7 @@ def test_targets(target, name, path, alias):
         ("IDENTIFIER('a.b') s", {"kind": "name", "name": ("a", "b"), "alias": "s"}),
     ],
 )
-def test_sources(source, expected):
+def test_sources(source: str, expected: dict[str, Any]) -> None:
     merge = parse(f"MERGE INTO t USING {source} ON true WHEN MATCHED THEN DELETE")
     assert {field: getattr(merge.source, field) for field in expected} == expected
     assert merge.condition.text == "true"
@@ -154,7 +158,7 @@ def test_sources(source, expected):
         ("cast('2020-01-01' AS timestamp)", "timestamp"),
     ],
 )
-def test_timestamps_of_sources(timestamp, alias):
+def test_timestamps_of_sources(timestamp: str, alias: str | None) -> None:
     source = f"delta.`/p` TIMESTAMP AS OF {timestamp} {alias or ''}"
     merge = parse(f"MERGE INTO t USING {source} ON a WHEN MATCHED THEN DELETE")
     assert merge.source.timestamp == timestamp
@@ -189,7 +193,7 @@ def test_timestamps_of_sources(timestamp, alias):
         's.k = "then"',
     ],
 )
-def test_keywords_inside_conditions_do_not_confuse(condition):
+def test_keywords_inside_conditions_do_not_confuse(condition: str) -> None:
     merge = parse(
         f"MERGE INTO tgt t USING src s ON {condition}\nWHEN MATCHED AND {condition}\nTHEN DELETE "
         f"WHEN NOT MATCHED AND {condition} THEN INSERT *"
@@ -220,7 +224,7 @@ def test_keywords_inside_conditions_do_not_confuse(condition):
         "-- c\n 1",
     ],
 )
-def test_values_are_kept_verbatim(value):
+def test_values_are_kept_verbatim(value: str) -> None:
     text = value.split("\n")[-1].strip()
     clause = only_clause(HEAD + f"WHEN MATCHED THEN UPDATE SET a = {value}, b.c == {value}")
     assert written(clause.assignments) == [(("a",), text), (("b", "c"), text)]
@@ -229,7 +233,7 @@ def test_values_are_kept_verbatim(value):
     assert [v.text for v in clause.values] == [text, text]
 
 
-def test_clause_keywords_as_columns():
+def test_clause_keywords_as_columns() -> None:
     clause = only_clause(
         HEAD + "WHEN MATCHED THEN UPDATE SET when = s.when, t.update = 1, set = set, `then`=then"
     )
@@ -250,7 +254,7 @@ def test_clause_keywords_as_columns():
         "with a as (select ')' /* ( */), b as ((select 1) union (select 2))",
     ],
 )
-def test_ctes(ctes):
+def test_ctes(ctes: str) -> None:
     merge = parse(f"{ctes}\nMERGE INTO t USING a ON true WHEN MATCHED THEN DELETE")
     assert merge.ctes == ctes
     explained = parse(f"EXPLAIN {ctes} MERGE INTO t USING a ON true WHEN MATCHED THEN DELETE")
@@ -258,7 +262,7 @@ def test_ctes(ctes):
 
 
 @pytest.mark.slow
-def test_wide_statements_are_read_quickly():
+def test_wide_statements_are_read_quickly() -> None:
     columns = [f"c{i}" for i in range(3000)]
     assignments = ", ".join(f"{c} = coalesce(s.{c}, t.{c} + {i})" for i, c in enumerate(columns))
     values = ", ".join(f"CASE WHEN s.{c} > 1 THEN s.{c} ELSE (0) END" for c in columns)
@@ -269,12 +273,12 @@ def test_wide_statements_are_read_quickly():
     assert [len(clause.values) for clause in merge.clauses] == [3000, 3000]
 
 
-def test_star_except_does_not_swallow_the_next_clause():
+def test_star_except_does_not_swallow_the_next_clause() -> None:
     merge = parse(HEAD + "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
     assert [clause.action for clause in merge.clauses] == [Update(Star()), Insert(Star())]
 
 
-def test_letter_case_blanks_and_comments_do_not_matter():
+def test_letter_case_blanks_and_comments_do_not_matter() -> None:
     merge = parse(
         "merge/**/into\tdelta.`/p`as t\nusing(select 1 id)as s on(t.id=s.id)when\nnot--\nmatched "
         "by/**/target then insert(id)values(s.id)when matched then update set*;;"
@@ -292,7 +296,7 @@ def test_letter_case_blanks_and_comments_do_not_matter():
         ("-- what would it do?\nEXPLAIN /* and */ ANALYZE", "analyze"),
     ],
 )
-def test_explain(before, explain):
+def test_explain(before: str, explain: str | None) -> None:
     merge = parse(f"{before} {HEAD} WHEN MATCHED THEN DELETE")
     assert (merge.explain, merge.condition.text) == (explain, "t.id = s.id")
 
@@ -359,7 +363,7 @@ HINTS = [
 
 
 @pytest.mark.parametrize(("sql", "part"), HINTS)
-def test_syntax_errors_say_what_was_expected(sql, part):
+def test_syntax_errors_say_what_was_expected(sql: str, part: str) -> None:
     with pytest.raises(DeltaParseException) as caught:
         parse_merge(sql)
     assert caught.value.error_class == "PARSE_SYNTAX_ERROR"
@@ -369,7 +373,7 @@ def test_syntax_errors_say_what_was_expected(sql, part):
     assert "^" in caught.value.message
 
 
-def test_the_caret_stands_under_the_token():
+def test_the_caret_stands_under_the_token() -> None:
     sql = "MERGE INTO t USING s ON t.id = s.id\nWHEN MATCHED AND s.a\n  THN DELETE"
     with pytest.raises(DeltaParseException) as caught:
         parse_merge(sql)
@@ -400,7 +404,7 @@ def test_the_caret_stands_under_the_token():
         ("WHEN NOT MATCHED THEN INSERT (a) VALUES (1, 2)", "MERGE_INSERT_VALUE_COUNT_MISMATCH", "21S01"),
     ],
 )
-def test_statements_that_spark_refuses_by_class(tail, error_class, sqlstate):
+def test_statements_that_spark_refuses_by_class(tail: str, error_class: str, sqlstate: str) -> None:
     with pytest.raises(DeltaParseException) as caught:
         parse_merge(HEAD + tail)
     assert (caught.value.error_class, caught.value.sqlstate) == (error_class, sqlstate)
@@ -414,7 +418,7 @@ def test_statements_that_spark_refuses_by_class(tail, error_class, sqlstate):
         "MERGE INTO t AS x (a) USING src s ON a WHEN MATCHED THEN DELETE",
     ],
 )
-def test_column_aliases_are_refused(sql):
+def test_column_aliases_are_refused(sql: str) -> None:
     with pytest.raises(DeltaParseException) as caught:
         parse_merge(sql)
     assert (caught.value.error_class, caught.value.sqlstate) == ("COLUMN_ALIASES_NOT_ALLOWED", "42601")

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 from itertools import pairwise
 
 import pytest
@@ -8,7 +10,7 @@ from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.relations import find_table_references, replace_qualifier, replace_references
 
 
-def found(text, *names):
+def found(text: str, *names: str) -> list[tuple[str, str, int | None, str | None]]:
     references = find_table_references(text, names)
     assert [r.span.start for r in references] == sorted(r.span.start for r in references)
     return [(r.span.of(text), r.path_or_name, r.version, r.timestamp) for r in references]
@@ -51,7 +53,7 @@ def found(text, *names):
         ("delta.`/p`", []),
     ],
 )
-def test_delta_paths(text, expected):
+def test_delta_paths(text: str, expected: list[tuple[str, str, int | None, str | None]]) -> None:
     assert found(text) == expected
 
 
@@ -83,7 +85,7 @@ def test_delta_paths(text, expected):
         ("SELECT * FROM orders TABLESAMPLE (10 PERCENT) o", 1),
     ],
 )
-def test_tables_by_name(text, count):
+def test_tables_by_name(text: str, count: int) -> None:
     assert [name for _, name, _, _ in found(text, "orders")] == ["orders"] * count
 
 
@@ -104,11 +106,11 @@ def test_tables_by_name(text, count):
         ("WITH orders AS (SELECT * FROM orders)", 1),
     ],
 )
-def test_ctes_hide_tables(text, count):
+def test_ctes_hide_tables(text: str, count: int) -> None:
     assert len(found(text, "orders")) == count
 
 
-def test_names_of_several_parts():
+def test_names_of_several_parts() -> None:
     text = "SELECT * FROM db.orders o JOIN `db`.`or ders`"
     assert [r.path_or_name for r in find_table_references(text, ["db.orders", "db.`or ders`"])] == [
         "db.orders",
@@ -132,12 +134,12 @@ def test_names_of_several_parts():
         (" TABLESAMPLE (5 ROWS)", True),
     ],
 )
-def test_aliases_are_noticed(tail, needs_alias):
+def test_aliases_are_noticed(tail: str, needs_alias: bool) -> None:
     (reference,) = find_table_references("SELECT * FROM orders" + tail, ["orders"])
     assert reference.needs_alias == needs_alias
 
 
-def test_references_are_replaced_and_all_else_is_kept():
+def test_references_are_replaced_and_all_else_is_kept() -> None:
     text = "SELECT  *  FROM delta.`/p@v3` a /* c */ JOIN orders VERSION AS OF 3 b ON 'orders' = a.orders"
     first, second = find_table_references(text, ["orders"])
     assert replace_references(text, {second.span: "v2", first.span: "v1"}) == (
@@ -165,7 +167,7 @@ def test_references_are_replaced_and_all_else_is_kept():
         ("cat.db.tbl.s.f", ("cat", "db", "tbl"), "t.s.f"),
     ],
 )
-def test_qualifiers_are_replaced(text, qualifier, expected):
+def test_qualifiers_are_replaced(text: str, qualifier: tuple[str, ...], expected: str) -> None:
     assert replace_qualifier(text, qualifier, "t") == expected
 
 
@@ -175,7 +177,7 @@ WORDS = st.sampled_from(PIECES.split())
 
 
 @given(st.lists(WORDS, max_size=20).map(" ".join))
-def test_any_text_is_searched_without_surprise(text):
+def test_any_text_is_searched_without_surprise(text: str) -> None:
     try:
         references = find_table_references(text, ["orders"])
     except DeltaParseException:

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,12 +21,12 @@ from deltamerge.sql.names import near_misses, parse_name, quote, quote_name, unq
         ("````", ("`",)),
     ],
 )
-def test_names_are_split_at_dots_outside_backticks(text, parts):
+def test_names_are_split_at_dots_outside_backticks(text: str, parts: tuple[str, ...]) -> None:
     assert parse_name(text) == parts
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "`a", "a`b`", "`a`b", "``", "a.``", "`a``"])
-def test_malformed_names_are_refused_with_their_place(text):
+def test_malformed_names_are_refused_with_their_place(text: str) -> None:
     with pytest.raises(DeltaParseException) as caught:
         parse_name(text)
     assert caught.value.error_class == "INVALID_ATTRIBUTE_NAME_SYNTAX"
@@ -33,16 +35,16 @@ def test_malformed_names_are_refused_with_their_place(text):
 
 
 @given(st.lists(st.text(min_size=1), min_size=1))
-def test_quoted_names_come_back(parts):
+def test_quoted_names_come_back(parts: list[str]) -> None:
     assert parse_name(quote_name(parts)) == tuple(parts)
 
 
 @given(st.text(min_size=1))
-def test_unquote_undoes_quote(part):
+def test_unquote_undoes_quote(part: str) -> None:
     assert unquote(quote(part)) == part
 
 
-def test_near_misses_come_likeliest_first():
+def test_near_misses_come_likeliest_first() -> None:
     assert near_misses("ID", ["idx", "id", "name"])[0] == "id"
     assert near_misses("custmer", ["customer_id", "customer", "amount"]) == ("customer", "customer_id")
     assert near_misses("zzz", ["a", "b"]) == ()

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from obstore.store import MemoryStore
@@ -15,7 +17,7 @@ from obstore.store import MemoryStore
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.local_store import TEMP_SUFFIX
 from deltamerge.storage.object_store import ObjectStore
-from deltamerge.storage.store import LocalStore, open_store
+from deltamerge.storage.store import LocalStore, Store, open_store
 
 NAMES = [
     "a b",
@@ -38,13 +40,13 @@ ROOTS = ["plain", "a b%20[x]{y}:=#é+ %"]
 
 
 @pytest.fixture(params=[*ROOTS, "object store"])
-def store(request, tmp_path):
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "object store":
         return ObjectStore("s3://bucket/a b%20/{t}", MemoryStore(), "a b%20/{t}")
     return open_store(str(tmp_path / request.param))
 
 
-def test_names_are_the_real_ones(store):
+def test_names_are_the_real_ones(store: Store) -> None:
     paths = sorted([*NAMES, *(f"{name}/{name}" for name in ["d f", "d%20f", "k=é:1"])])
     for path in paths:
         store.put(path, path.encode())
@@ -66,7 +68,7 @@ def test_names_are_the_real_ones(store):
     assert store.list() == []
 
 
-def test_listing(store):
+def test_listing(store: Store) -> None:
     for path in ["log/1", "log/2", "log/3", "log/_sub/4", "log2/5", "6"]:
         store.put(path, b"")
     assert [file.path for file in store.list("log")] == ["log/1", "log/2", "log/3", "log/_sub/4"]
@@ -78,7 +80,7 @@ def test_listing(store):
     assert store.list_folder("log")[0].name == "1"
 
 
-def test_put_if_absent_keeps_the_first(store):
+def test_put_if_absent_keeps_the_first(store: Store) -> None:
     store.put_if_absent("a/b", b"first")
     with pytest.raises(FileExistsError):
         store.put_if_absent("a/b", b"second")
@@ -88,7 +90,7 @@ def test_put_if_absent_keeps_the_first(store):
     assert [file.path for file in store.list()] == ["a/b"]
 
 
-def test_rename_replaces(store):
+def test_rename_replaces(store: Store) -> None:
     store.put("a", b"1")
     store.put("b/c", b"2")
     store.rename("a", "b/c")
@@ -96,7 +98,7 @@ def test_rename_replaces(store):
     assert not store.exists("a")
 
 
-def test_what_is_not_there(store):
+def test_what_is_not_there(store: Store) -> None:
     with pytest.raises(FileNotFoundError):
         store.get("nowhere")
     with pytest.raises(FileNotFoundError):
@@ -104,7 +106,7 @@ def test_what_is_not_there(store):
     assert not store.exists("nowhere")
 
 
-def test_replaced_file_has_another_tag(store):
+def test_replaced_file_has_another_tag(store: Store) -> None:
     store.put("a", b"1")
     before = store.list()[0]
     store.put("a", b"2")
@@ -112,10 +114,10 @@ def test_replaced_file_has_another_tag(store):
     assert store.list()[0].e_tag != before.e_tag
 
 
-def test_threads_race_for_one_name(store):
+def test_threads_race_for_one_name(store: Store) -> None:
     gate = threading.Barrier(8)
 
-    def write(number):
+    def write(number: int) -> int | None:
         gate.wait()
         try:
             store.put_if_absent("log/0.json", f"{number}".encode() * 1000)
@@ -130,7 +132,7 @@ def test_threads_race_for_one_name(store):
     assert [file.path for file in store.list()] == ["log/0.json"]
 
 
-def _race(root, gate, results):
+def _race(root: Any, gate: Any, results: Any) -> None:
     local = LocalStore(root)
     for version in range(50):
         gate.wait()
@@ -142,7 +144,7 @@ def _race(root, gate, results):
 
 
 @pytest.mark.slow
-def test_processes_race_for_each_version(tmp_path):
+def test_processes_race_for_each_version(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     gate, results = context.Barrier(2), context.Queue()
     racers = [context.Process(target=_race, args=(str(tmp_path), gate, results)) for _ in range(2)]
@@ -172,7 +174,7 @@ for version in range(1_000_000):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attempt", range(3))
-def test_killed_writer_leaves_no_half_file(tmp_path, attempt):
+def test_killed_writer_leaves_no_half_file(tmp_path: Path, attempt: int) -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
@@ -190,22 +192,23 @@ def test_killed_writer_leaves_no_half_file(tmp_path, attempt):
             assert path.name.endswith(TEMP_SUFFIX)
 
 
-def test_stale_hadoop_checksum_goes_with_what_it_was_for(tmp_path):
+def test_stale_hadoop_checksum_goes_with_what_it_was_for(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     checksum = tmp_path / ".a.crc"
-    for write in (
+    writes: list[Callable[[], object]] = [
         lambda: store.put("a", b"1"),
         lambda: store.put("a", b"2"),
         lambda: store.delete(["a"]),
         lambda: store.put_if_absent("a", b"3"),
         lambda: store.rename("a", "b"),
-    ):
+    ]
+    for write in writes:
         checksum.write_bytes(b"crc")
         write()
         assert not checksum.exists()
 
 
-def test_lost_race_keeps_the_winners_checksum(tmp_path):
+def test_lost_race_keeps_the_winners_checksum(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     store.put("a", b"1")
     (tmp_path / ".a.crc").write_bytes(b"crc")
@@ -215,7 +218,7 @@ def test_lost_race_keeps_the_winners_checksum(tmp_path):
 
 
 @pytest.mark.parametrize("spelling", ["{}", "file:{}", "file://{}", "{}/", "{}//"])
-def test_spellings_of_a_local_root(tmp_path, spelling):
+def test_spellings_of_a_local_root(tmp_path: Path, spelling: str) -> None:
     store = open_store(spelling.format(tmp_path))
     assert store.root == str(tmp_path)
     assert store.absolute("a%20b/c d") == f"{tmp_path}/a%20b/c d"
@@ -223,7 +226,7 @@ def test_spellings_of_a_local_root(tmp_path, spelling):
     assert store.absolute("s3://b/x") == "s3://b/x"
 
 
-def test_relative_root(tmp_path, monkeypatch):
+def test_relative_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert open_store("a/b").root == str(tmp_path / "a/b")
     assert open_store(".").root == str(tmp_path)
@@ -235,7 +238,7 @@ def test_relative_root(tmp_path, monkeypatch):
     "root",
     ["s3://bucket/a b", "s3a://bucket/t", "gs://bucket/t", "abfss://c@account.dfs.core.windows.net/a%20b"],
 )
-def test_object_stores_open_without_a_request(root):
+def test_object_stores_open_without_a_request(root: str) -> None:
     store = open_store(root + "/", {"allow_http": "true"})
     assert not store.is_local
     assert store.root == root
@@ -243,22 +246,22 @@ def test_object_stores_open_without_a_request(root):
 
 
 @pytest.mark.parametrize("root", ["s3://b//t", "s3://b/./x/../t/", "s3:////b/t"])
-def test_urls_are_spelled_as_spark_spells_them(root):
+def test_urls_are_spelled_as_spark_spells_them(root: str) -> None:
     assert open_store(root, {"allow_http": "true"}).absolute("x y") == "s3://b/t/x y"
 
 
 @pytest.mark.parametrize("root", ["hdfs://host/t", "dbfs:/t", "wat://x/y"])
-def test_unknown_scheme(root):
+def test_unknown_scheme(root: str) -> None:
     with pytest.raises(DeltaTableException, match="no store"):
         open_store(root)
 
 
-def test_wrong_option_of_an_object_store():
+def test_wrong_option_of_an_object_store() -> None:
     with pytest.raises(DeltaTableException, match="cannot be opened"):
         open_store("s3://bucket/t", {"no_such_option": "1"})
 
 
-def test_absolute_path_into_the_same_bucket():
+def test_absolute_path_into_the_same_bucket() -> None:
     inner = MemoryStore()
     ObjectStore("s3://bucket/one", inner, "one").put("x", b"1")
     other = ObjectStore("s3://bucket/two/deep", inner, "two/deep")

@@ -5,27 +5,30 @@ from __future__ import annotations
 import io
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.log.actions import AddFile, Metadata, Protocol
+from deltamerge.log.actions import Action, AddFile, Metadata, Protocol
 from deltamerge.log.schema import PrimitiveType, StructField, StructType, schema_to_json
-from deltamerge.log.snapshot import load_snapshot
+from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.skipping.collect import IndexedColumns, parquet_statistics
-from deltamerge.storage.store import open_store
+from deltamerge.storage.store import Store, open_store
 from deltamerge.txn.transaction import PreparedCommit, ReadSet, commit
 
 SCHEMA = StructType((StructField("id", PrimitiveType("long")), StructField("part", PrimitiveType("string"))))
 PROTOCOL = Protocol(1, 2)
 
 
-def clock():
+def clock() -> int:
     return int(time.time() * 1000)
 
 
-def metadata(partitioned=False, **configuration):
+def metadata(partitioned: bool = False, **configuration: Any) -> Metadata:
     return Metadata(
         id=str(uuid.uuid4()),
         schema_string=schema_to_json(SCHEMA),
@@ -35,7 +38,9 @@ def metadata(partitioned=False, **configuration):
     )
 
 
-def prepare(snapshot, *actions, read=None, **changes):
+def prepare(
+    snapshot: Snapshot | Store, *actions: Action, read: ReadSet | None = None, **changes: Any
+) -> PreparedCommit:
     """Gives a transaction: a blind append unless it says what was read."""
     prepared = PreparedCommit(
         snapshot=snapshot,
@@ -54,7 +59,9 @@ def prepare(snapshot, *actions, read=None, **changes):
     return replace(prepared, **changes)
 
 
-def create(root, partitioned=False, protocol=PROTOCOL, **configuration):
+def create(
+    root: Path, partitioned: bool = False, protocol: Protocol = PROTOCOL, **configuration: Any
+) -> Snapshot:
     """Creates an empty table and gives its snapshot."""
     store = open_store(str(root))
     actions = (protocol, metadata(partitioned, **configuration))
@@ -62,7 +69,7 @@ def create(root, partitioned=False, protocol=PROTOCOL, **configuration):
     return commit(prepared, clock).snapshot
 
 
-def write_file(snapshot, ids, part=None, **changes):
+def write_file(snapshot: Snapshot, ids: Sequence[int], part: str | None = None, **changes: Any) -> AddFile:
     """Writes a real data file and gives its action."""
     partitioned = bool(snapshot.metadata.partition_columns)
     columns = {"id": pa.array(ids, pa.int64())}
@@ -85,11 +92,11 @@ def write_file(snapshot, ids, part=None, **changes):
     return replace(add, **changes)
 
 
-def append(snapshot, ids, part=None):
+def append(snapshot: Snapshot, ids: Sequence[int], part: str | None = None) -> tuple[AddFile, Snapshot]:
     """Appends a file blindly and gives it with the new snapshot."""
     file = write_file(snapshot, ids, part)
     return file, commit(prepare(snapshot, file), clock).snapshot
 
 
-def latest(snapshot):
+def latest(snapshot: Any) -> Any:
     return load_snapshot(snapshot.store)

@@ -7,27 +7,29 @@ import logging
 import multiprocessing
 import os
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from tests.txn.tables import SCHEMA, append, clock, create, metadata, prepare, write_file
 
 from deltamerge.exceptions import CommitStateUnknownException, ConcurrentWriteException
 from deltamerge.log.actions import Protocol
-from deltamerge.log.snapshot import load_snapshot
+from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.store import open_store
 from deltamerge.txn.transaction import commit
+from txn.tables import SCHEMA, append, clock, create, metadata, prepare, write_file
 
 PROCESSES = multiprocessing.get_context("spawn")
 
 
-def commit_info(snapshot, version):
+def commit_info(snapshot: Snapshot, version: int) -> dict[str, Any]:
     content = snapshot.store.get(f"_delta_log/{version:020d}.json")
     return json.loads(content.split(b"\n")[0])["commitInfo"]
 
 
-def test_a_commit_says_who_did_what(tmp_path):
+def test_a_commit_says_who_did_what(tmp_path: Path) -> None:
     read = create(tmp_path)
     prepared = prepare(read, write_file(read, [1]), user_metadata="why", isolation_level="WriteSerializable")
     committed = commit(prepared, lambda: 1_700_000_000_123)
@@ -53,7 +55,7 @@ def test_a_commit_says_who_did_what(tmp_path):
     assert table.history(1)[0]["userMetadata"] == "why"
 
 
-def test_in_commit_timestamps_grow(tmp_path):
+def test_in_commit_timestamps_grow(tmp_path: Path) -> None:
     features = frozenset({"inCommitTimestamp"})
     times = iter([1_000_000, 999_000, 998_000])
     store = open_store(str(tmp_path))
@@ -69,8 +71,11 @@ def test_in_commit_timestamps_grow(tmp_path):
 
 
 @pytest.mark.parametrize(("interval", "expected"), [(None, [10]), ("3", [3, 6, 9]), ("nonsense", [10])])
-def test_checkpoints_come_at_their_interval(tmp_path, interval, expected):
-    read = create(tmp_path, **({} if interval is None else {"checkpointInterval": interval}))
+def test_checkpoints_come_at_their_interval(
+    tmp_path: Path, interval: str | None, expected: list[int]
+) -> None:
+    configuration: dict[str, Any] = {} if interval is None else {"checkpointInterval": interval}
+    read = create(tmp_path, **configuration)
     for number in range(1, 12):
         _, read = append(read, [number])
     written = sorted(path.name for path in (tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
@@ -82,13 +87,13 @@ def test_checkpoints_come_at_their_interval(tmp_path, interval, expected):
 class NoCheckpoints(LocalStore):
     """A disk that takes commits and nothing else."""
 
-    def put(self, path, content):
+    def put(self, path: str, content: bytes) -> None:
         if "checkpoint" in path:
             raise OSError("no space left for checkpoints")
         super().put(path, content)
 
 
-def test_a_failing_checkpoint_only_warns(tmp_path, caplog):
+def test_a_failing_checkpoint_only_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     create(tmp_path, checkpointInterval="1")
     read = load_snapshot(NoCheckpoints(str(tmp_path)))
     with caplog.at_level(logging.WARNING):
@@ -103,7 +108,14 @@ class Forgetful(LocalStore):
 
     is_local = False
 
-    def __init__(self, root, failures=1, writes=True, rival=None, unreadable=False):
+    def __init__(
+        self,
+        root: str,
+        failures: int = 1,
+        writes: bool = True,
+        rival: bytes | None = None,
+        unreadable: bool = False,
+    ) -> None:
         super().__init__(root)
         self.failures = failures
         self.writes = writes
@@ -111,7 +123,7 @@ class Forgetful(LocalStore):
         self.unreadable = unreadable
         self.offers = 0
 
-    def put_if_absent(self, path, content):
+    def put_if_absent(self, path: str, content: bytes) -> None:
         self.offers += 1
         if self.offers > self.failures:
             super().put_if_absent(path, content)
@@ -122,41 +134,42 @@ class Forgetful(LocalStore):
             super().put_if_absent(path, content)
         raise TimeoutError("the answer got lost")
 
-    def get(self, path):
+    def get(self, path: str) -> bytes:
         if self.unreadable and self.offers and path.endswith("1.json"):
             raise ConnectionError("unreachable")
         return super().get(path)
 
 
-def forgetful(tmp_path, **behaviour):
+def forgetful(tmp_path: Path, **behaviour: Any) -> tuple[Snapshot, Forgetful]:
     create(tmp_path)
-    return load_snapshot(Forgetful(str(tmp_path), **behaviour))
+    store = Forgetful(str(tmp_path), **behaviour)
+    return load_snapshot(store), store
 
 
-def test_a_commit_whose_answer_is_lost_is_recognized(tmp_path):
-    read = forgetful(tmp_path)
+def test_a_commit_whose_answer_is_lost_is_recognized(tmp_path: Path) -> None:
+    read, store = forgetful(tmp_path)
     committed = commit(prepare(read, write_file(read, [1])), clock)
     assert (committed.version, committed.attempts) == (1, 1)
-    assert read.store.offers == 1
+    assert store.offers == 1
     assert load_snapshot(read.store).version == 1
 
 
-def test_a_commit_that_was_not_written_is_written_again(tmp_path):
-    read = forgetful(tmp_path, writes=False, failures=2)
+def test_a_commit_that_was_not_written_is_written_again(tmp_path: Path) -> None:
+    read, store = forgetful(tmp_path, writes=False, failures=2)
     committed = commit(prepare(read, write_file(read, [1])), clock)
     assert (committed.version, committed.attempts) == (1, 1)
-    assert read.store.offers == 3
+    assert store.offers == 3
 
 
-def test_a_version_that_another_got_meanwhile_is_a_lost_race(tmp_path):
+def test_a_version_that_another_got_meanwhile_is_a_lost_race(tmp_path: Path) -> None:
     rival = b'{"commitInfo":{"operation":"WRITE","txnId":"other","isBlindAppend":true}}\n'
-    read = forgetful(tmp_path, rival=rival)
+    read, _ = forgetful(tmp_path, rival=rival)
     committed = commit(prepare(read, write_file(read, [1])), clock)
     assert (committed.version, committed.attempts) == (2, 2)
 
 
-def test_a_store_that_never_answers_leaves_the_state_unknown(tmp_path):
-    read = forgetful(tmp_path, writes=False, failures=99)
+def test_a_store_that_never_answers_leaves_the_state_unknown(tmp_path: Path) -> None:
+    read, _ = forgetful(tmp_path, writes=False, failures=99)
     prepared = prepare(read, write_file(read, [1]))
     with pytest.raises(CommitStateUnknownException) as caught:
         commit(prepared, clock)
@@ -167,22 +180,22 @@ def test_a_store_that_never_answers_leaves_the_state_unknown(tmp_path):
     assert "do not delete" in message
 
 
-def test_a_commit_that_cannot_be_read_back_is_unknown(tmp_path):
-    read = forgetful(tmp_path, failures=99, unreadable=True)
+def test_a_commit_that_cannot_be_read_back_is_unknown(tmp_path: Path) -> None:
+    read, store = forgetful(tmp_path, failures=99, unreadable=True)
     with pytest.raises(CommitStateUnknownException):
         commit(prepare(read, write_file(read, [1])), clock)
-    read.store.unreadable = False
+    store.unreadable = False
     assert load_snapshot(read.store).version == 1
 
 
 class Refusing(Forgetful):
     """A store that denies access."""
 
-    def put_if_absent(self, path, content):
+    def put_if_absent(self, path: str, content: bytes) -> None:
         raise PermissionError(path)
 
 
-def test_a_refusal_is_the_stores_own_error(tmp_path):
+def test_a_refusal_is_the_stores_own_error(tmp_path: Path) -> None:
     create(tmp_path)
     read = load_snapshot(Refusing(str(tmp_path)))
     with pytest.raises(PermissionError):
@@ -192,24 +205,24 @@ def test_a_refusal_is_the_stores_own_error(tmp_path):
 class FullDisk(LocalStore):
     """A local disk that is full."""
 
-    def put_if_absent(self, path, content):
+    def put_if_absent(self, path: str, content: bytes) -> None:
         raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_is_no_mystery(tmp_path):
+def test_a_full_disk_is_no_mystery(tmp_path: Path) -> None:
     create(tmp_path)
     read = load_snapshot(FullDisk(str(tmp_path)))
     with pytest.raises(OSError, match="No space left"):
         commit(prepare(read, write_file(read, [1])), clock)
 
 
-def test_a_transaction_gives_up_after_its_attempts(tmp_path, monkeypatch):
+def test_a_transaction_gives_up_after_its_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = create(tmp_path)
 
     class Busy(LocalStore):
         """A table on which another writer is always first."""
 
-        def put_if_absent(self, path, content):
+        def put_if_absent(self, path: str, content: bytes) -> None:
             super().put_if_absent(path, b'{"commitInfo":{"operation":"WRITE","txnId":"x"}}\n')
             super().put_if_absent(path, content)
 
@@ -221,7 +234,7 @@ def test_a_transaction_gives_up_after_its_attempts(tmp_path, monkeypatch):
     assert load_snapshot(open_store(str(tmp_path))).version == 5
 
 
-def append_many(root, count, base):
+def append_many(root: Any, count: Any, base: Any) -> None:
     read = load_snapshot(open_store(root))
     for number in range(count):
         # A stale snapshot on purpose: every second commit meets the other process's.
@@ -230,7 +243,7 @@ def append_many(root, count, base):
             read = committed.snapshot
 
 
-def append_forever(root, started):
+def append_forever(root: Any, started: Any) -> None:
     read = load_snapshot(open_store(root))
     number = 0
     while True:
@@ -241,7 +254,7 @@ def append_forever(root, started):
 
 
 @pytest.mark.slow
-def test_two_processes_race_and_no_commit_is_lost(tmp_path):
+def test_two_processes_race_and_no_commit_is_lost(tmp_path: Path) -> None:
     create(tmp_path)
     racers = [PROCESSES.Process(target=append_many, args=(str(tmp_path), 20, base)) for base in (0, 1000)]
     for racer in racers:
@@ -261,13 +274,14 @@ def test_two_processes_race_and_no_commit_is_lost(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_process_leaves_a_readable_table(tmp_path):
+def test_a_killed_process_leaves_a_readable_table(tmp_path: Path) -> None:
     create(tmp_path, checkpointInterval="2")
     for _ in range(3):
         started = PROCESSES.Event()
         victim = PROCESSES.Process(target=append_forever, args=(str(tmp_path), started))
         victim.start()
         assert started.wait(60)
+        assert victim.pid is not None
         os.kill(victim.pid, signal.SIGKILL)
         victim.join(30)
         snapshot = load_snapshot(open_store(str(tmp_path)))

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.txn.tables import append, clock, create, prepare, write_file
 
 from deltamerge.exceptions import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
     ConcurrentTransactionException,
+    DeltaError,
     MetadataChangedException,
     ProtocolChangedException,
 )
-from deltamerge.log.actions import DomainMetadata, Protocol, SetTransaction
-from deltamerge.skipping.predicates import ALWAYS, ColumnRef, Comparison, InRanges
+from deltamerge.log.actions import Action, AddFile, DomainMetadata, Protocol, SetTransaction
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.skipping.predicates import ALWAYS, ColumnRef, Comparison, InRanges, Predicate
+from deltamerge.txn.prepared import Committed, PreparedCommit
 from deltamerge.txn.transaction import ReadSet, commit
+from txn.tables import append, clock, create, prepare, write_file
 
 LEVELS = ["Serializable", "WriteSerializable"]
 IN_A = Comparison("=", ColumnRef(("part",)), "a", "string")
@@ -25,15 +30,17 @@ KEYS = InRanges(ColumnRef(("id",)), ((10, 20), (50, 60)), False, "bigint")
 
 
 @pytest.fixture(params=LEVELS)
-def level(request):
+def level(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def reads(*predicates, files=(), whole_table=False):
+def reads(
+    *predicates: Predicate, files: tuple[Any, ...] | list[AddFile] = (), whole_table: bool = False
+) -> ReadSet:
     return ReadSet(predicates, frozenset(file.path for file in files), whole_table)
 
 
-def loses(prepared, kind, error_class):
+def loses(prepared: PreparedCommit, kind: type[DeltaError], error_class: str) -> str:
     before = prepared.store.list()
     with pytest.raises(kind) as caught:
         commit(prepared, clock)
@@ -43,18 +50,25 @@ def loses(prepared, kind, error_class):
     return str(caught.value)
 
 
-def merged(snapshot, predicate, level, ids=(1,), part="a", **changes):
+def merged(
+    snapshot: Snapshot,
+    predicate: Predicate,
+    level: str,
+    ids: tuple[int] = (1,),
+    part: str = "a",
+    **changes: Any,
+) -> PreparedCommit:
     """A merge that read what a predicate names and adds a file."""
     file = write_file(snapshot, list(ids), part)
     return prepare(snapshot, file, read=reads(predicate), isolation_level=level, **changes)
 
 
-def winner(snapshot, *actions, blind):
+def winner(snapshot: Snapshot, *actions: Action, blind: bool) -> Committed:
     read = None if blind else reads()
     return commit(prepare(snapshot, *actions, read=read, operation="WRITE"), clock)
 
 
-def test_files_appended_to_what_was_read_conflict(tmp_path, level):
+def test_files_appended_to_what_was_read_conflict(tmp_path: Path, level: str) -> None:
     read = create(tmp_path, partitioned=True)
     file = write_file(read, [7], "a")
     winner(read, file, blind=False)
@@ -63,7 +77,7 @@ def test_files_appended_to_what_was_read_conflict(tmp_path, level):
         assert part in message
 
 
-def test_files_appended_elsewhere_do_not_conflict(tmp_path, level):
+def test_files_appended_elsewhere_do_not_conflict(tmp_path: Path, level: str) -> None:
     read = create(tmp_path, partitioned=True)
     winner(read, write_file(read, [7], "b"), blind=False)
     committed = commit(merged(read, IN_A, level), clock)
@@ -71,7 +85,7 @@ def test_files_appended_elsewhere_do_not_conflict(tmp_path, level):
     assert committed.snapshot.files.num_files == 2
 
 
-def test_files_with_other_keys_do_not_conflict(tmp_path, level):
+def test_files_with_other_keys_do_not_conflict(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, write_file(read, [21, 49]), blind=False)
     winner(read, write_file(read, [22, 40]), blind=False)
@@ -79,7 +93,7 @@ def test_files_with_other_keys_do_not_conflict(tmp_path, level):
     assert commit(merged(read, KEYS, level), clock).version == 3
 
 
-def test_files_with_the_same_keys_conflict(tmp_path, level):
+def test_files_with_the_same_keys_conflict(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, write_file(read, [0, 9]), blind=False)
     winner(read, write_file(read, [21, 55]), blind=False)
@@ -88,13 +102,13 @@ def test_files_with_the_same_keys_conflict(tmp_path, level):
     )
 
 
-def test_files_without_statistics_conflict(tmp_path, level):
+def test_files_without_statistics_conflict(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, write_file(read, [0], stats=None), blind=False)
     loses(merged(read, KEYS, level), ConcurrentAppendException, "DELTA_CONCURRENT_APPEND")
 
 
-def test_blind_appends_conflict_only_where_serializable(tmp_path, level):
+def test_blind_appends_conflict_only_where_serializable(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, write_file(read, [15]), blind=True)
     if level == "Serializable":
@@ -103,7 +117,7 @@ def test_blind_appends_conflict_only_where_serializable(tmp_path, level):
         assert commit(merged(read, KEYS, level), clock).version == 2
 
 
-def test_blind_appends_conflict_with_a_change_of_metadata(tmp_path, level):
+def test_blind_appends_conflict_with_a_change_of_metadata(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, write_file(read, [15]), blind=True)
     prepared = merged(read, KEYS, level)
@@ -112,7 +126,7 @@ def test_blind_appends_conflict_with_a_change_of_metadata(tmp_path, level):
     loses(prepared, ConcurrentAppendException, "DELTA_CONCURRENT_APPEND")
 
 
-def test_a_writer_that_does_not_say_whether_it_read_may_have(tmp_path, level):
+def test_a_writer_that_does_not_say_whether_it_read_may_have(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     file = write_file(read, [15])
     foreign = b'{"commitInfo":{"operation":"STREAMING UPDATE"}}\n'
@@ -122,20 +136,20 @@ def test_a_writer_that_does_not_say_whether_it_read_may_have(tmp_path, level):
     assert "STREAMING UPDATE" in message
 
 
-def test_blind_appends_conflict_with_nothing_that_was_added(tmp_path, level):
+def test_blind_appends_conflict_with_nothing_that_was_added(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, write_file(read, [15]), blind=False)
     assert commit(prepare(read, write_file(read, [15]), isolation_level=level), clock).version == 2
 
 
-def test_a_new_layout_of_other_files_does_not_conflict(tmp_path, level):
+def test_a_new_layout_of_other_files_does_not_conflict(tmp_path: Path, level: str) -> None:
     small, read = append(create(tmp_path), [1])
     compacted = write_file(read, [1, 55], data_change=False)
     winner(read, small.remove(clock(), data_change=False), compacted, blind=False)
     assert commit(merged(read, KEYS, level), clock).version == 3
 
 
-def test_whole_table_reads_conflict_with_every_append_and_delete(tmp_path, level):
+def test_whole_table_reads_conflict_with_every_append_and_delete(tmp_path: Path, level: str) -> None:
     file, read = append(create(tmp_path), [1])
     prepared = prepare(read, write_file(read, [2]), read=reads(whole_table=True), isolation_level=level)
     winner(read, write_file(read, [99]), blind=False)
@@ -146,7 +160,7 @@ def test_whole_table_reads_conflict_with_every_append_and_delete(tmp_path, level
     loses(prepared, ConcurrentDeleteReadException, "DELTA_CONCURRENT_DELETE_READ")
 
 
-def test_files_that_were_read_and_deleted_conflict(tmp_path, level):
+def test_files_that_were_read_and_deleted_conflict(tmp_path: Path, level: str) -> None:
     file, read = append(create(tmp_path, partitioned=True), [1], "a")
     winner(read, file.remove(clock()), blind=False)
     prepared = prepare(
@@ -157,7 +171,7 @@ def test_files_that_were_read_and_deleted_conflict(tmp_path, level):
     assert "[part=a]" in message
 
 
-def test_files_that_were_not_read_may_be_deleted(tmp_path, level):
+def test_files_that_were_not_read_may_be_deleted(tmp_path: Path, level: str) -> None:
     file, read = append(create(tmp_path), [1])
     other, read = append(read, [2])
     winner(read, other.remove(clock()), blind=False)
@@ -165,7 +179,7 @@ def test_files_that_were_not_read_may_be_deleted(tmp_path, level):
     assert commit(prepared, clock).version == 4
 
 
-def test_files_deleted_twice_conflict(tmp_path, level):
+def test_files_deleted_twice_conflict(tmp_path: Path, level: str) -> None:
     file, read = append(create(tmp_path), [1])
     winner(read, replace(file, path=file.path).remove(clock()), blind=False)
     prepared = prepare(read, file.remove(clock()), read=reads(), isolation_level=level)
@@ -173,7 +187,7 @@ def test_files_deleted_twice_conflict(tmp_path, level):
     assert file.path in message
 
 
-def test_spellings_of_a_path_are_one_file(tmp_path, level):
+def test_spellings_of_a_path_are_one_file(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     file = write_file(read, [1])
     file = replace(file, path=f"file://{tmp_path}/{file.path}")
@@ -184,7 +198,7 @@ def test_spellings_of_a_path_are_one_file(tmp_path, level):
     loses(prepared, ConcurrentDeleteDeleteException, "DELTA_CONCURRENT_DELETE_DELETE")
 
 
-def test_different_files_deleted_do_not_conflict(tmp_path, level):
+def test_different_files_deleted_do_not_conflict(tmp_path: Path, level: str) -> None:
     file, read = append(create(tmp_path), [1])
     other, read = append(read, [2])
     winner(read, other.remove(clock()), blind=False)
@@ -192,14 +206,14 @@ def test_different_files_deleted_do_not_conflict(tmp_path, level):
     assert commit(prepared, clock).snapshot.files.num_files == 0
 
 
-def test_changed_metadata_conflicts(tmp_path, level):
+def test_changed_metadata_conflicts(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, replace(read.metadata, description="other"), blind=False)
     prepared = prepare(read, write_file(read, [1]), isolation_level=level)
     assert "version 1" in loses(prepared, MetadataChangedException, "DELTA_METADATA_CHANGED")
 
 
-def test_the_same_metadata_again_conflicts_only_with_a_change_of_it(tmp_path, level):
+def test_the_same_metadata_again_conflicts_only_with_a_change_of_it(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, read.metadata, blind=False)
     change = prepare(read, replace(read.metadata, name="mine"), read=reads(), isolation_level=level)
@@ -207,14 +221,14 @@ def test_the_same_metadata_again_conflicts_only_with_a_change_of_it(tmp_path, le
     assert commit(prepare(read, write_file(read, [1]), isolation_level=level), clock).version == 2
 
 
-def test_a_changed_protocol_conflicts(tmp_path, level):
+def test_a_changed_protocol_conflicts(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, Protocol(1, 3), blind=False)
     prepared = prepare(read, write_file(read, [1]), isolation_level=level)
     loses(prepared, ProtocolChangedException, "DELTA_PROTOCOL_CHANGED")
 
 
-def test_the_same_protocol_again_conflicts_only_with_a_change_of_it(tmp_path, level):
+def test_the_same_protocol_again_conflicts_only_with_a_change_of_it(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, read.protocol, blind=False)
     loses(
@@ -225,7 +239,7 @@ def test_the_same_protocol_again_conflicts_only_with_a_change_of_it(tmp_path, le
     assert commit(prepare(read, write_file(read, [1]), isolation_level=level), clock).version == 2
 
 
-def test_an_application_transaction_is_committed_once(tmp_path, level):
+def test_an_application_transaction_is_committed_once(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, SetTransaction("job", 4, clock()), blind=False)
     again = prepare(read, SetTransaction("job", 4, clock()), isolation_level=level)
@@ -234,7 +248,7 @@ def test_an_application_transaction_is_committed_once(tmp_path, level):
     assert set(commit(other, clock).snapshot.set_transactions) == {"job", "other"}
 
 
-def test_a_domain_is_set_once(tmp_path, level):
+def test_a_domain_is_set_once(tmp_path: Path, level: str) -> None:
     features = frozenset({"domainMetadata"})
     read = create(tmp_path, protocol=Protocol(1, 7, None, features))
     winner(read, DomainMetadata("mine", "{}"), blind=False)
@@ -244,14 +258,14 @@ def test_a_domain_is_set_once(tmp_path, level):
     assert set(commit(other, clock).snapshot.domain_metadata) == {"mine", "yours"}
 
 
-def test_two_that_create_one_table(tmp_path, level):
+def test_two_that_create_one_table(tmp_path: Path, level: str) -> None:
     first = create(tmp_path)
     second = prepare(first.store, first.protocol, first.metadata, isolation_level=level)
     message = loses(second, ProtocolChangedException, "DELTA_PROTOCOL_CHANGED")
     assert "created" in message
 
 
-def test_a_predicate_on_everything_reads_everything(tmp_path, level):
+def test_a_predicate_on_everything_reads_everything(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, write_file(read, [1]), blind=False)
     loses(merged(read, ALWAYS, level), ConcurrentAppendException, "DELTA_CONCURRENT_APPEND")

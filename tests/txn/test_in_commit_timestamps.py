@@ -2,22 +2,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-
-from tests.txn.tables import create, metadata, prepare
+from pathlib import Path
+from typing import Any
 
 from deltamerge.log.actions import Protocol
-from deltamerge.log.snapshot import load_snapshot
+from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.txn.transaction import commit
+from txn.tables import create, metadata, prepare
 
 FEATURE = Protocol(1, 7, None, frozenset({"inCommitTimestamp", "appendOnly", "invariants"}))
 
 
-def first_action(snapshot, version):
+def first_action(snapshot: Snapshot, version: int) -> dict[str, Any]:
     text = snapshot.store.get(f"_delta_log/{version:020d}.json").split(b"\n")[0]
     return json.loads(text)["commitInfo"]
 
 
-def test_commits_of_a_new_table_say_when_they_were_made_and_grow(tmp_path):
+def test_commits_of_a_new_table_say_when_they_were_made_and_grow(tmp_path: Path) -> None:
     snapshot = create(tmp_path, protocol=FEATURE, enableInCommitTimestamps="true")
     begin = first_action(snapshot, 0)["inCommitTimestamp"]
     stopped = commit(prepare(snapshot), lambda: begin - 5_000)
@@ -32,7 +33,7 @@ def test_commits_of_a_new_table_say_when_they_were_made_and_grow(tmp_path):
     assert "delta.inCommitTimestampEnablementVersion" not in latest.metadata.configuration
 
 
-def test_enabling_them_later_is_noted_in_the_metadata(tmp_path):
+def test_enabling_them_later_is_noted_in_the_metadata(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     commit(prepare(snapshot), lambda: 5_000)
     asked = replace(metadata(enableInCommitTimestamps="true"), id=snapshot.metadata.id)

@@ -2,33 +2,35 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.txn.tables import clock, create, prepare
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, Protocol
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.features.row_tracking import high_water_mark
-from deltamerge.log.snapshot import load_snapshot
+from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.txn.transaction import commit
+from txn.tables import clock, create, prepare
 
 FEATURE = Protocol(1, 7, None, frozenset({"rowTracking", "domainMetadata"}))
 
 
-def file(path, rows, **changes):
+def file(path: str, rows: int, **changes: Any) -> AddFile:
     return AddFile(path, {}, 10, 1, stats=json.dumps({"numRecords": rows}), **changes)
 
 
-def ids(snapshot):
+def ids(snapshot: Snapshot) -> dict[str, tuple[int | None, int | None]]:
     return {f.path: (f.base_row_id, f.default_row_commit_version) for f in snapshot.files.add_files()}
 
 
-def mark(snapshot):
+def mark(snapshot: Snapshot) -> int | None:
     return high_water_mark(snapshot.domain_metadata.values())
 
 
-def test_files_get_ids_one_after_the_other(tmp_path):
+def test_files_get_ids_one_after_the_other(tmp_path: Path) -> None:
     snapshot = create(tmp_path, protocol=FEATURE)
     commit(prepare(snapshot, file("a", 3), file("b", 2)), clock)
     latest = load_snapshot(snapshot.store)
@@ -45,7 +47,7 @@ def test_files_get_ids_one_after_the_other(tmp_path):
     assert (ids(load_snapshot(again.store)), mark(load_snapshot(again.store))) == (ids(again), 4)
 
 
-def test_ids_are_given_out_again_where_another_commit_came_first(tmp_path):
+def test_ids_are_given_out_again_where_another_commit_came_first(tmp_path: Path) -> None:
     snapshot = create(tmp_path, protocol=FEATURE)
     commit(prepare(snapshot, file("theirs", 5)), clock)
     done = commit(prepare(snapshot, file("ours", 4)), clock)
@@ -55,19 +57,19 @@ def test_ids_are_given_out_again_where_another_commit_came_first(tmp_path):
     assert mark(latest) == 8
 
 
-def test_tables_without_the_feature_get_none(tmp_path):
+def test_tables_without_the_feature_get_none(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     commit(prepare(snapshot, file("a", 3)), clock)
     assert ids(load_snapshot(snapshot.store)) == {"a": (None, None)}
 
 
-def test_suspended_row_tracking_gives_out_none(tmp_path):
+def test_suspended_row_tracking_gives_out_none(tmp_path: Path) -> None:
     snapshot = create(tmp_path, protocol=FEATURE, rowTrackingSuspended="true")
     commit(prepare(snapshot, file("a", 3)), clock)
     assert ids(load_snapshot(snapshot.store)) == {"a": (None, None)}
 
 
-def test_a_file_without_its_number_of_rows_is_refused(tmp_path):
+def test_a_file_without_its_number_of_rows_is_refused(tmp_path: Path) -> None:
     snapshot = create(tmp_path, protocol=FEATURE)
     with pytest.raises(DeltaTableException, match="the file a has none") as raised:
         commit(prepare(snapshot, AddFile("a", {}, 10, 1)), clock)

@@ -39,7 +39,7 @@ from .merges import (
 
 ARROW = ("changed_rows", "arrow")
 BY_ARROW = "clauses write values of the source's rows, which PyArrow copies"
-BY_SPARK = "Spark evaluates the clauses over the matched and the new rows alone"
+BY_SPARK = "Spark evaluates the clauses over only the matched and the new rows"
 WIDER: Columns = {**PEOPLE, "extra": LongType()}
 
 
