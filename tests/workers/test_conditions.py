@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from deltamerge.workers.conditions import (
-    EVALUATORS,
     ClauseChoice,
     Column,
     Condition,
@@ -25,8 +25,8 @@ def has(column: int) -> Condition:
     return Column(column, "boolean")
 
 
-def values(condition: Condition, rows: dict[str, list[Any]]) -> list[Any]:
-    found: list[Any] = evaluate(condition, pa.table(rows)).to_pylist()
+def values(condition: Condition, rows: Mapping[str, Sequence[object]]) -> list[Any]:
+    found: list[Any] = evaluate(condition, pa.table(dict(rows))).to_pylist()
     return found
 
 
@@ -75,7 +75,7 @@ def test_comparisons(op: str, expected: list[bool | None]) -> None:
 
 
 def test_logic_has_three_values() -> None:
-    rows = {"3": [True, False, None], "5": [None, None, None]}
+    rows: dict[str, list[bool | None]] = {"3": [True, False, None], "5": [None, None, None]}
     known, unknown = has(3), Operation("=", (has(5), has(5)))
     assert values(Operation("and", (known, unknown)), rows) == [None, False, None]
     assert values(Operation("or", (known, unknown)), rows) == [True, None, None]
@@ -116,10 +116,3 @@ def test_columns_of_a_condition() -> None:
     both = Operation("and", (Operation("=", (A, Constant(1, "whole"))), Operation("isnull", (B,))))
     assert columns_of(both) == {3, 5}
     assert columns_of(Constant(True, "boolean")) == frozenset()
-
-
-def test_every_operator_has_a_case() -> None:
-    assert set(EVALUATORS) == {
-        *("=", "<>", "<", "<=", ">", ">=", "<=>", "in", "between", "%"),
-        *("and", "or", "not", "isnull", "isnotnull"),
-    }

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
+from deltamerge.merge.planning.plan import Alternative, DecisionName
 from deltamerge.workers.parquet_patch import own_metadata
 from merge.tables import (
     CONNECT,
@@ -296,46 +297,63 @@ def test_value_that_prints_like_a_column(spark: SparkSession, tmp_path: Path) ->
     assert repr(rows(DeltaTable.forPath(spark, path).toDF())) == "[(1, nan)]"
 
 
-def test_conditions_that_compute_of_the_target_are_for_others(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_evaluates_conditions_that_compute_of_the_target(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     new = frame(spark, "id INT, name STRING, age INT", [(1, "new", 1), (2, "new", 1)])
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
     report = merge.whenMatchedUpdateAll("s.age = 1 AND t.age + 1 < 41").run()
-    assert report.outcome.executor != "key_lookup"
+    plan = report.outcome.plan
+    assert plan is not None
+    assert (plan.name, plan.changed_rows.choice) == ("key_lookup", "spark")
     assert rows(DeltaTable.forPath(spark, path).toDF())[:2] == [(1, "new", 1), (2, "bob", 40)]
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("on", "clauses", "told"),
+    ("on", "clauses", "decision", "reason"),
     [
-        ("t.id = s.id + 1", "MATCHED THEN UPDATE SET *", "ON does more than to equate integers"),
+        (
+            "t.id = s.id + 1",
+            "MATCHED THEN UPDATE SET *",
+            "match",
+            "ON compares id with an expression or a nested field",
+        ),
         (
             "t.id = s.id",
             "MATCHED THEN UPDATE SET age = t.age + 1",
-            "an UPDATE sets what depends on the target",
+            "changed_rows",
+            "an UPDATE computes a value from the target's row",
         ),
-        ("t.id = s.id", "MATCHED AND t.age + 1 = 41 THEN DELETE", "a MATCHED condition asks more"),
+        (
+            "t.id = s.id",
+            "MATCHED AND t.age + 1 = 41 THEN DELETE",
+            "changed_rows",
+            "a MATCHED condition on the target's row is more than plain comparisons",
+        ),
         (
             "t.id = s.id",
             "NOT MATCHED BY SOURCE THEN UPDATE SET age = 0",
+            "match",
             "a NOT MATCHED BY SOURCE clause updates",
         ),
         (
             "t.id = s.id",
             "NOT MATCHED BY SOURCE AND t.age + 1 = 41 THEN DELETE",
-            "a NOT MATCHED BY SOURCE condition asks more than plain comparisons",
+            "match",
+            "a NOT MATCHED BY SOURCE condition is more than plain comparisons",
         ),
     ],
 )
-def test_what_is_against_it_is_logged(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, on: str, clauses: str, told: str
+def test_what_is_against_it_is_in_the_report(
+    spark: SparkSession, tmp_path: Path, on: str, clauses: str, decision: DecisionName, reason: str
 ) -> None:
     path = people(spark, tmp_path / "t")
     frame(spark, "id INT, name STRING, age INT", [(2, "new", 1)]).createOrReplaceTempView("new")
-    with caplog.at_level("DEBUG", logger="deltamerge.merge.MergeIntoCommand"):
-        merge_sql(spark, f"MERGE INTO delta.`{path}` t USING new s ON {on} WHEN {clauses}")
-    assert f"key lookup does not run the merge: {told}" in caplog.text
+    report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING new s ON {on} WHEN {clauses}")
+    plan = report.outcome.plan
+    assert plan is not None
+    choice = "key_lookup" if decision == "match" else "arrow"
+    assert Alternative(decision, choice, reason) in plan.decisions[decision].declined
 
 
 @pytest.mark.parametrize("clause", ["update", "insert"])

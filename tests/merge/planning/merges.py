@@ -27,7 +27,7 @@ from deltamerge.merge.analysis.schema_evolution import evolved_schema
 from deltamerge.merge.analysis.table_columns import outputs_of_table
 from deltamerge.merge.planning.context import PlanningContext, SessionFacts
 from deltamerge.merge.planning.limits import Limits
-from deltamerge.merge.planning.plan import Alternative, DecisionName, MergePlan
+from deltamerge.merge.planning.plan import Alternative, MergePlan
 from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.statement import MergeStatement
@@ -254,7 +254,7 @@ def choices(plan: MergePlan) -> Choices:
     )
 
 
-def declined_of(plan: MergePlan) -> dict[tuple[DecisionName, str], str]:
+def declined_of(plan: MergePlan) -> dict[tuple[str, str], str]:
     """Return why a plan's alternatives were declined."""
     return {
         (alternative.decision, alternative.choice): alternative.reason

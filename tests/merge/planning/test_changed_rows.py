@@ -7,13 +7,19 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql.types import (
+    ArrayType,
     DataType,
     DateType,
+    DayTimeIntervalType,
+    DecimalType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
+    StructType,
     TimestampType,
+    VariantType,
 )
 
 from deltamerge.merge.planning.changed_rows import reached, takes_all
@@ -104,7 +110,6 @@ def test_values_and_conditions_for_spark(tmp_path: Path, table: Table, clauses: 
     assert declined_of(plan)[ARROW] == reason
 
 
-GENERATED = StructField("twice", LongType(), True, {"delta.generationExpression": "id * 2"})
 INVARIANT = StructField(
     "n", IntegerType(), True, {"delta.invariants": '{"expression": {"expression": "n > 0"}}'}
 )
@@ -125,7 +130,6 @@ CONSTRAINTS = "the table has constraints, which Spark checks"
             CONSTRAINTS,
         ),
         (replace(PLAIN, columns={**PEOPLE, "n": INVARIANT}, features=("invariants",)), CONSTRAINTS),
-        (replace(PLAIN, columns={**PEOPLE, "twice": GENERATED}, features=("generatedColumns",)), CONSTRAINTS),
     ],
 )
 def test_tables_for_spark(tmp_path: Path, table: Table, reason: str) -> None:
@@ -157,6 +161,36 @@ def test_codecs(tmp_path: Path, codec: str, is_arrows: bool) -> None:
     plan = plan_of(tmp_path, UPSERT, session=SessionFacts(compression=codec))
     assert (plan.changed_rows.choice == "arrow") == is_arrows
     assert declined_of(plan).get(ARROW) == (None if is_arrows else f"PyArrow has no codec {codec}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (DayTimeIntervalType(), "interval day to second"),
+        (StructType([StructField("v", VariantType())]), "struct<v:variant>"),
+        (ArrayType(VariantType()), "array<variant>"),
+        (MapType(StringType(), VariantType()), "map<string,variant>"),
+    ],
+)
+def test_source_columns_that_do_not_pass_through_arrow(tmp_path: Path, kind: DataType, name: str) -> None:
+    source = {**PEOPLE, "extra": kind}
+    plan = plan_of(tmp_path / "t", COUNT, source=source)
+    assert choices(plan) == ("join", "checkpoint", "spark", "patch")
+    assert declined_of(plan)["match", "key_lookup"] == f"the source's column extra is of type {name}"
+    assert plan_of(tmp_path / "u", UPSERT, source=source).changed_rows.choice == "arrow"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        StructType([StructField("x", LongType())]),
+        ArrayType(TimestampType()),
+        MapType(StringType(), DecimalType(30, 5)),
+    ],
+)
+def test_source_columns_that_pass_through_arrow(tmp_path: Path, kind: DataType) -> None:
+    plan = plan_of(tmp_path, COUNT, source={**PEOPLE, "extra": kind})
+    assert choices(plan) == ("key_lookup", "in_place", "spark", "patch")
 
 
 def partitioned(*names: str, columns: Columns = PEOPLE) -> Table:

@@ -125,7 +125,7 @@ def test_forced_plans_that_fit(
             {},
             "the table has row tracking, and rows must keep their ids",
         ),
-        ("low_shuffle", UPSERT, BY_KEY, NUMBERED, {}, "the table has identity columns"),
+        ("low_shuffle", DELETE, BY_KEY, NUMBERED, {}, "the table has identity columns"),
     ],
 )
 def test_forced_plans_that_do_not_fit(

@@ -1,0 +1,200 @@
+"""Rows of source and target side by side, read from files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltamerge.workers import matched_rows
+from deltamerge.workers.file_columns import Asked
+from deltamerge.workers.matched_rows import pairing_rows, reading_staged
+from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, RowPairs, by_source_number, write_pairs
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
+
+TARGET: Asked = {"t0": ("id", pa.int64()), "t1": ("name", pa.string())}
+REST = ("file", "row", "number")
+
+
+def stage(folder: Path, *tables: pa.Table) -> KeptRows:
+    files = []
+    for number, table in enumerate(tables):
+        path = folder / f"{number}{STAGED_SUFFIX}"
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+        files.append(KeptFile(str(path), 0, 0))
+    return KeptRows(tuple(files))
+
+
+def source_rows(*values: str) -> pa.Table:
+    return pa.table({"s0": list(values), "s1": pa.array(range(len(values)), pa.int32())})
+
+
+def write(path: Path, rows: int, **options: Any) -> Path:
+    ids = pa.array(range(100, 100 + rows), pa.int64())
+    pq.write_table(pa.table({"name": [f"n{i}" for i in range(rows)], "id": ids}), path, **options)
+    return path
+
+
+def pairs(folder: Path, rows: Sequence[tuple[int, int, int]]) -> str:
+    columns = np.array(rows, np.int64).reshape(-1, 3).T
+    return write_pairs(str(folder), RowPairs(columns[0], columns[1], columns[2]))
+
+
+def side_by_side(
+    kept: KeptRows,
+    files: Sequence[tuple[Path, str]],
+    values: Mapping[str, str | None] | None = None,
+    *,
+    source: Sequence[str] = ("s0", "s1"),
+    target: Asked = TARGET,
+    changing: bool = False,
+) -> list[tuple[Any, ...]]:
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "path": [str(path) for path, _ in files],
+            "file": [path.name for path, _ in files],
+            "values": [json.dumps(values or {})] * len(files),
+            "pairs": [of_file for _, of_file in files],
+        }
+    )
+    found = []
+    for answer in pairing_rows(kept, source, target, REST, changing=changing)([batch]):
+        assert answer.schema.names == [*source, *target, *REST]
+        found += [tuple(row.values()) for row in answer.to_pylist()]
+    return found
+
+
+@pytest.mark.parametrize("row_group_size", [1 << 20, 2])
+def test_pairs_of_rows(tmp_path: Path, row_group_size: int) -> None:
+    kept = stage(tmp_path, source_rows("a", "b"), source_rows("c"))
+    path = write(tmp_path / "f", 7, row_group_size=row_group_size)
+    of_file = pairs(tmp_path, [(1, 2, 0), (1, 0, 1), (6, 1, NO_CLAUSE)])
+    assert side_by_side(kept, [(path, of_file)]) == [
+        ("c", 0, 101, "n1", "f", 1, 2),
+        ("a", 0, 101, "n1", "f", 1, 0),
+        ("b", 1, 106, "n6", "f", 6, 1),
+    ]
+    assert side_by_side(kept, [(path, of_file)], changing=True) == [
+        ("c", 0, 101, "n1", "f", 1, 2),
+        ("a", 0, 101, "n1", "f", 1, 0),
+    ]
+
+
+@pytest.mark.parametrize("row_group_size", [1 << 20, 2])
+def test_rows_that_nothing_matches(tmp_path: Path, row_group_size: int) -> None:
+    kept = stage(tmp_path, source_rows("a"))
+    path = write(tmp_path / "f", 5, row_group_size=row_group_size)
+    first = by_source_number(0)
+    of_file = pairs(tmp_path, [(0, NO_SOURCE, first), (2, 0, 0), (3, NO_SOURCE, first)])
+    assert side_by_side(kept, [(path, of_file)]) == [
+        (None, None, 100, "n0", "f", 0, None),
+        ("a", 0, 102, "n2", "f", 2, 0),
+        (None, None, 103, "n3", "f", 3, None),
+    ]
+
+
+def test_only_row_groups_with_pairs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    whole = pq.ParquetFile.read_row_group
+
+    def reading(file: Any, group: int, *rest: Any, **more: Any) -> Any:
+        read.append(group)
+        return whole(file, group, *rest, **more)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", reading)
+    path = write(tmp_path / "f", 10, row_group_size=2)
+    of_file = pairs(tmp_path, [(2, 0, 0), (9, 0, 0)])
+    found = side_by_side(stage(tmp_path, source_rows("a")), [(path, of_file)])
+    assert [row[-2] for row in found] == [2, 9]
+    assert read == [1, 4]
+
+
+def test_partition_values_and_columns_that_a_file_lacks(tmp_path: Path) -> None:
+    target: Asked = {**TARGET, "t2": ("part", pa.int32()), "t3": ("missing", pa.string())}
+    path, of_file = write(tmp_path / "f", 3), pairs(tmp_path, [(1, 0, 0)])
+    kept = stage(tmp_path, source_rows("a"))
+    found = side_by_side(kept, [(path, of_file)], {"part": "7"}, target=target)
+    assert found == [("a", 0, 101, "n1", 7, None, "f", 1, 0)]
+    found = side_by_side(kept, [(path, of_file)], {"part": None}, target=target)
+    assert found == [("a", 0, 101, "n1", None, None, "f", 1, 0)]
+
+
+def test_only_partition_values(tmp_path: Path) -> None:
+    path, of_file = write(tmp_path / "f", 3), pairs(tmp_path, [(0, 0, 0), (2, NO_SOURCE, -2)])
+    part: Asked = {"t0": ("part", pa.string())}
+    found = side_by_side(stage(tmp_path, source_rows("a")), [(path, of_file)], {"part": "x"}, target=part)
+    assert found == [("a", 0, "x", "f", 0, 0), (None, None, "x", "f", 2, None)]
+
+
+def test_file_with_another_type(tmp_path: Path) -> None:
+    path, of_file = write(tmp_path / "f", 3), pairs(tmp_path, [(0, 0, 0)])
+    with pytest.raises(ValueError, match="column id is not string"):
+        side_by_side(stage(tmp_path, source_rows("a")), [(path, of_file)], target={"t0": ("id", pa.string())})
+
+
+def test_several_files(tmp_path: Path) -> None:
+    kept = stage(tmp_path, source_rows("a", "b"))
+    files = [
+        (write(tmp_path / "f", 3), pairs(tmp_path, [(0, 1, 0)])),
+        (write(tmp_path / "g", 3), pairs(tmp_path, [])),
+        (write(tmp_path / "h", 3), pairs(tmp_path, [(2, 0, NO_CLAUSE)])),
+    ]
+    assert [row[-3:] for row in side_by_side(kept, files)] == [("f", 0, 1), ("h", 2, 0)]
+    assert [row[-3:] for row in side_by_side(kept, files, changing=True)] == [("f", 0, 1)]
+
+
+def test_batches_are_not_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matched_rows, "_ROWS_AT_ONCE", 2)
+    path, of_file = write(tmp_path / "f", 5), pairs(tmp_path, [(row, 0, 0) for row in range(5)])
+    columns = {"path": [str(path)], "file": ["f"], "values": ["{}"], "pairs": [of_file]}
+    work = pairing_rows(stage(tmp_path, source_rows("a")), ("s0",), TARGET, REST, changing=True)
+    batches = list(work([pa.RecordBatch.from_pydict(columns)]))
+    assert [batch.num_rows for batch in batches] == [2, 2, 1]
+
+
+# Rows of the source
+
+
+def ranges(*of: tuple[int, int]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"first": [first for first, _ in of], "end": [end for _, end in of]})
+
+
+def test_ranges_of_the_source(tmp_path: Path) -> None:
+    kept = stage(tmp_path, source_rows("a", "b", "c"), source_rows("d", "e"))
+    answers = [*reading_staged(kept, ("s0",), "number")([ranges((0, 2), (2, 5)), ranges((4, 5))])]
+    found = [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
+    assert found == [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 4), ("e", 4)]
+    assert {answer.schema for answer in answers} == {pa.schema([("s0", pa.string()), ("number", pa.int64())])}
+
+
+def test_empty_range_of_the_source(tmp_path: Path) -> None:
+    kept = stage(tmp_path, source_rows("a"))
+    assert sum(answer.num_rows for answer in reading_staged(kept, ("s0",), "number")([ranges((1, 1))])) == 0
+
+
+def test_source_in_parquet_files_beside_computed_columns(tmp_path: Path) -> None:
+    path = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"own": ["a", "b", "c"]}), path)
+    (computed,) = stage(tmp_path, pa.table({"at": [2, 0, 1], "twice": ["cc", "aa", "bb"]})).files
+    kept = KeptRows((KeptFile.of(str(path)),), {"s0": "own"}, (computed,), "at")
+    (answer,) = reading_staged(kept, ("twice", "s0"), "number")([ranges((1, 3))])
+    assert answer.to_pylist() == [
+        {"twice": "bb", "s0": "b", "number": 1},
+        {"twice": "cc", "s0": "c", "number": 2},
+    ]
+
+
+def test_source_file_that_was_changed(tmp_path: Path) -> None:
+    path = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"own": ["a"]}), path)
+    kept = KeptRows((KeptFile.of(str(path)),))
+    pq.write_table(pa.table({"own": ["a", "b"]}), path)
+    with pytest.raises(ValueError, match="was changed meanwhile"):
+        list(reading_staged(kept, ("own",), "number")([ranges((0, 1))]))
