@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, StepTiming
 from deltamerge.render.html import to_html
 from deltamerge.render.json import to_dict, to_json
-from deltamerge.render.terminal import to_text
+from deltamerge.render.terminal import render_terminal, to_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +92,7 @@ class MergeReport:
         return to_html(self.outcome)
 
     def __str__(self) -> str:
-        return to_text(self.outcome)
+        return to_text(render_terminal(self.outcome))
 
     def _repr_html_(self) -> str:
         return to_html(self.outcome)
