@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, StepTiming
+from deltamerge.merge.planning.plan import MergePlan
 from deltamerge.render.html import to_html
 from deltamerge.render.json import to_dict, to_json
 from deltamerge.render.terminal import render_terminal, to_text
@@ -49,6 +50,11 @@ class MergeReport:
     def steps(self) -> tuple[StepTiming, ...]:
         """The steps in the order they ran, each with its milliseconds."""
         return self.outcome.steps
+
+    @property
+    def plan(self) -> MergePlan | None:
+        """The plan with what each decision's operator read, wrote and took; None where nothing ran."""
+        return self.outcome.plan
 
     def counts(self, spark: SparkSession) -> DataFrame:
         """Return the row that MERGE returns.
