@@ -70,9 +70,11 @@ PLANNED = MergeExplanation(
     bytes=5_512_000,
     files_to_read=4,
     bytes_to_read=2_201_000,
-    read_predicate="rows that match ON, and rows with t.month = 10 AND t.day >= 25",
-    features=("Change data is written: each updated row twice, each inserted or deleted row once.",),
-    conflicts=("Another writer's rows conflict if they may match ON.",),
+    read_predicate="month = 10 and day >= 25",
+    features=("Change data feed: each changed row is also written to the feed, each update twice.",),
+    conflicts=(
+        "Commits that delete or replace one of the 4 files that may be read; the merge then runs again.",
+    ),
     warnings=(),
 )
 FORECAST = MergeForecast(
@@ -96,7 +98,7 @@ WARNED = replace(
     bytes_to_read=5_512_000,
     features=(),
     conflicts=(),
-    read_predicate="",
+    read_predicate="all rows",
 )
 FAILURE = """\
 Several source rows match one target row, and a clause would change it for more than one of them.
@@ -144,7 +146,7 @@ ODD_EXPLANATION = replace(
             "anti_join", f"column {HOSTILE} is odd", (Alternative("match", "key_lookup", f"so is {HOSTILE}"),)
         ),
     ),
-    read_predicate=f"rows with {HOSTILE}",
+    read_predicate=HOSTILE,
     features=(f"Feature {HOSTILE}",),
     conflicts=(f"Conflict {HOSTILE}",),
     warnings=(f"Warning {HOSTILE} " + "word " * 60,),

@@ -69,12 +69,13 @@ Source       33,512 rows
              3 rows have NULL in a key and match nothing
              1 row has the same key as another row
 To read      at most 4 of the table's 10 files (2.2 MB of 5.5 MB)
-Rows         rows that match ON, and rows with t.month = 10 AND t.day >= 25
+             rows with month = 10 and day >= 25
 To change    1 file (562 kB)
 To write     about 1.1 MB
-Features     Change data is written: each updated row twice, each inserted or
-             deleted row once.
-Conflicts    Another writer's rows conflict if they may match ON."""
+Features     Change data feed: each changed row is also written to the feed,
+             each update twice.
+Conflicts    Commits that delete or replace one of the 4 files that may be read;
+             the merge then runs again."""
 
 TREE_AFTER_THE_RUN = """\
 Plan: low_shuffle

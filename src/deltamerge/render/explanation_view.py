@@ -67,8 +67,7 @@ def _facts(
         write = (f"about {size(to_write)}" if to_write else "nothing",)
     facts = (
         ("Source", source),
-        ("To read", (_files_to_read(explanation),)),
-        ("Rows", (explanation.read_predicate,) if explanation.read_predicate else ()),
+        ("To read", (_files_to_read(explanation), *_rows_to_read(explanation))),
         ("To change", change),
         ("To write", write),
         ("Features", explanation.features),
@@ -89,6 +88,13 @@ def _files_to_read(explanation: MergeExplanation) -> str:
         return f"at most {which} ({size(explanation.bytes)})"
     sizes = f"{size(explanation.bytes_to_read)} of {size(explanation.bytes)}"
     return f"at most {after:,} of the table's {files} ({sizes})"
+
+
+def _rows_to_read(explanation: MergeExplanation) -> tuple[str, ...]:
+    rows = explanation.read_predicate
+    if rows == "all rows" or not explanation.files_to_read:
+        return ()
+    return (rows if rows == "no rows" else f"rows with {rows}",)
 
 
 def _source(forecast: MergeForecast) -> tuple[str, ...]:
