@@ -70,7 +70,7 @@ PLANNED = MergeExplanation(
     bytes=5_512_000,
     files_to_read=4,
     bytes_to_read=2_201_000,
-    read_predicate="month = 10 and day >= 25",
+    read_predicate="rows in the ranges of the source's keys or rows with month = 10 and day >= 25",
     features=("Change data feed: each changed row is also written to the feed, each update twice.",),
     conflicts=(
         "Commits that delete or replace one of the 4 files that may be read; the merge then runs again.",
@@ -98,7 +98,7 @@ WARNED = replace(
     bytes_to_read=5_512_000,
     features=(),
     conflicts=(),
-    read_predicate="all rows",
+    read_predicate="any row",
 )
 FAILURE = """\
 Several source rows match one target row, and a clause would change it for more than one of them.

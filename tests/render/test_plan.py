@@ -35,14 +35,14 @@ Plan: low_shuffle
 ├── Matches: join
 │   Only rows that change are computed; the others are neither joined a second
 │   time nor shuffled.
-│   ├── not key_lookup: an UPDATE computes a value from the target's row.
-│   └── not anti_join: there are clauses that update or delete.
+│   ├── declined key_lookup: an UPDATE computes a value from the target's row.
+│   └── declined anti_join: there are clauses that update or delete.
 ├── Changed rows: spark
 │   Spark evaluates the clauses.
 └── Unchanged rows: patch
     PyArrow copies touched files without the rows that change; their other rows
     are not decoded into Spark's.
-    └── not deletion_vector: the table does not write deletion vectors
+    └── declined deletion_vector: the table does not write deletion vectors
         (delta.enableDeletionVectors)."""
 
 ANALYZED_AT_80 = f"""\
@@ -69,7 +69,8 @@ Source       33,512 rows
              3 rows have NULL in a key and match nothing
              1 row has the same key as another row
 To read      at most 4 of the table's 10 files (2.2 MB of 5.5 MB)
-             rows with month = 10 and day >= 25
+             rows in the ranges of the source's keys or rows with month = 10 and
+             day >= 25
 To change    1 file (562 kB)
 To write     about 1.1 MB
 Features     Change data feed: each changed row is also written to the feed,
@@ -86,8 +87,8 @@ Plan: low_shuffle
 │   1 file (562 kB) read, 9 files skipped, 1 file touched; 1.3 s
 │   Only rows that change are computed; the others are neither joined a second
 │   time nor shuffled.
-│   ├── not key_lookup: an UPDATE computes a value from the target's row.
-│   └── not anti_join: there are clauses that update or delete.
+│   ├── declined key_lookup: an UPDATE computes a value from the target's row.
+│   └── declined anti_join: there are clauses that update or delete.
 ├── Changed rows: spark
 │   27,035 rows inserted, 2,704 rows updated, 1 row deleted, 2 files (1.1 MB)
 │   written; 3.1 s
@@ -96,7 +97,7 @@ Plan: low_shuffle
     26,181 rows copied, 1 file removed
     PyArrow copies touched files without the rows that change; their other rows
     are not decoded into Spark's.
-    └── not deletion_vector: the table does not write deletion vectors
+    └── declined deletion_vector: the table does not write deletion vectors
         (delta.enableDeletionVectors)."""
 
 
@@ -131,6 +132,7 @@ def test_warnings_come_before_the_plan() -> None:
     assert text.index("\nWarning ") < text.index("Plan: low_shuffle")
     assert "To read      at most all of the table's 10 files (5.5 MB)" in text
     assert "Features" not in text
+    assert "any row" not in text
 
 
 def test_a_failure_is_shown_with_its_rows_and_without_a_forecast() -> None:
@@ -235,7 +237,7 @@ def test_html_of_a_report_has_the_plan() -> None:
 
 def test_html_has_all_that_the_terminal_has() -> None:
     for explanation, words in (
-        (ANALYZED, ("27,035 rows", "about 1.1 MB", "not anti_join: there are clauses")),
+        (ANALYZED, ("27,035 rows", "about 1.1 MB", "declined anti_join: there are clauses")),
         (WARNED, ("Warning The key column flight has no statistics",)),
         (FAILS, ("Error Several source rows match", "flight = 1714, carrier = UA: 3 source rows")),
     ):

@@ -92,9 +92,7 @@ def _files_to_read(explanation: MergeExplanation) -> str:
 
 def _rows_to_read(explanation: MergeExplanation) -> tuple[str, ...]:
     rows = explanation.read_predicate
-    if rows == "all rows" or not explanation.files_to_read:
-        return ()
-    return (rows if rows == "no rows" else f"rows with {rows}",)
+    return (rows,) if explanation.files_to_read and rows != "any row" else ()
 
 
 def _source(forecast: MergeForecast) -> tuple[str, ...]:

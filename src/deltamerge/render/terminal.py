@@ -99,7 +99,7 @@ def _plan(plan: PlanView) -> Tree:
     for node in plan.nodes:
         branch = tree.add(_node(node))
         for choice, reason in node.declined:
-            branch.add(Text(f"not {choice}: {reason}", "dim"))
+            branch.add(Text(f"declined {choice}: {reason}", "dim"))
     return tree
 
 
