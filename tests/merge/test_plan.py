@@ -23,8 +23,6 @@ pytestmark = pytest.mark.sessions
 Clauses: TypeAlias = Callable[[DeltaMergeBuilder], DeltaMergeBuilder]
 SCHEMA = "id INT, name STRING, age INT"
 CHANGES = [(2, "bea", 41), (3, None, 51), (4, "dan", 60), (5, "eve", 70)]
-# Small tables are joined in one go by `auto`; these plans are asked for.
-PLANS = ("auto", "classic", "low_shuffle", "key_lookup")
 
 
 def upsert(merge: DeltaMergeBuilder) -> DeltaMergeBuilder:
@@ -113,16 +111,27 @@ def test_the_forecast_is_what_the_merge_then_does(spark: SparkSession, tmp_path:
     assert [c.text for c in forecast.clauses] == [c.text for c in report.clauses]
     assert forecast.source_rows == report.metrics["numSourceRows"]
     assert planned.version == report.read_version
-    assert report.plan is not None
-    assert planned.plan.name == report.plan.name
     assert (forecast.bytes_to_write > 0) == (report.metrics["numTargetFilesAdded"] > 0)
 
 
-@pytest.mark.parametrize("executor", PLANS)
-def test_the_plan_is_the_one_that_runs(spark: SparkSession, tmp_path: Path, executor: str) -> None:
-    path = people(spark, tmp_path / "t")
+@pytest.mark.parametrize(
+    ("kind", "executor"),
+    [
+        ("upsert", "auto"),
+        ("upsert", "classic"),
+        ("upsert", "low_shuffle"),
+        ("upsert", "key_lookup"),
+        ("insert only", "insert_only"),
+        ("deletion vectors", "auto"),
+        # Small files are rewritten by one join, which the planner only decides once the source's keys are known.
+        pytest.param("by source update", "auto", marks=pytest.mark.xfail),
+    ],
+)
+def test_the_plan_is_the_one_that_runs(spark: SparkSession, tmp_path: Path, kind: str, executor: str) -> None:
+    clauses, properties = KINDS[kind]
+    path = people(spark, tmp_path / "t", properties=properties)
     spark.conf.set(EXECUTOR, executor)
-    merge = merge_of(spark, path)
+    merge = merge_of(spark, path, clauses)
     planned, ran = merge.plan().plan, merge.run().plan
     assert ran is not None
     assert planned.name == ran.name
