@@ -2,9 +2,19 @@
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
-from deltamerge.api.merge_sql import merge_sql
+from deltamerge.api.merge_sql import merge_sql, plan_sql
+from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.report import MergeReport
 from deltamerge.api.write_delta import write_delta
 from deltamerge.version import __version__
 
-__all__ = ["DeltaMergeBuilder", "DeltaTable", "MergeReport", "__version__", "merge_sql", "write_delta"]
+__all__ = [
+    "DeltaMergeBuilder",
+    "DeltaTable",
+    "MergePlanReport",
+    "MergeReport",
+    "__version__",
+    "merge_sql",
+    "plan_sql",
+    "write_delta",
+]

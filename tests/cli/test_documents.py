@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from deltamerge import DeltaTable, exceptions, write_delta
 from deltamerge.cli.failures import ExitCode
+from deltamerge.merge.planning import changed_rows, sources, unchanged_rows
+from deltamerge.merge.planning.plan import PLAN_NAMES
 from deltamerge.spark.config import KEYS, PREFIX, MergeConf
 
 if TYPE_CHECKING:
@@ -47,9 +50,38 @@ def test_the_exit_codes() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for text in (README, CONFIGURATION, ERRORS):
-        for link in re.findall(r"\]\(([^)#:]+)\)", text):
-            assert (ROOT / link).exists()
+    for page in (
+        ROOT / "README.md",
+        *(ROOT / "docs" / f"{n}.md" for n in ("configuration", "errors", "plan")),
+    ):
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists()
+
+
+def test_every_choice_of_a_plan_is_explained() -> None:
+    page = (ROOT / "docs" / "plan.md").read_text(encoding="utf-8")
+    operators: tuple[Mapping[str, Sequence[tuple[str, object]]], ...] = (
+        sources.OPERATORS,
+        changed_rows.OPERATORS,
+        unchanged_rows.OPERATORS,
+    )
+    choices = {name for by_match in operators for tried in by_match.values() for name, _ in tried}
+    for choice in choices | set(PLAN_NAMES) | set(PLAN_NAMES.values()):
+        assert f"`{choice}`" in page
+
+
+@pytest.mark.slow
+def test_the_plan_of_the_first_example(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    block = BLOCKS[0].replace("spark = SparkSession.builder.getOrCreate()\n", "").partition("report = ")[0]
+    exec(block + BLOCKS[3], {"spark": spark})
+    shown = next(text for text in re.findall(r"```text\n(.*?)```", README, re.DOTALL) if "Plan of" in text)
+    # The sizes are the machine's.
+    before_sizes = shown.partition("To read")[0].splitlines()
+    assert len(before_sizes) > 20
+    assert capsys.readouterr().out.splitlines()[: len(before_sizes)] == before_sizes
 
 
 @pytest.mark.slow

@@ -47,43 +47,44 @@ Time         6.5 s
 
 
 def test_a_whole_report() -> None:
-    assert to_text(UPSERT, 80) == UPSERT_AT_80
+    assert to_text(render_terminal(UPSERT), 80) == UPSERT_AT_80
 
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("width", [40, 80, 100, 200])
 def test_no_line_is_too_long_or_ends_in_spaces(name: str, width: int) -> None:
-    lines = to_text(ALL[name], width).split("\n")
+    lines = to_text(render_terminal(ALL[name]), width).split("\n")
     assert all(len(line) <= width and line == line.rstrip() for line in lines)
     assert lines[0]
     assert lines[-1]
 
 
 def test_nothing_changed_says_so() -> None:
-    text = to_text(NOTHING_CHANGED)
+    text = to_text(render_terminal(NOTHING_CHANGED))
     assert "Nothing changed: no new version, the table stays at version 7." in text
     assert "none of the table's 10 files (5.5 MB)" in text
     assert "Written" not in text
 
 
 def test_an_outcome_without_metrics() -> None:
-    text = to_text(ALREADY_COMMITTED)
+    text = to_text(render_terminal(ALREADY_COMMITTED))
     assert "none, because the application transaction was committed before" in text
     assert "Time" not in text
 
 
 def test_markup_in_names_is_text() -> None:
-    text = to_text(ODD, 200)
+    text = to_text(render_terminal(ODD), 200)
     for literal in ("<b>t</b>/[red]x[/red]/deep", "`[bold]`", "One [bold]note[/bold].", "[red]now[/red]"):
         assert literal in text
 
 
 def test_a_clause_that_does_nothing() -> None:
-    assert "rows left as they are  WHEN MATCHED AND t.`<script>` = '[bold]'" in to_text(ODD, 200)
+    text = to_text(render_terminal(ODD), 200)
+    assert "rows left as they are  WHEN MATCHED AND t.`<script>` = '[bold]'" in text
 
 
 def test_a_long_line_of_the_statement_is_cut() -> None:
-    text = to_text(ODD, 200)
+    text = to_text(render_terminal(ODD), 200)
     assert "column_99" not in text
     assert "more characters)" in text
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.checks import check_clause_order
 from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.session import alias_of
 from deltamerge.sql.merge_ast import (
@@ -211,6 +213,24 @@ class DeltaMergeBuilder:
         """
         check_clause_order(self.statement)
         return MergeReport(run_merge(MergeIntoCommand(self.table, self.statement), progress))
+
+    def plan(self, analyze: bool = False, *, progress: Progress | None = None) -> MergePlanReport:
+        """Return what the merge would do, without writing anything.
+
+        Args:
+            analyze: Whether to read the source and match its rows too, for the rows that each clause would change;
+                otherwise only the log is read.
+            progress: Is called with each step as it begins.
+
+        Returns:
+            The plan; with ``analyze`` its `forecast` also holds the error that the merge would end with.
+
+        Raises:
+            DeltaAnalysisException: The statement is wrong, or the plan that the session asks for does not fit.
+        """
+        check_clause_order(self.statement)
+        command = MergeIntoCommand(self.table, self.statement)
+        return MergePlanReport(explain_merge(command, analyze=analyze, progress=progress))
 
     def _with(self, kind: ClauseKind, condition: Condition, action: Action) -> DeltaMergeBuilder:
         clause = MergeClause(kind, None if condition is None else _expression(condition), action)

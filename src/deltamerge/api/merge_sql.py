@@ -1,4 +1,4 @@
-"""merge_sql: a MERGE statement in SQL."""
+"""merge_sql and plan_sql: a MERGE statement in SQL, run or explained."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import columns_to_dedupe_by
+from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.resolve import TARGET_ALIAS
 from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.parquet_files import read_parquet
 from deltamerge.scan.timestamps import expression_ms
@@ -66,14 +68,58 @@ def merge_sql(
     if parsed.explain is not None:
         raise DeltaAnalysisException(
             "UNSUPPORTED_FEATURE.EXPLAIN_MERGE",
-            "merge_sql runs a MERGE, it does not explain one.",
+            "merge_sql runs a MERGE. To see what it would do, use plan_sql, or `deltamerge plan` on the command line.",
             sqlstate="0A000",
         )
+    return MergeReport(run_merge(_command(spark, parsed, tables, dedupe_by), progress))
+
+
+def plan_sql(
+    spark: SparkSession,
+    text: str,
+    tables: Tables | None = None,
+    progress: Progress | None = None,
+    *,
+    dedupe_by: str | Sequence[str] | None = None,
+    analyze: bool = False,
+) -> MergePlanReport:
+    """Return what a MERGE statement would do, without writing anything.
+
+    Args:
+        spark: The session, in which the source's tables and views are looked up.
+        text: The statement, in Delta's SQL; ``EXPLAIN`` before it changes nothing, ``EXPLAIN ANALYZE`` does what
+            `analyze` does.
+        tables: Delta tables by the names that they have in the statement; paths or `DeltaTable`s.
+        progress: Is called with each step as it begins.
+        dedupe_by: A source column or several; see `merge_sql`.
+        analyze: Whether to read the source and match its rows too, for the rows that each clause would change;
+            otherwise only the log is read.
+
+    Returns:
+        The plan; with `analyze` its forecast also holds the error that the merge would end with.
+
+    Raises:
+        DeltaParseException: The statement cannot be parsed; the message points at the place.
+        DeltaAnalysisException: A name, a type or a clause is wrong, or the plan that the session asks for does not
+            fit.
+    """
+    parsed = parse_merge(text)
+    command = _command(spark, parsed, tables, dedupe_by)
+    analyze = analyze or parsed.explain == "analyze"
+    return MergePlanReport(explain_merge(command, analyze=analyze, progress=progress))
+
+
+def _command(
+    spark: SparkSession,
+    parsed: ParsedMerge,
+    tables: Tables | None,
+    dedupe_by: str | Sequence[str] | None,
+) -> MergeIntoCommand:
     named = {name: _table(spark, table) for name, table in (tables or {}).items()}
     target = _target(spark, parsed.target, named)
     now = time.time_ns() // 1000
     statement = _statement(parsed, _source(spark, parsed, named, now), columns_to_dedupe_by(dedupe_by))
-    return MergeReport(run_merge(MergeIntoCommand(target.table, statement, timestamp=now), progress))
+    return MergeIntoCommand(target.table, statement, timestamp=now)
 
 
 def _statement(parsed: ParsedMerge, source: DataFrame, dedupe_by: tuple[str, ...]) -> MergeStatement:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, StepTiming
+from deltamerge.merge.planning.plan import MergePlan
 from deltamerge.render.html import to_html
 from deltamerge.render.json import to_dict, to_json
-from deltamerge.render.terminal import to_text
+from deltamerge.render.terminal import render_terminal, to_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +50,11 @@ class MergeReport:
     def steps(self) -> tuple[StepTiming, ...]:
         """The steps in the order they ran, each with its milliseconds."""
         return self.outcome.steps
+
+    @property
+    def plan(self) -> MergePlan | None:
+        """The plan with what each decision's operator read, wrote and took; None where nothing ran."""
+        return self.outcome.plan
 
     def counts(self, spark: SparkSession) -> DataFrame:
         """Return the row that MERGE returns.
@@ -92,7 +98,7 @@ class MergeReport:
         return to_html(self.outcome)
 
     def __str__(self) -> str:
-        return to_text(self.outcome)
+        return to_text(render_terminal(self.outcome))
 
     def _repr_html_(self) -> str:
         return to_html(self.outcome)

@@ -1,4 +1,4 @@
-"""The command line: deltamerge merge, history, detail."""
+"""The command line: deltamerge merge, plan, history, detail."""
 
 from __future__ import annotations
 

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console, RenderableType
 
-from deltamerge.api.merge_sql import merge_sql
-from deltamerge.cli.failures import CommandError, explained
+from deltamerge.api.merge_sql import merge_sql, plan_sql
+from deltamerge.cli.failures import CommandError, ExitCode, explained
 from deltamerge.cli.inspect import detail_values, render_detail, render_history
 from deltamerge.cli.session import read_settings, spark_session
 from deltamerge.cli.sources import read_source, read_target, source_frame
 from deltamerge.log.history import read_history
 from deltamerge.render.progress import TerminalProgress
-from deltamerge.render.terminal import render_terminal
+from deltamerge.render.terminal import render_explanation, render_terminal
 from deltamerge.storage.store import open_store
 from deltamerge.version import __version__
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 app = typer.Typer(
     name="deltamerge",
@@ -30,8 +35,53 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+Sql = Annotated[str | None, typer.Option(help="The MERGE statement.", metavar="SQL", show_default=False)]
+File = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", help="A file with the statement; - is standard input.", show_default=False),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        help="The Delta table named 'target' in the statement; NAME=PATH sets another name.",
+        metavar="PATH",
+        show_default=False,
+    ),
+]
+Sources = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A .parquet, .csv, .json or .orc file or folder, or delta:PATH, named 'source' in the statement; "
+        "NAME=PATH sets another name. Repeatable.",
+        metavar="PATH",
+        show_default=False,
+    ),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        help="A Spark Connect server; without it Spark runs in local mode.",
+        metavar="sc://HOST:PORT",
+        envvar="SPARK_REMOTE",
+        show_default=False,
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(help="A Spark setting. Repeatable.", metavar="KEY=VALUE", show_default=False),
+]
+DedupeBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Of source rows with one key, merge the one with the greatest value in this column. Repeatable.",
+        metavar="COLUMN",
+        show_default=False,
+    ),
+]
 Table = Annotated[str, typer.Argument(metavar="PATH", help="The table's path or URL.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_Report = TypeVar("_Report")
 
 
 def _version(wanted: bool) -> None:
@@ -51,53 +101,13 @@ def _main(
 
 @app.command()
 def merge(
-    sql: Annotated[
-        str | None, typer.Option(help="The MERGE statement.", metavar="SQL", show_default=False)
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file", "-f", help="A file with the statement; - is standard input.", show_default=False
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="The Delta table named 'target' in the statement; NAME=PATH sets another name.",
-            metavar="PATH",
-            show_default=False,
-        ),
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A .parquet, .csv, .json or .orc file or folder, or delta:PATH, named 'source' in the statement; "
-            "NAME=PATH sets another name. Repeatable.",
-            metavar="PATH",
-            show_default=False,
-        ),
-    ] = None,
-    remote: Annotated[
-        str | None,
-        typer.Option(
-            help="A Spark Connect server; without it Spark runs in local mode.",
-            metavar="sc://HOST:PORT",
-            envvar="SPARK_REMOTE",
-            show_default=False,
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(help="A Spark setting. Repeatable.", metavar="KEY=VALUE", show_default=False),
-    ] = None,
-    dedupe_by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Of source rows with one key, merge the one with the greatest value in this column. Repeatable.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
-    ] = None,
+    sql: Sql = None,
+    file: File = None,
+    target: Target = None,
+    source: Sources = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    dedupe_by: DedupeBy = None,
     as_json: Json = False,
 ) -> None:
     """Run a MERGE and print what it did.
@@ -105,20 +115,59 @@ def merge(
     Example: deltamerge merge --target ./flights --source changes.parquet --file upsert.sql
     """
     with explained(_errors()):
-        statement = _statement(sql, file)
-        settings = read_settings(conf or ())
-        places = [read_source(option) for option in source or ()]
-        tables = {place.name: place.path for place in places if place.kind == "delta"}
-        if target is not None:
-            place = read_target(target)
-            tables[place.name] = place.path
-        with spark_session(remote, settings) as spark:
-            for place in places:
-                if place.kind != "delta":
-                    source_frame(spark, place).createOrReplaceTempView(place.name)
-            with TerminalProgress(spark, _errors()) as progress:
-                report = merge_sql(spark, statement, tables=tables, progress=progress, dedupe_by=dedupe_by)
+        run = partial(merge_sql, dedupe_by=dedupe_by)
+        report = _in_session(run, sql, file, target, source, remote, conf)
         _show(report.to_json() if as_json else render_terminal(report.outcome))
+
+
+@app.command()
+def plan(
+    sql: Sql = None,
+    file: File = None,
+    target: Target = None,
+    source: Sources = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    dedupe_by: DedupeBy = None,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="Also read the source and match its rows.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Print what a MERGE would do; nothing is written.
+
+    Example: deltamerge plan --target ./flights --source changes.parquet --file upsert.sql --analyze
+    """
+    with explained(_errors()):
+        run = partial(plan_sql, dedupe_by=dedupe_by, analyze=analyze)
+        report = _in_session(run, sql, file, target, source, remote, conf)
+        _show(report.to_json() if as_json else render_explanation(report.explanation))
+    if report.forecast is not None and report.forecast.failure is not None:
+        raise typer.Exit(ExitCode.WRONG_DATA)
+
+
+def _in_session(
+    run: Callable[[SparkSession, str, dict[str, str], TerminalProgress], _Report],
+    sql: str | None,
+    file: Path | None,
+    target: str | None,
+    sources: list[str] | None,
+    remote: str | None,
+    conf: list[str] | None,
+) -> _Report:
+    statement = _statement(sql, file)
+    settings = read_settings(conf or ())
+    places = [read_source(option) for option in sources or ()]
+    tables = {place.name: place.path for place in places if place.kind == "delta"}
+    if target is not None:
+        place = read_target(target)
+        tables[place.name] = place.path
+    with spark_session(remote, settings) as spark:
+        for place in places:
+            if place.kind != "delta":
+                source_frame(spark, place).createOrReplaceTempView(place.name)
+        with TerminalProgress(spark, _errors()) as progress:
+            return run(spark, statement, tables, progress)
 
 
 @app.command()

@@ -1,27 +1,32 @@
-"""A merge's report for a notebook or a page."""
+"""Reports and explanations for a notebook or a page: one ``div`` each, which takes the page's own text colour."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from deltamerge.merge.outcome import MergeOutcome
+from deltamerge.merge.outcome import MergeExplanation, MergeOutcome
+from deltamerge.render.explanation_view import explanation_view
 from deltamerge.render.view import view_of
 
 
 def to_html(outcome: MergeOutcome) -> str:
-    """Return a report as one ``div`` that needs nothing else and takes the page's own text colour."""
-    return _template().render(view=view_of(outcome))
+    """Return a report as HTML."""
+    return _templates().get_template("report.html").render(view=view_of(outcome))
+
+
+def explanation_to_html(explanation: MergeExplanation) -> str:
+    """Return an explanation as HTML."""
+    return _templates().get_template("explanation.html").render(view=explanation_view(explanation))
 
 
 @cache
-def _template() -> Template:
-    environment = Environment(
+def _templates() -> Environment:
+    return Environment(
         loader=PackageLoader("deltamerge.render", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html")

@@ -1,4 +1,4 @@
-"""A merge's report for a terminal."""
+"""Reports and explanations for a terminal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
-from deltamerge.merge.outcome import MergeOutcome
+from deltamerge.merge.outcome import MergeExplanation, MergeOutcome
+from deltamerge.render.explanation_view import ExplanationView, explanation_view
+from deltamerge.render.plan_view import PlanNode, PlanView
 from deltamerge.render.view import ClauseLine, ReportView, TimeLine, view_of
 
 BAR = 20
@@ -36,6 +39,8 @@ def render_terminal(outcome: MergeOutcome) -> RenderableType:
     ]
     if view.clauses:
         parts += [Text(), _clauses(view.clauses)]
+    if view.plan is not None:
+        parts += [Text(), _plan(view.plan)]
     if view.facts or view.notes:
         parts += [Text(), _facts(view)]
     if view.times:
@@ -43,11 +48,32 @@ def render_terminal(outcome: MergeOutcome) -> RenderableType:
     return Group(*parts)
 
 
-def to_text(outcome: MergeOutcome, width: int = 100) -> str:
-    """Return a report as plain text: lines of at most `width` characters, without colour or spaces at their ends."""
+def render_explanation(explanation: MergeExplanation) -> RenderableType:
+    """Return an explanation as what a rich console prints."""
+    view = explanation_view(explanation)
+    parts: list[RenderableType] = [
+        Text.assemble("Plan of a merge into ", (view.table, "bold"), overflow="fold"),
+        Text(view.result, style="bold red" if view.failure else "bold"),
+        Text(),
+        Padding(_statement(view.statement), (0, 0, 0, 4)),
+    ]
+    if view.failure:
+        parts += [Text(), _marked("Error", "bold red", (view.failure,))]
+    if view.warnings:
+        parts += [Text(), _marked("Warning", "bold yellow", view.warnings)]
+    if view.clauses:
+        parts += [Text(), _forecast(view)]
+    parts += [Text(), _plan(view.plan)]
+    if view.facts:
+        parts += [Text(), _explained(view)]
+    return Group(*parts)
+
+
+def to_text(page: RenderableType, width: int = 100) -> str:
+    """Return a page as plain text: lines of at most `width` characters, without colour or spaces at their ends."""
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
     with console.capture() as capture:
-        console.print(render_terminal(outcome))
+        console.print(page)
     return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n"))
 
 
@@ -65,6 +91,46 @@ def _clauses(clauses: tuple[ClauseLine, ...]) -> Table:
     for clause in clauses:
         colour = _COLOURS.get(clause.action, "default")
         grid.add_row(Text(clause.rows, "bold"), Text(clause.done + " ", colour), Text(clause.when))
+    return grid
+
+
+def _plan(plan: PlanView) -> Tree:
+    tree = Tree(Text.assemble("Plan: ", (plan.name, "bold")), guide_style="dim")
+    for node in plan.nodes:
+        branch = tree.add(_node(node))
+        for choice, reason in node.declined:
+            branch.add(Text(f"declined {choice}: {reason}", "dim"))
+    return tree
+
+
+def _node(node: PlanNode) -> Text:
+    text = Text.assemble(f"{node.title}: ", (node.choice, "bold"))
+    if node.done:
+        text.append(f"\n{node.done}", "cyan")
+    return text.append(f"\n{node.reason}")
+
+
+def _marked(mark: str, style: str, messages: tuple[str, ...]) -> Table:
+    grid = _labelled()
+    for message in messages:
+        grid.add_row(Text(mark, style), Text(message))
+    return grid
+
+
+def _forecast(view: ExplanationView) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for rows, clause in view.clauses:
+        grid.add_row(Text(rows, "bold"), Text(clause))
+    return grid
+
+
+def _explained(view: ExplanationView) -> Table:
+    grid = _labelled()
+    for label, lines in view.facts:
+        for number, line in enumerate(lines):
+            grid.add_row(Text("" if number else label, "dim"), Text(line))
     return grid
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, StepTiming
+from deltamerge.render.plan_view import PlanView, plan_view
+from deltamerge.render.printable import printable
 from deltamerge.render.units import count, duration, size
 
 LONGEST_LINE = 600
@@ -49,6 +51,7 @@ class ReportView:
     changed: bool
     statement: str
     clauses: tuple[ClauseLine, ...]
+    plan: PlanView | None
     facts: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     total: str
@@ -57,13 +60,15 @@ class ReportView:
 
 def view_of(outcome: MergeOutcome) -> ReportView:
     """Return the content of a merge's report."""
+    outcome = printable(outcome)
     total = outcome.metrics.get("executionTimeMs", sum(step.milliseconds for step in outcome.steps))
     return ReportView(
         table=outcome.table,
         result=_result(outcome),
         changed=outcome.version is not None,
-        statement=_statement(outcome.statement),
+        statement=statement_lines(outcome.statement),
         clauses=tuple(_clause(clause) for clause in outcome.clauses),
+        plan=None if outcome.plan is None else plan_view(outcome.plan),
         facts=_facts(outcome),
         notes=outcome.notes,
         total=duration(total),
@@ -78,9 +83,15 @@ def _result(outcome: MergeOutcome) -> str:
     return f"Version {outcome.read_version} → {outcome.version}: {count(changed, 'row')} changed."
 
 
-def _statement(sql: str) -> str:
+def statement_lines(sql: str) -> str:
+    """Return a statement without the margin that its lines share, very long lines cut."""
     lines = textwrap.dedent(sql).strip().splitlines()
     return "\n".join(_cut(line.rstrip()) for line in lines)
+
+
+def one_line(sql: str) -> str:
+    """Return a part of a statement in one line, cut if it is very long."""
+    return _cut(" ".join(sql.split()))
 
 
 def _cut(line: str) -> str:
@@ -91,7 +102,7 @@ def _cut(line: str) -> str:
 def _clause(clause: ClauseOutcome) -> ClauseLine:
     kind = f"WHEN {clause.kind.replace('_', ' ').upper()}"
     when = kind if clause.condition is None else f"{kind} AND {clause.condition}"
-    when = _cut(" ".join(when.split()))
+    when = one_line(when)
     if clause.action == "do_nothing":
         return ClauseLine("", "rows left as they are", clause.action, when)
     noun = "row" if clause.rows == 1 else "rows"
@@ -107,9 +118,13 @@ def _facts(outcome: MergeOutcome) -> tuple[tuple[str, str], ...]:
         ("Removed", _files(metrics, "numTargetFilesRemoved", "numTargetBytesRemoved")),
         ("Written", _written(metrics)),
         ("Change data", _files(metrics, "numTargetChangeFilesAdded", "numTargetChangeFileBytes")),
-        ("Executor", ", because ".join(filter(None, (outcome.executor, outcome.executor_reason)))),
+        ("Executor", "" if outcome.plan is not None else _executor(outcome)),
     ]
     return tuple((label, fact) for label, fact in facts if fact)
+
+
+def _executor(outcome: MergeOutcome) -> str:
+    return ", because ".join(filter(None, (outcome.executor, outcome.executor_reason)))
 
 
 def _read(metrics: Mapping[str, int]) -> str:

@@ -1,0 +1,83 @@
+"""The plan of a merge and what it would do, for programs and for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deltamerge.merge.outcome import MergeExplanation, MergeForecast
+from deltamerge.merge.planning.plan import MergePlan
+from deltamerge.render.html import explanation_to_html
+from deltamerge.render.json import to_dict, to_json
+from deltamerge.render.terminal import render_explanation, to_text
+
+
+@dataclass(frozen=True)
+class MergePlanReport:
+    """What a merge would do; printing it shows a page for the terminal, a notebook shows it as HTML.
+
+    Args:
+        explanation: The merge's explanation.
+    """
+
+    explanation: MergeExplanation
+
+    @property
+    def plan(self) -> MergePlan:
+        """The plan: four decisions, each with its reason and the operators that were declined."""
+        return self.explanation.plan
+
+    @property
+    def version(self) -> int:
+        """The version of the table that was read."""
+        return self.explanation.version
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on what makes the merge slower or wider than it need be, each with what to do."""
+        return self.explanation.warnings
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Sentences on what the table's features cost in this merge."""
+        return self.explanation.features
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """Sentences on which other writers' commits this merge would conflict with."""
+        return self.explanation.conflicts
+
+    @property
+    def forecast(self) -> MergeForecast | None:
+        """The rows that each clause would change, and the error if the merge would fail; None without ``analyze``."""
+        return self.explanation.forecast
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values.
+
+        Returns:
+            What `to_json` holds: dictionaries, lists, strings and numbers.
+        """
+        return to_dict(self.explanation)
+
+    def to_json(self) -> str:
+        """Return the report as JSON.
+
+        Returns:
+            One JSON object.
+        """
+        return to_json(self.explanation)
+
+    def to_html(self) -> str:
+        """Return the report as an HTML fragment, as notebooks show it.
+
+        Returns:
+            HTML without a page around it.
+        """
+        return explanation_to_html(self.explanation)
+
+    def __str__(self) -> str:
+        return to_text(render_explanation(self.explanation))
+
+    def _repr_html_(self) -> str:
+        return explanation_to_html(self.explanation)
