@@ -42,11 +42,11 @@ class NotNull:
 
 @dataclass(frozen=True)
 class Check:
-    """A CHECK constraint: its SQL over the table's columns, or `holds` in its place."""
+    """A CHECK constraint: its SQL over the table's columns; of a generated column also the column."""
 
     name: str
     expression: str
-    holds: Column | None = None
+    generated: StructField | None = None
 
 
 def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tuple[Check | NotNull, ...]:
@@ -67,7 +67,7 @@ def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tupl
                 Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"])
             )
     generated = [
-        Check(GENERATED_COLUMN, f"{_shown((f.name,))} <=> ({sql})", _generated_holds(f))
+        Check(GENERATED_COLUMN, f"{_shown((f.name,))} <=> ({sql})", f)
         for f in schema.fields
         if (sql := generation_expression(f)) is not None
     ]
@@ -137,7 +137,8 @@ def _of_check(check: Check, schema: StructType) -> tuple[Column, Column]:
         _path(path).alias(shown) for shown, path in sorted(columns_in(check.expression, schema).items())
     ]
     values = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
-    holds = F.expr(check.expression) if check.holds is None else check.holds
+    generated = check.generated
+    holds = F.expr(check.expression) if generated is None else _generated_holds(generated)
     return ~F.coalesce(holds, F.lit(False)), _raise("check", check.name, check.expression, values)
 
 

@@ -173,7 +173,7 @@ class ResolvedMerge:
         """Whether several source rows may match one target row: it is deleted, whichever of them does it."""
         return (
             len(self.matched) == 1
-            and self.matched[0].condition is None
+            and self.matched[0].clause.condition is None
             and self.matched[0].action == "delete"
         )
 

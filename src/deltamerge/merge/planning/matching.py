@@ -67,7 +67,7 @@ def _against_by_source(context: PlanningContext) -> str | None:
     if clauses and context.references.by_source_choice([c.number for c in clauses]) is None:
         return "a NOT MATCHED BY SOURCE condition is more than plain comparisons"
     very_many = context.snapshot.files.rows_about() > context.limits.unmatched_rows
-    if very_many and any(clause.condition is None for clause in clauses):
+    if very_many and any(clause.clause.condition is None for clause in clauses):
         return "a NOT MATCHED BY SOURCE clause may delete more rows than a key lookup holds positions of"
     return None
 
