@@ -4,6 +4,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from rich.console import Console
@@ -193,7 +194,7 @@ def test_settings_keep_their_first_letter() -> None:
 def test_colour_adds_no_words() -> None:
     def printed(*, colour: bool) -> str:
         file = io.StringIO()
-        system = "truecolor" if colour else None
+        system: Literal["truecolor"] | None = "truecolor" if colour else None
         Console(file=file, width=80, force_terminal=colour, color_system=system).print(
             render_explanation(ANALYZED)
         )
