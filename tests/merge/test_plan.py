@@ -123,8 +123,7 @@ def test_the_forecast_is_what_the_merge_then_does(spark: SparkSession, tmp_path:
         ("upsert", "key_lookup"),
         ("insert only", "insert_only"),
         ("deletion vectors", "auto"),
-        # Small files are rewritten by one join, which the planner only decides once the source's keys are known.
-        pytest.param("by source update", "auto", marks=pytest.mark.xfail),
+        ("by source update", "auto"),
     ],
 )
 def test_the_plan_is_the_one_that_runs(spark: SparkSession, tmp_path: Path, kind: str, executor: str) -> None:

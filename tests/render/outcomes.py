@@ -80,7 +80,7 @@ UPSERT = MergeOutcome(
         StepTiming("commit", "committing", 31),
     ),
     notes=(
-        "9 of 10 files were never read, thanks to the source's key ranges and the conditions on the target.",
+        "9 of 10 files were not read, thanks to the source's key ranges and the conditions on the target.",
     ),
     operation_parameters={"predicate": '["t.month = s.month"]'},
 )

@@ -31,7 +31,7 @@ from deltamerge.merge.source.source import Source, materialize_source
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import READING_MANY_FILES, merge_conf, session_settings
+from deltamerge.spark.session import READING_MANY_FILES, errors_not_logged, merge_conf, session_settings
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.identity_columns import number_rows
 
@@ -52,7 +52,7 @@ def explain_merge(
     """
     table = command.table
     steps = Steps(table.spark, progress)
-    with session_settings(table.spark, READING_MANY_FILES):
+    with session_settings(table.spark, READING_MANY_FILES), errors_not_logged():
         conf = merge_conf(table.spark)
         timestamp = time.time_ns() // 1000 if command.timestamp is None else command.timestamp
         with steps.step("snapshot", "loading the table's log"):
@@ -63,7 +63,9 @@ def explain_merge(
             started, snapshot, conf, steps, lambda: time.time_ns() // 1_000_000, lambda: str(uuid.uuid4())
         )
         execution = _looked_at(execution)
-        forecast = _forecast(execution) if analyze else None
+        forecast = None
+        if analyze:
+            forecast, execution = _forecast(execution)
     context, plan = execution.context, execution.plan
     return MergeExplanation(
         table=table.name,
@@ -96,7 +98,8 @@ def _looked_at(execution: Execution) -> Execution:
     return execution
 
 
-def _forecast(execution: Execution) -> MergeForecast:
+def _forecast(execution: Execution) -> tuple[MergeForecast, Execution]:
+    """Return the forecast, and the execution as planned with what is known of the source then."""
     merge, references, steps = execution.merge, execution.references, execution.steps
     with steps.step("materialize_source", "materializing the source"):
         keys = join_keys(merge, references.on)
@@ -104,10 +107,14 @@ def _forecast(execution: Execution) -> MergeForecast:
         try:
             source = materialize_source(merge, execution.conf.rdd_storage_level, keys, slices)
         except PySparkException as error:
-            return _failed(execution, error)
+            return _failed(execution, error), execution
     try:
         assert source.summary is not None
-        return _matched(execution, source, source.summary)
+        if execution.plan.match.choice != "key_lookup":
+            context = replace(execution.context, summary=source.summary)
+            plan = replace(make_plan(context), source=execution.plan.source)
+            execution = replace(execution, context=context, plan=plan)
+        return _matched(execution, source, source.summary), execution
     finally:
         source.release()
 

@@ -134,7 +134,8 @@ class ChangedRows:
         if len(self.matches.matched_sources):
             source = self._with_words(source, self.matches.matched_sources, names.block_words)
             matched = is_in_block(F.col(names.block_words), F.col(names.source_row_index))
-            source = Rows(source.frame.where(~matched), source.names)
+            # A filter would let Spark evaluate the clauses' conditions, which may fail, before it.
+            source = source.adding([(names.target_row_present, F.when(matched, F.lit(True)))])
         rows = generate_inserts_only_output(merge, source, self.defaults, WHEN_NO_MATCHES)
         frame = rows.frame.select(
             "*",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -125,8 +125,7 @@ def _by_spark(
     if recipe.undecided and found:
         with execution.steps.step("find_touched_files", "evaluating conditions on matched rows"):
             merge = execution.merge
-            matches = find_matches(merge, pairs.rows(found, changing=False), None, str, of_source=False)
-            matches = replace(matches, matched_sources=matched_sources(found))
+            matches = find_matches(merge, pairs.rows(found, changing=False), None, str, of_source=True)
     else:
         matches = _matches_of(recipe, found)
     _check_competing(execution, matches.has_competing)

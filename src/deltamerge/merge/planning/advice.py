@@ -71,10 +71,10 @@ def conflicts(context: PlanningContext) -> tuple[str, ...]:
     retries = context.conf.conflict_retries
     again = f"the merge then runs again, up to {retries} times" if retries > 0 else "the merge then fails"
     files, blind = context.files.num_files, _is_write_serializable(context)
-    appended = "files that another merge or update adds" if blind else "files that another commit adds"
+    writers = "Commits other than plain appends" if blind else "Commits"
     found = [
         f"Commits that delete or replace one of the {files:,} files that may be read; {again}.",
-        f"Commits with {appended} and that may hold {rows_to_read(context)}; {again}.",
+        f"{writers} that add files which may hold {rows_to_read(context)}; {again}.",
         "Commits that change the schema, the properties or the protocol of the table; these end the merge.",
     ]
     if context.conf.txn_app_id is not None:
@@ -130,8 +130,8 @@ def _about_on(context: PlanningContext) -> list[str]:
         )
     elif isinstance(keys, str) and " is " in keys and keys.startswith("the key"):
         found.append(
-            f"{keys[0].upper()}{keys[1:]}: Spark casts one of them for every row, and fewer files are excluded. Cast "
-            "the source's column to the target's type."
+            f"{keys[0].upper()}{keys[1:]}: Spark casts one of them for every row, and fewer files may be excluded. "
+            "Cast the source's column to the target's type."
         )
     return found
 

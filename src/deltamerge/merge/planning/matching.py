@@ -99,11 +99,11 @@ def join(context: PlanningContext) -> Fits:
                 "source and files that may match have more rows than the driver takes positions of "
                 f"({limits.positions:,})"
             )
-        if context.conf.executor == "auto" and context.files.size_in_bytes <= limits.rewritten_bytes:
-            return no(
-                f"the files that may match are small ({context.files.size_in_bytes:,} bytes), so that one join that "
-                "writes them again costs less"
-            )
+    if context.conf.executor == "auto" and context.files.size_in_bytes <= limits.rewritten_bytes:
+        return no(
+            f"the files that may match are small ({context.files.size_in_bytes:,} bytes), so that one join that writes "
+            "them again costs less"
+        )
     return yes("only rows that change are computed; the others are neither joined a second time nor shuffled")
 
 

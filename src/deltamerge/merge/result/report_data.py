@@ -119,7 +119,7 @@ def _notes(changes: MergeChanges) -> tuple[str, ...]:
         else "the source's key ranges and the conditions on the target"
     )
     files = "The table's only file was" if before == 1 else f"{skipped:,} of {before:,} files were"
-    return (f"{files} never read, thanks to {by}.", *about_keys)
+    return (f"{files} not read, thanks to {by}.", *about_keys)
 
 
 def _clause_outcomes(merge: ResolvedMerge, changes: MergeChanges) -> tuple[ClauseOutcome, ...]:
