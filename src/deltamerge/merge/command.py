@@ -57,10 +57,7 @@ def run_merge(
     """Run a merge.
 
     Args:
-        command: The merge.
-        progress: Is called with each step as it begins.
         clock: Gives the time in milliseconds since 1970.
-        new_id: Gives an id that was never given before.
 
     Returns:
         What it did. Delta: MergeIntoCommand.run.

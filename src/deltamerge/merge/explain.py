@@ -42,9 +42,7 @@ def explain_merge(
     """Explain a merge; nothing is written, and read access to the table is enough.
 
     Args:
-        command: The merge.
         analyze: Whether to read the source and to match its rows as well.
-        progress: Is called with each step as it begins.
 
     Raises:
         DeltaAnalysisException: The statement is wrong.

@@ -33,8 +33,6 @@ class MergeIntoCommand:
     """A merge to run.
 
     Args:
-        table: The target.
-        statement: The parsed statement.
         timestamp: The value of ``current_timestamp()`` in it, microseconds since 1970; None for its start.
         ruled_out: Operators that are not to be used, each with the reason.
     """
@@ -57,11 +55,7 @@ def prepare(
 
     Args:
         command: The merge; its timestamp is set.
-        snapshot: The table.
-        conf: The session's settings.
-        steps: Runs and times the steps.
         clock: Returns milliseconds since 1970.
-        new_id: Returns an id that was never returned before.
 
     Raises:
         DeltaAnalysisException: The statement is wrong, or a plan that the session asks for does not fit.

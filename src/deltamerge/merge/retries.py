@@ -31,10 +31,6 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 def carry_out(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
     """Carry out a plan, or the next one where an operator declined.
 
-    Args:
-        execution: What the plan works on.
-        new_id: Returns an id that was never returned before.
-
     Raises:
         DeltaError: The data is at fault, or the source; what was written is removed.
         DeltaAnalysisException: The plan that the session asks for declined.

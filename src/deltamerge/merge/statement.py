@@ -27,8 +27,6 @@ class MergeStatement:
         source_alias: The name that qualifies the source's columns, or None where the frame has its own or none.
         source_sql: The source as SQL for a person to read.
         target_alias: The name that qualifies the target's columns, or None.
-        schema_evolution: Whether the target may gain columns.
-        text: The statement's SQL, verbatim, if it was parsed.
         dedupe_by: The source columns whose greatest values make the one row of a key that is merged; none: all are.
     """
 

@@ -21,7 +21,6 @@ class Steps:
     """Run the steps of one merge.
 
     Args:
-        spark: The session, whose jobs get the step's description.
         progress: Is called with each step as it begins, or None.
     """
 

@@ -46,11 +46,6 @@ def convert_limited(
 
     Args:
         value: The value, with STRING where the type is CHAR or VARCHAR.
-        limited: Its type in the column's metadata.
-        actual: Its type in the schema.
-        path: The column and fields that have the value.
-        convert: Takes a string, its type and its path.
-        kinds: The types to convert.
     """
     if isinstance(limited, (CharType, VarcharType)):
         return convert(value, limited, path) if isinstance(limited, kinds) else value
@@ -88,7 +83,6 @@ def _limits_of_fields(limited: StructType, actual: StructType) -> list[DataType 
 
     Args:
         limited: The struct as the metadata has it, with CHAR and VARCHAR.
-        actual: The struct as it is now.
     """
     by_name = {f.name: f.dataType for f in limited.fields}
     otherwise: list[DataType | None] = [None] * len(actual.fields)

@@ -42,8 +42,6 @@ def as_logical(value: Column, field: StructField, mode: str) -> Column:
 
     Args:
         value: The column, of the type that `physical_field` returns.
-        field: The column as the table has it.
-        mode: The table's column mapping mode.
     """
     nested = isinstance(field.dataType, (StructType, ArrayType, MapType))
     return value.cast(logical_type(field.dataType)) if nested and mode != NONE else value

@@ -48,11 +48,8 @@ def without_deleted_rows(
     """Return the rows that no deletion vector deletes. Protocol: Deletion Vectors.
 
     Args:
-        table: The table.
-        frame: Rows of files.
         file_name: Its column with the file's URI as Spark spells it (STRING).
         row_index: Its column with the row's position in its file (BIGINT).
-        files: The files, each with a deletion vector.
 
     Raises:
         DeltaTableException: A deletion vector is missing or damaged.

@@ -30,12 +30,6 @@ def fields_of_files(
     """Return the columns as files have them, with the files that have them so; nearly always one entry.
 
     Footers are read only under id mapping, and only where a column has a physical name that no Delta writer generated.
-
-    Args:
-        table: The table.
-        fields: Its columns, without those that partition it.
-        files: The files.
-        mode: The table's column mapping mode.
     """
     expected = tuple(physical_field(field, mode) for field in fields)
     if mode != ID or not any(_may_be_foreign(field) for field in fields):

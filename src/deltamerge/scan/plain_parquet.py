@@ -46,15 +46,9 @@ class PlainParquet:
     """Local Parquet files that are all that a source reads.
 
     Args:
-        files: The files.
-        uris: How Spark names each of them.
         is_whole: Whether Spark reads the frame's rows from the files only: no column comes from a folder's name, and no
             setting or option changes what a value is.
-        rows: The rows of each.
-        bytes: The uncompressed size of their columns.
-        bytes_in_memory: An estimate.
         ranges: Each key's least and greatest value, both None where all are NULL.
-        key_bytes: The uncompressed size of the keys.
     """
 
     files: tuple[KeptFile, ...]

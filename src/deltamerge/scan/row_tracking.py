@@ -35,13 +35,7 @@ def tracked_frame(
     """Read files of a table that has row tracking enabled.
 
     Args:
-        table: The table.
-        schema: Its schema.
-        partition_columns: Its partition columns.
-        files: The files.
         extra: Names for the file and position of each row.
-        mode: The table's column mapping mode.
-        stored: The hidden columns of the data files.
 
     Returns:
         The columns of `target_frame`, then the row's id and the version that last changed it, under the names of the

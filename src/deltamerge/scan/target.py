@@ -68,12 +68,8 @@ def target_frame(
     """Read files of a table without the rows that deletion vectors delete.
 
     Args:
-        table: The table.
-        schema: The table's schema.
-        partition_columns: The partition columns, in the log's order.
         files: The files to read; none makes a frame without rows.
         extra: Names for the file and position of each row.
-        mode: The table's column mapping mode.
 
     Returns:
         The table's columns in the schema's order, then file name and row index.
@@ -100,9 +96,6 @@ class _FileColumns:
     """A table's columns as some of its files and its log name them.
 
     Args:
-        schema: The table's schema.
-        partition_columns: The partition columns' names, in the log's order.
-        mode: The table's column mapping mode.
         data: The columns that data files contain, as they name them, in the schema's order.
     """
 
@@ -248,11 +241,7 @@ def with_values_by_file(
     """Add columns to rows whose values are those of each row's file.
 
     Args:
-        table: The table.
         rows: Rows with `ScanColumns.file_name`.
-        file_name: That column.
-        values: The new columns' values by file.
-        types: The new columns' SQL types by name.
     """
     key = f"{file_name}_key"
     by_file = table.spark.createDataFrame(

@@ -41,7 +41,6 @@ class TargetColumn:
 
     Args:
         path: Its name and names of fields, as the predicate and the table spell them.
-        physical_path: The same as statistics and partition values spell it.
         type: None where its values cannot be compared with literals (char padding, collations, binary, arrays,
             maps, structs).
         counts_nulls: Whether statistics of the column count the column's own NULLs.

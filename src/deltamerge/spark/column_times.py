@@ -18,7 +18,6 @@ def with_fixed_time(spark: SparkSession, column: Column, fixed: Callable[[str], 
     """Return a Column in which the functions of the current time are replaced; the same one where it has none.
 
     Args:
-        spark: The session.
         column: The Column; what `expr` was given in it is looked through, too.
         fixed: Replaces such functions in SQL; returns SQL without any unchanged.
     """

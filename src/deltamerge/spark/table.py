@@ -47,8 +47,6 @@ class Table:
     """A table's location, and the session that reads and writes its data.
 
     Args:
-        spark: The session.
-        store: The files below the table's root.
         name: The table's name in messages: its path, URL or catalog name.
         opened_schema: The schema, as JSON, that it had when a user opened it; None where nobody did.
     """

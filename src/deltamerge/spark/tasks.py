@@ -51,11 +51,7 @@ def run(
     """Run work and return its rows.
 
     Args:
-        spark: The session.
         work: The work; its module is one of `deltamerge.workers`.
-        rows: What it works on.
-        schema: The schema of its rows, as DDL.
-        in_driver: Whether it runs in this process, in threads.
     """
     if in_driver:
         return [row for batch in _run_in_driver(work, rows) for row in batch.to_pylist()]
@@ -69,10 +65,6 @@ def frame_of(
     """Return the rows of work as a frame; else as `run`.
 
     Args:
-        spark: The session.
-        work: The work.
-        rows: What it works on.
-        schema: The schema of its rows.
         in_driver: Whether it runs in this process, at once; else in the tasks that compute the frame.
     """
     if in_driver:

@@ -30,7 +30,6 @@ class Conjunct:
         span: Its place in the condition; None in a Column.
         side: Whose columns it uses; ``unreadable`` where that is not certain.
         target_columns: The top-level columns of the target in it, in their own spelling.
-        source_columns: The same of the source.
         predicate: What a target row must fulfil for it; Unknown unless its side is ``target_only`` or ``neither``.
     """
 
@@ -47,7 +46,6 @@ class EquiKey:
     """A conjunct ``target column = expression over source columns``, either way round.
 
     Args:
-        source_text: The source's expression, verbatim.
         source_path: The source's column and fields if the expression is nothing else.
         null_safe: Whether the operator is ``<=>``.
     """
@@ -64,7 +62,6 @@ class ConditionShape:
 
     Args:
         target_predicate: What a target row must fulfil for the condition to be TRUE with any source row.
-        equi_keys: The equalities between the sides.
     """
 
     conjuncts: tuple[Conjunct, ...]

@@ -63,11 +63,9 @@ class Opaque:
     """SQL that is not looked into.
 
     Args:
-        names: The columns in it.
         words: Words in it that are columns only if there are columns of that name: types, units, keywords,
             parameters of lambdas.
         complete: Whether these are all; a star or a subquery makes it False.
-        subquery: Whether it holds a subquery.
     """
 
     names: tuple[Name, ...]

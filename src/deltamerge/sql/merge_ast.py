@@ -29,7 +29,6 @@ class Expression:
 
     Args:
         text: The SQL as written; of a Column, the form in which it prints.
-        column: The Column, if the builder was given one.
         span: Its place in the statement's SQL, if it was parsed from one.
         evaluated: The SQL that Spark evaluates, if that is not `text`.
     """
@@ -200,9 +199,7 @@ class ParsedSource:
         sql: What FROM takes, verbatim and without the alias: the name with its time travel, the query with its
             parentheses, the function's call; with ``relation`` also an alias that names columns.
         name: The name's parts; none for queries and relations.
-        format: The format before a path, in lower case.
         version: The version of VERSION AS OF, a number or what the string holds.
-        timestamp: The expression of TIMESTAMP AS OF.
     """
 
     kind: Literal["name", "path", "query", "relation"]

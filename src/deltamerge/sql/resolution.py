@@ -20,7 +20,6 @@ class Relation:
     Args:
         qualifiers: What may precede a column's name: only the alias, or, without an alias, the table's name in full
             (``("db", "tbl")``, ``("delta", "/path")``), of which the last parts will do too.
-        columns: The columns in their own spelling.
         duplicates: Names that several columns have; they are never resolved.
     """
 

@@ -28,7 +28,6 @@ class Token:
     """One token.
 
     Args:
-        text: The token, verbatim.
         depth: How many brackets and CASE…END are open around it; an opening and a closing token have the
             depth outside.
     """

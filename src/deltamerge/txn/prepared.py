@@ -22,7 +22,6 @@ class ReadSet:
 
     Args:
         predicates: A row that any of these is TRUE for would have been read; none for a blind append.
-        whole_table: Whether everything was read, whatever the predicates are.
     """
 
     predicates: tuple[Predicate, ...] = ()
@@ -36,9 +35,7 @@ class PreparedCommit:
 
     Args:
         snapshot: The version that was read, or the store of a table that does not exist yet.
-        operation_parameters: JSON-encoded strings.
         is_blind_append: Whether only files were added, and none were read.
-        txn_id: A random id, unique to this commit.
         session_time_zone: ``spark.sql.session.timeZone``, which partition values may be in.
     """
 

@@ -40,14 +40,11 @@ class NewRows:
     """What the rows of a table are made of.
 
     Args:
-        staged: The source's rows.
         updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column of the kept
             rows. Rows that another clause takes leave the table.
         inserts: By the number of an INSERT clause, for each of the table's columns the column of the kept rows.
         clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
-        types: The types of the table's columns.
         not_null: The table's columns that are never NULL.
-        metadata: The key-value metadata of new files.
         pairs: The files of all pairs of target and source rows: what is named there is not inserted.
         options: Arguments of ``ParquetWriter`` for new files.
     """
@@ -83,13 +80,7 @@ class NewRows:
 
 
 def patch_work(source: str, target: str, pairs: str) -> str:
-    """Describe a file to be written again.
-
-    Args:
-        source: Its path.
-        target: The new file's path.
-        pairs: The file of its pairs.
-    """
+    """Describe a file to be written again."""
     return json.dumps({"source": source, "target": target, "pairs": pairs})
 
 
@@ -104,7 +95,6 @@ def new_file_work(
     """Describe a new file.
 
     Args:
-        target: Its path.
         rewritten: Files all of whose rows it takes over, with their changes: their paths and the files of their pairs.
         changed: Files of which it gets only the changed rows, since deletion vectors delete them where they were.
         inserted: The first of the kept rows that it may get, and the one after the last.
@@ -123,9 +113,6 @@ def new_file_work(
 
 def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function that writes files, for ``mapInArrow``.
-
-    Args:
-        new: What rows are made of.
 
     Returns:
         A function over batches of ``work`` (see `patch_work`, `new_file_work`), a row a file. It returns for each the
@@ -183,11 +170,8 @@ def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) 
     lacks is NULL in its other rows. Protocol: Schema Serialization, missing columns.
 
     Args:
-        path: The file's path.
         target: The path of the new file; it appears there whole or not at all.
         pairs: The file of its pairs; a row of the target is in one pair at most.
-        source: The kept rows.
-        new: What rows are made of.
 
     Returns:
         The rows of the new file.
@@ -286,8 +270,6 @@ def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[i
 
     Args:
         work: Its description by `new_file_work`; it appears whole or not at all.
-        source: The kept rows.
-        new: What rows are made of.
 
     Returns:
         The rows of the new file, and, as JSON, how many of them which INSERT clause took.

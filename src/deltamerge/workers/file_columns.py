@@ -25,11 +25,6 @@ Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
 def read_columns(path: str, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
     """Read columns of a whole file; one that the file lacks is NULL.
 
-    Args:
-        path: The file's path.
-        values: Its partition values.
-        asked: The columns.
-
     Returns:
         The columns, and last the row's number in the file (``row``).
 
@@ -49,9 +44,6 @@ def read_row_groups(
     """Read columns of a file, a row group at a time; one that the file lacks is NULL.
 
     Args:
-        path: The file's path.
-        values: Its partition values.
-        asked: The columns.
         needed: Tells whether some of the rows from one on and before another are needed.
 
     Returns:

@@ -43,7 +43,6 @@ class TargetChoice:
 
     Args:
         columns: The columns in the conditions, by the names that `choice` has for them.
-        choice: The clauses.
     """
 
     columns: Asked
@@ -57,7 +56,6 @@ class PairChoice:
     Args:
         target: The target's columns in the conditions, by the names that `choice` has for them.
         source: The source's: by the name that `choice` has for one, its name in the staged rows.
-        choice: The clauses.
     """
 
     target: Asked
@@ -78,13 +76,9 @@ def pairing(
     """Return the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
     Args:
-        staged: The source's rows.
-        keys: The source's columns that are the keys.
         clause: The source's column with the number of the MATCHED clause that takes a pair, NULL where none does; or
             the number of the one that takes all, `NO_CLAUSE` where there is none; or what chooses it for each pair.
-        columns: The target's columns that equal them.
         by_source: What takes rows without a match; None where all stay.
-        folder: Where the pairs are written.
         unique: Whether no two source rows have the same keys, so that a row of the target is in one pair at most.
 
     Returns:
@@ -128,9 +122,6 @@ class _File:
     """A file of the target.
 
     Args:
-        name: Its path in the log.
-        path: Its path on this machine.
-        values: Its partition values.
         deleted: The rows that its deletion vector deletes.
     """
 
@@ -151,7 +142,6 @@ class _Wanted:
     Args:
         keys: The source's keys without NULLs, each with its row's number and the clause that takes its pairs, or
             `NO_CLAUSE` where a choice returns it.
-        choice: What chooses the clause of each pair.
         asked: The source's columns in the choice, all rows, in one piece each.
     """
 

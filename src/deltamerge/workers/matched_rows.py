@@ -20,13 +20,6 @@ def pairing_rows(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that reads the rows of pairs, for ``mapInArrow``.
 
-    Args:
-        staged: The source's rows.
-        source: The columns of the source.
-        target: The columns of the target.
-        rest: The names of the last three columns.
-        changing: Whether only pairs are read that a clause takes.
-
     Returns:
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON) and ``pairs``, a row a
         file. For each pair it returns the source's columns (NULL where nothing matches the row), the target's, the
@@ -73,11 +66,6 @@ def reading_staged(
     staged: KeptRows, source: Sequence[str], number: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that reads rows of the source, for ``mapInArrow``.
-
-    Args:
-        staged: The source's rows.
-        source: The columns to read.
-        number: The name of the column with the row's number.
 
     Returns:
         A function over batches of ``first`` and ``end``, a row a range of rows.

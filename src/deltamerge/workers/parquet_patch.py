@@ -30,9 +30,6 @@ _CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}
 def reason_not_to_patch(file: pq.ParquetFile) -> str | None:
     """Return why PyArrow cannot write a file's schema exactly as it is.
 
-    Args:
-        file: The file.
-
     Returns:
         The reason, or None where a file of PyArrow has the very same Parquet schema.
     """
@@ -68,9 +65,6 @@ def own_metadata(file: pq.ParquetFile) -> dict[bytes, bytes]:
 
 def writer_options(file: pq.ParquetFile) -> dict[str, Any]:
     """Find how a file was written.
-
-    Args:
-        file: The file.
 
     Returns:
         Arguments of ``ParquetWriter``: per column its compression and whether it has a dictionary, and how decimals
@@ -116,9 +110,7 @@ def patch_file(source: str, target: str, deleted: Blocks) -> int:
     """Write a file again without some rows.
 
     Args:
-        source: The file's path.
         target: The path of the new file, in an existing folder; it appears whole or not at all.
-        deleted: The rows to leave out.
 
     Returns:
         The rows of the new file; with none there is no file.
@@ -143,7 +135,6 @@ def row_groups(
     """Read a file's row groups in their order, each of moderate size while the one before is worked on.
 
     Args:
-        file: The file.
         wanted: Tells of a row group's rows in the file whether they are to be read.
 
     Returns:
@@ -174,10 +165,7 @@ class TableWriter:
     has been deleted, leaves nothing.
 
     Args:
-        target: The file's path.
-        schema: Its schema.
         options: Arguments of ``ParquetWriter``.
-        metadata: Its key-value metadata.
 
     Attributes:
         rows: The rows written so far.

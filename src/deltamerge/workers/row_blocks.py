@@ -55,10 +55,6 @@ def _blocks_of_rows(rows: np.ndarray[Any, np.dtype[np.uint64]]) -> Blocks:
 def mask_of(blocks: Blocks, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return for each row of a file whether it is in a set.
 
-    Args:
-        blocks: The set.
-        rows: The rows of the file.
-
     Raises:
         ValueError: A position is not in the file.
     """

@@ -21,7 +21,6 @@ class RowPairs:
     """Pairs of rows of one file and source rows, by the file's rows, and rows that a BY SOURCE clause takes.
 
     Args:
-        rows: The file's rows.
         sources: For each the source's row, or `NO_SOURCE`.
         clauses: For each the number of the MATCHED clause that takes the pair, `by_source_number` of the BY SOURCE
             clause that takes the row, or `NO_CLAUSE`.
@@ -84,12 +83,7 @@ def read_pairs(path: str) -> RowPairs:
 
 
 def unmatched(pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return of source rows whether they match nothing.
-
-    Args:
-        pairs: The files of all pairs.
-        rows: How many source rows there are.
-    """
+    """Return of source rows whether they match nothing."""
     found = np.ones(rows, np.bool_)
     for path in pairs:
         found[read_pairs(path).matched_sources] = False

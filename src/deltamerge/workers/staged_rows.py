@@ -29,9 +29,7 @@ class StagedRows:
     """How rows are kept.
 
     Args:
-        folder: An existing folder that all tasks can write to.
         keys: The columns whose ranges are returned; integers, dates or strings.
-        most_rows: How many rows all tasks keep at most.
         most_bytes: How many bytes they keep at most.
         clause: The column without which a row is only counted, where there is one: NULL there.
     """
@@ -48,7 +46,6 @@ class KeptFile:
     """A file of rows, as it was when it was first looked at.
 
     Args:
-        path: Its path.
         size: Its size in bytes.
         modified: When it was last changed, nanoseconds since 1970.
     """
@@ -87,11 +84,7 @@ class KeptRows:
 
 
 def staged_schema(key_types: Sequence[str]) -> str:
-    """Return the schema of what `staging` returns, as DDL.
-
-    Args:
-        key_types: The types of the keys, as Spark spells them.
-    """
+    """Return the schema of what `staging` returns, as DDL."""
     ranges = [
         f", lo{i} {name}, hi{i} {name}, n{i} BIGINT, bytes{i} BIGINT" for i, name in enumerate(key_types)
     ]
@@ -100,9 +93,6 @@ def staged_schema(key_types: Sequence[str]) -> str:
 
 def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function that keeps a task's rows, for ``mapInArrow``.
-
-    Args:
-        wanted: How.
 
     Returns:
         A function over batches of rows that returns one row a task: the file, the rows read and kept, their bytes, and
@@ -240,10 +230,6 @@ def _written(writer: Any, path: Path, pending: list[pa.RecordBatch]) -> Any:  # 
 def open_staged(kept: KeptRows, columns: Sequence[str]) -> pa.Table:
     """Return kept rows, in the order of their files.
 
-    Args:
-        kept: The rows.
-        columns: The columns to read.
-
     Raises:
         ValueError: A file is no longer the one that it was.
     """
@@ -289,10 +275,6 @@ def in_plain_numbers(column: Any) -> Any:  # noqa: ANN401
 
 def taken(column: Any, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401
     """Take rows of a column in their order.
-
-    Args:
-        column: A chunked array.
-        rows: Their positions.
 
     Returns:
         An array.

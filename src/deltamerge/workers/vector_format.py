@@ -122,7 +122,6 @@ def checked_data(stored: bytes, size: int) -> bytes:
 
     Args:
         stored: What is in the file at the vector's offset, `stored_size` bytes or more.
-        size: The vector's size by its descriptor.
 
     Raises:
         SizeMismatchError: The file has another size, or ends too early.

@@ -51,12 +51,8 @@ def check_same_fields(
     """Refuse a value whose structs lack fields of the target's or have others, at any depth.
 
     Args:
-        source: The value's type.
-        target: The target column's type.
-        column: The column's name.
         clause: The clause, for the message.
         case_sensitive: The session's rule for names.
-        allow_missing_struct_field: Whether fields may be missing, as under schema evolution.
 
     Raises:
         DeltaAnalysisException: DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION. Delta: castIfNeeded, CastByName.
@@ -128,9 +124,6 @@ def align(
     """Return a value with the target's type; a NULL struct stays NULL.
 
     Args:
-        value: The value.
-        source: Its type.
-        target: The type it is to have.
         assignment: The session's rules for storing values.
         existing: The target's own value, from which fields come that a struct of the value's lacks; NULL without it. By
             position no field is missing.
@@ -210,8 +203,6 @@ def set_fields(
     """Set fields of a struct and keep its others; setting a field of a NULL struct makes the struct.
 
     Args:
-        base: The struct's own value.
-        data_type: Its type.
         changes: Values by the path below the struct, already of the fields' types.
     """
     fields = []

@@ -11,7 +11,6 @@ def refuse_append_only(snapshot: Snapshot, name: str, why: str) -> None:
     """Refuse to delete rows of a table that only takes appends. Protocol: Append-only Tables.
 
     Args:
-        snapshot: The table.
         name: Its name in the message where the log has none.
         why: What would change its rows, for the message.
 

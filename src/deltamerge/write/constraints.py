@@ -92,9 +92,6 @@ def checked(
     Delta: CheckDeltaInvariant; a CHECK that is NULL counts as violated.
 
     Args:
-        frame: The table's columns by name, perhaps with others.
-        schema: The table's schema.
-        configuration: The table's properties.
         is_table_row: TRUE for the rows that are to be checked, where not all are.
     """
     frame = _with_lengths(frame, schema)

@@ -44,11 +44,6 @@ class WriteTarget:
     """Where rows are written and in which form.
 
     Args:
-        store: The table's files.
-        schema: The table's schema, as Spark has it.
-        log_schema: The same as the log has it.
-        partition_columns: The partition columns in the log's order.
-        configuration: The table's properties.
         folder: A folder, relative to the table's root, that no write has used before.
         clock: Returns milliseconds since 1970.
         hidden_columns: BIGINT columns that the files have besides the table's own.
@@ -111,9 +106,7 @@ def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTa
     """Write rows of a table together with its change data, in one job.
 
     Args:
-        frame: The table's columns by name, and the change type.
         change_type: The column with a change's type, NULL for a row of the table.
-        target: Where and how.
     """
     write_rows_with_changes(frame, change_type, target)
     return collect_files_with_changes(target)

@@ -20,7 +20,6 @@ def column_defaults(schema: StructType, microseconds: int) -> Callable[[int], Co
     """Return a function from a column's position in the output schema to its default, NULL where it has none.
 
     Args:
-        schema: The output schema.
         microseconds: The current time in all defaults of a statement, microseconds since 1970.
     """
 

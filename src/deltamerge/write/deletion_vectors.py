@@ -34,8 +34,6 @@ class VectorChanges:
         kept: The files that have rows left, each with its new vector.
         removed: The files that have none left.
         vectors_added: New vectors, on files that had one or not.
-        vectors_removed: Vectors that are no longer used.
-        vectors_updated: Vectors of files that had one before.
     """
 
     kept: tuple[AddFile, ...] = ()
@@ -72,7 +70,6 @@ def write_deletion_vectors(
     """Write the vectors of files some of whose rows are deleted.
 
     Args:
-        store: The table's files.
         folder: A folder, relative to the table's root, that only this commit writes to.
         deleted: The positions to delete by file, none of them deleted before.
         files: The files by the same keys, with the vectors that they have.

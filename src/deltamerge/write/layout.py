@@ -19,12 +19,7 @@ _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def data_folder(configuration: Mapping[str, str], new_id: str) -> str:
-    """Return the folder of a write; with ``delta.randomizeFilePrefixes`` its first characters are random.
-
-    Args:
-        configuration: The table's properties.
-        new_id: A random id that was never used before.
-    """
+    """Return the folder of a write; with ``delta.randomizeFilePrefixes`` its first characters are random."""
     name = f"deltamerge-{new_id}"
     if configuration.get(RANDOM_PREFIXES, "").lower() != "true":
         return name

@@ -33,7 +33,6 @@ class StoreAssignment:
 
     Args:
         policy: ``ANSI``, ``LEGACY`` or ``STRICT``.
-        ansi_enabled: Whether the session's own casts raise.
         case_sensitive: The session's rule for names.
         structs_by_name: Whether a struct's fields are taken by name, else by position.
         column: The column that a value is stored in, for the error of one that does not fit.

@@ -53,7 +53,6 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
     """Return the lowest protocol that a table's definition needs. Protocol: Table Features.
 
     Args:
-        schema: The table's schema.
         properties: Its properties; ``delta.feature.NAME`` asks for a feature by name, ``delta.minReaderVersion`` and
             ``delta.minWriterVersion`` ask for versions.
 

@@ -43,8 +43,6 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
     """Create a table without rows.
 
     Args:
-        table: Where.
-        definition: What it is to be.
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
 
     Raises:
@@ -88,12 +86,9 @@ def write_table(
     """Write a frame's rows as a table.
 
     Args:
-        table: Where.
-        frame: The rows.
         mode: ``append``, ``overwrite``, ``overwrite_schema`` or ``error``.
         partition_columns: The partition columns of a new table; None leaves an existing table's.
         properties: Properties of a new or overwritten table.
-        transaction: The application's transaction, which is done once.
 
     Returns:
         The version that was made, or None where the table has the transaction already.

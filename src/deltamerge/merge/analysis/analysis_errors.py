@@ -27,10 +27,7 @@ def analysis_error(
     """Word Spark's error about one expression, with the clause that it is in.
 
     Args:
-        error: Spark's error.
-        expression: The expression.
         where: The clause, or ``ON``.
-        text: The whole statement where it came as text.
         operation: What it is the condition of, in Delta's words, since conditions must be deterministic and without
             aggregates; None for a value.
 

@@ -49,9 +49,7 @@ def arrow_condition(
     """Return a condition as Arrow evaluates it.
 
     Args:
-        node: The parsed condition.
         column: Returns the position of a name's column; None where the name is not certainly one column.
-        fields: The columns.
 
     Returns:
         A boolean condition that is NULL where Spark's is; None where something in it is left to Spark.

@@ -19,9 +19,6 @@ _OMIT_CONDITION: dict[ClauseKind, str] = {
 def check_clause_order(statement: MergeStatement) -> None:
     """Refuse a merge without clauses, or with a clause that hides the ones after it.
 
-    Args:
-        statement: The merge.
-
     Raises:
         DeltaAnalysisException: There is no WHEN clause, or one that is not the last of its kind has no condition.
     """
@@ -50,7 +47,6 @@ def check_schema_since_analysis(table: Table, snapshot: Snapshot) -> None:
 
     Args:
         table: The table; one that was not opened by a user's call has nothing to compare.
-        snapshot: Its latest version.
 
     Raises:
         DeltaAnalysisException: The schema has changed so (DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS).

@@ -59,11 +59,7 @@ class ClauseReferences:
 
 @dataclass(frozen=True)
 class MergeReferences:
-    """What the statement's expressions refer to, each part computed when it is first asked for.
-
-    Args:
-        merge: The merge.
-    """
+    """What the statement's expressions refer to, each part computed when it is first asked for."""
 
     merge: ResolvedMerge
     _trees: dict[int, Node] = field(default_factory=dict, repr=False, compare=False)
@@ -114,9 +110,6 @@ class MergeReferences:
 
     def to_read(self, source: Predicate) -> Predicate:
         """Return a predicate of the target rows that the merge may have to read.
-
-        Args:
-            source: What the source's keys require of a target row.
 
         Returns:
             ON's predicate or, with BY SOURCE clauses, theirs beside it.
@@ -196,10 +189,6 @@ class MergeReferences:
 
     def source_choice(self, clauses: Sequence[ResolvedClause], kept: Collection[int]) -> ClauseChoice | None:
         """Return which MATCHED or NOT MATCHED clause takes a source row, as Arrow evaluates it.
-
-        Args:
-            clauses: The clauses of one kind, in order.
-            kept: The numbers to return.
 
         Returns:
             The choice over the source's columns; None where Spark must evaluate a condition.

@@ -26,7 +26,6 @@ def at_one_time(statement: MergeStatement, microseconds: int, columns: Collectio
     Args:
         statement: The statement; expressions whose time is fixed already keep it.
         microseconds: The timestamp, microseconds since 1970.
-        columns: The columns of both sides, by name.
 
     Returns:
         The statement with what is to be evaluated; what is shown stays as written.

@@ -23,13 +23,7 @@ PLAIN_KEY_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "
 
 @dataclass(frozen=True)
 class JoinKey:
-    """A conjunct of ON that equates a target column with an expression over the source.
-
-    Args:
-        key: The conjunct.
-        given: The type of the source's expression.
-        wanted: The type of the target's column.
-    """
+    """A conjunct of ON that equates a target column with an expression over the source."""
 
     key: EquiKey
     given: DataType
@@ -41,7 +35,6 @@ class JoinKeys:
     """What ON requires of a source row.
 
     Args:
-        keys: The keys.
         say_all: Whether ON requires nothing else, so that rows with the same keys match the same rows.
     """
 
@@ -54,9 +47,7 @@ class PlainKeys:
     """Keys that are columns of both sides, of a type of `PLAIN_KEY_TYPES`; ON has no other conjunct.
 
     Args:
-        target: The target's columns.
         source: For each the position of the source's column that it equals.
-        keys: The conjuncts.
     """
 
     target: tuple[str, ...]
@@ -66,10 +57,6 @@ class PlainKeys:
 
 def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | str:
     """Return the keys by which Arrow finds the matches.
-
-    Args:
-        merge: The merge.
-        on: The parsed ON.
 
     Returns:
         The keys, or what in ON is against that.

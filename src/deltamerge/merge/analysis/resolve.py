@@ -72,10 +72,6 @@ def resolve(
     """Look up every name of a merge.
 
     Args:
-        spark: The session.
-        statement: The parsed statement.
-        target_schema: The table's schema.
-        conf: The session's settings.
         widening: How far the table's types may be widened: ``always``, ``same_family_type`` or ``never``.
 
     Returns:

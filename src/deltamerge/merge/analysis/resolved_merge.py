@@ -28,7 +28,6 @@ class TakeSource:
     """The source's column at a position.
 
     Args:
-        index: The position in the source's schema.
         keep_target_fields: Whether fields that only the target's struct has keep their values.
     """
 
@@ -38,11 +37,7 @@ class TakeSource:
 
 @dataclass(frozen=True)
 class TakeValue:
-    """An assigned value.
-
-    Args:
-        index: The position among the clause's values.
-    """
+    """An assigned value."""
 
     index: int
 
@@ -76,9 +71,6 @@ class ResolvedClause:
     """One WHEN clause.
 
     Args:
-        clause: As parsed.
-        number: Its position among the clauses of its kind.
-        value_types: The types of the assigned values.
         outputs: For each output column what it becomes; empty for DELETE and DO NOTHING.
     """
 
@@ -108,14 +100,7 @@ class ResolvedMerge:
     """A whole MERGE.
 
     Args:
-        statement: As parsed.
-        clauses: The clauses in the statement's order.
-        target_schema: The table's schema.
-        output_schema: The schema the table has afterwards.
-        source_schema: The source's schema.
-        target_alias: The name that qualifies the target's columns.
         source_alias: The name that qualifies the source's columns, or None.
-        assignment: The session's way to store values.
         double_quoted_identifiers: Whether double quotes stand around names in the session's SQL.
     """
 

@@ -42,8 +42,6 @@ def evolved_schema(
     """Add to a table's schema the source's columns and fields that a merge uses.
 
     Args:
-        target: The table's schema.
-        source: The source's schema.
         used: Paths of the columns and fields that assignments name; one of a single part takes the whole column.
         case_sensitive: The session's rule for names.
         widening: How far types may be widened: ``always``, ``same_family_type`` or ``never``.

@@ -30,15 +30,7 @@ _Attempt: TypeAlias = "Callable[[list[Column]], Callable[[], DataFrame]]"
 
 @dataclass(frozen=True)
 class Sides:
-    """Frames with both sides' columns, for Spark to resolve names on; each is made once it is needed.
-
-    Args:
-        spark: The session.
-        statement: The parsed statement.
-        target: An empty frame with the target's columns.
-        target_schema: The table's schema.
-        source_schema: The source's.
-    """
+    """Frames with both sides' columns, for Spark to resolve names on; each is made once it is needed."""
 
     spark: SparkSession
     statement: MergeStatement
@@ -70,14 +62,7 @@ class Sides:
 def sides_of(
     spark: SparkSession, statement: MergeStatement, target_schema: StructType, target_alias: str
 ) -> Sides:
-    """Make the frames that a statement's names are resolved on.
-
-    Args:
-        spark: The session.
-        statement: The parsed statement.
-        target_schema: The table's schema.
-        target_alias: The name that qualifies its columns.
-    """
+    """Make the frames that a statement's names are resolved on."""
     target = empty_frame(spark, target_schema).alias(target_alias)
     return Sides(spark, statement, target, target_schema, statement.source.schema)
 
@@ -87,8 +72,6 @@ class Analysis:
     """Spark's analysis of a statement.
 
     Args:
-        statement: The parsed statement.
-        sides: What its names are resolved on.
         double_quoted_identifiers: Whether ``"a"`` is a name: ``spark.sql.ansi.doubleQuotedIdentifiers``.
     """
 
@@ -191,9 +174,6 @@ class Analysis:
     def typed_values(self, kind: ClauseKind) -> list[list[DataType]]:
         """Find the types of the values that clauses assign.
 
-        Args:
-            kind: The family of the clauses.
-
         Returns:
             By clause, in the order of the statement, the types of its values but for DEFAULT.
 
@@ -231,9 +211,6 @@ class Analysis:
 def condition_of(clause: MergeClause) -> str:
     """Return Delta's words for a clause's condition.
 
-    Args:
-        clause: The clause.
-
     Returns:
         What errors have as the parameter ``operation``.
     """
@@ -246,9 +223,6 @@ def _all(conditions: list[Column]) -> Column:
 
 def analyse(frame: Callable[[], DataFrame]) -> None:
     """Have Spark resolve a frame.
-
-    Args:
-        frame: Makes it.
 
     Raises:
         PySparkException: Spark cannot.

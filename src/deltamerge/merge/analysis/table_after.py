@@ -23,11 +23,6 @@ def table_after(
 ) -> tuple[ResolvedMerge, Metadata]:
     """Work out the metadata that a merge leaves.
 
-    Args:
-        snapshot: The table before.
-        merge: The merge.
-        new_id: Gives an id that was never given before.
-
     Returns:
         The merge, new fields of whose output schema have the ids and physical names that files will know them by and
         whose wider fields say what they were, and the metadata.

@@ -20,8 +20,6 @@ def outputs_of_table(
 
     Args:
         clause: The UPDATE or INSERT clause.
-        outputs: What it makes of each column.
-        schema: The output schema.
 
     Returns:
         The same, but generated columns that the clause does not assign are computed anew.

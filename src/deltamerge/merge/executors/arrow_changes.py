@@ -38,15 +38,7 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 @dataclass(frozen=True)
 class ArrowChanges:
-    """What PyArrow is to write.
-
-    Args:
-        execution: What the plan works on.
-        recipe: How the merge runs.
-        staged: The source.
-        target: Which files are read.
-        found: The pairs of source and target rows.
-    """
+    """What PyArrow is to write."""
 
     execution: Execution
     recipe: LookupRecipe

@@ -36,16 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Make the parts of what is written.
-
-    Args:
-        spark: The session.
-        merge: The merge.
-        references: What its expressions refer to.
-        matches: What was found in the target.
-        defaults: Returns an output column's default.
-        change_data: Whether the table has a change data feed.
-    """
+    """Make the parts of what is written."""
 
     spark: SparkSession
     merge: ResolvedMerge
@@ -100,7 +91,6 @@ class ChangedRows:
         Args:
             rows: Joined rows, both sides visible; target rows that nothing matches among them where BY SOURCE clauses
                 change those.
-            unmatchable: Rows of the target that are not joined.
         """
         names, looked_at = self._names, self.merge.not_matched_by_source if self._by_source else ()
         merge = replace(self.merge, clauses=(*self.merge.matched, *looked_at))
@@ -149,7 +139,6 @@ class ChangedRows:
         """Return the rows that no clause changes, of files that Spark writes again.
 
         Args:
-            target: The rows of these files under their internal names.
             changed: By file, in all ways that Spark may spell its URI, the rows that change.
         """
         names = self._names

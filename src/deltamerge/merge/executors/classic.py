@@ -275,11 +275,6 @@ def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[
 def join_type(merge: ResolvedMerge, conf: MergeConf, *, copies_rows: bool) -> str:
     """Choose the join of `write_all_changes`.
 
-    Args:
-        merge: The merge.
-        conf: The session's settings.
-        copies_rows: Whether rows that no clause changes are written again.
-
     Returns:
         ``right_outer`` (source left, target right) where no source row is inserted, else ``full_outer``; where no row
         is copied, target rows without a match are kept only for BY SOURCE clauses.
@@ -303,12 +298,7 @@ def write_all_changes_rows(
     """Join source and touched files and computes what every row becomes.
 
     Args:
-        merge: The merge.
-        source: The source's side.
         target: The target's side, of the touched files and of those that only matched.
-        conf: The session's settings.
-        defaults: Gives an output column's default.
-        copies_rows: Whether rows that no clause changes are written again.
 
     Returns:
         Per row, joined or not, its output columns (what it becomes; for a deleted one what it was), the target's own

@@ -35,9 +35,6 @@ def delete_rows(
 
     Args:
         execution: What the executor works on.
-        source: The source's side.
-        target: Which files are joined with it.
-        touched: The touched files.
         found: The positions of the rows that clauses change, by `file_key`, where the first scan found them; else
             they are looked for once more, in a few of the touched files at a time.
         files: The files that may match, by `file_key`.

@@ -43,12 +43,6 @@ class Execution:
     """All that the operators of a plan work on.
 
     Args:
-        table: The target.
-        context: What the plan was made from.
-        plan: The plan.
-        merge: The merge.
-        metadata: The table's metadata after the merge.
-        steps: Runs and times the steps.
         folder: A folder of the table in which nothing was ever written.
         clock: Returns milliseconds since 1970.
         timestamp: The value of ``current_timestamp()``, microseconds since 1970.
@@ -136,15 +130,9 @@ class MergeChanges:
     """What a plan found and wrote.
 
     Args:
-        execution: What it worked on.
-        source_rows: Rows of the source.
         second_scan_rows: Rows of the source in a second scan, -1 where there was none.
         target: The files that were read, and what rows were looked for in them.
         touched: What the first scan found; its `rewrite` files are replaced.
-        written: The new files.
-        inserted: Rows inserted.
-        inserted_by_clause: The same by clause.
-        copied: Rows of replaced files that no clause changed.
         summary: What is known of the source's keys; None where it was read once.
         vectors: What became of touched files whose changed rows are deleted by deletion vectors.
     """

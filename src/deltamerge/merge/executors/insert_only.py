@@ -129,8 +129,6 @@ def unmatched_source(merge: ResolvedMerge, source: Rows, target: Rows) -> Rows:
     """Keep the source rows that match no target row.
 
     Args:
-        merge: The merge.
-        source: The source's side.
         target: The target's side, of the files that ON's conditions on the target cannot exclude.
 
     Returns:
@@ -144,12 +142,6 @@ def unmatched_by_number(merge: ResolvedMerge, source: Rows, target: Rows, *, bro
 
     A left anti join cannot broadcast its left side, so it would shuffle the target; an inner join can, and the
     numbers of the source rows that come back are few.
-
-    Args:
-        merge: The merge.
-        source: The source's side.
-        target: The target's side, of the files that may match.
-        broadcast: Whether the source may be sent to every executor.
 
     Returns:
         The source's rows, users' names still in sight.
@@ -182,9 +174,7 @@ def generate_inserts_only_output(
     """Make the output of an insert-only merge.
 
     Args:
-        merge: The merge.
         source: The source rows that match nothing, users' names still in sight.
-        defaults: Gives an output column's default.
         extra_op_type: Delta's name for the route, for the log.
 
     Returns:

@@ -44,9 +44,6 @@ def is_lost_source(error: BaseException) -> bool:
 def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
     """Return Delta's error for an assigned value that cannot be computed or does not fit its column.
 
-    Args:
-        merge: The merge that assigns.
-
     Raises:
         DeltaRuntimeException: DELTA_CAST_OVERFLOW_IN_TABLE_WRITE in the place of Spark's overflow, where a value is
             cast to its column's type. Delta: CheckOverflowInTableWrite.
@@ -127,10 +124,6 @@ def _given_type(merge: ResolvedMerge, clause: ResolvedClause, output: Output) ->
 
 def translated(error: Exception, table: str) -> Exception:
     """Return the error a user can act on.
-
-    Args:
-        error: What a step of the merge raised.
-        table: The table's name.
 
     Returns:
         A constraint's violation where one is behind it; the error that Spark's words of a failed write are wrapped

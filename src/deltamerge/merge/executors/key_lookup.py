@@ -181,14 +181,7 @@ def _updating(recipe: LookupRecipe, found: Sequence[Pairs]) -> dict[int, BitMap6
 
 @dataclass(frozen=True)
 class _PairFrames:
-    """The rows of pairs, and the rows of the source, as frames.
-
-    Args:
-        execution: What the plan works on.
-        recipe: How the merge runs.
-        staged: The source.
-        found: The pairs.
-    """
+    """The rows of pairs, and the rows of the source, as frames."""
 
     execution: Execution
     recipe: LookupRecipe
@@ -202,13 +195,7 @@ class _PairFrames:
         return self.rows(of_files, changing=not self.recipe.undecided), None
 
     def rows(self, found: Sequence[Pairs], *, changing: bool) -> Rows:
-        """Return the rows of pairs, both sides visible.
-
-        Args:
-            found: The pairs.
-            changing: Whether only those that a clause takes.
-
-        """
+        """Return the rows of pairs, both sides visible."""
         merge, names = self.execution.merge, self.execution.merge.names
         frame = self._frame(found, changing=changing)
         hidden = [names.target(index) for index in range(len(merge.target_schema))]

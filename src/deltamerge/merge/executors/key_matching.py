@@ -35,11 +35,6 @@ class Pairs:
     """The pairs of one file of the target.
 
     Args:
-        file: The file.
-        path: Where the pairs are.
-        found: How many there are.
-        pairs: How many of them a clause takes.
-        rows: How many rows of the file these name.
         rows_by_clause: How many rows each MATCHED clause takes, by its number, and each BY SOURCE clause, by
             `by_source_number`.
     """

@@ -22,17 +22,13 @@ class LookupRecipe:
     """How a key lookup runs.
 
     Args:
-        keys: The keys.
-        by_spark: Whether Spark makes the changed rows.
         matched: The MATCHED clauses that update or delete.
         takes_all: Whether the first of all MATCHED clauses has no condition, so that no other takes a row.
         pairs: Which clause takes a pair, where Arrow finds out from both rows; else None.
         undecided: Whether only Spark finds out which clause takes a pair.
         asked_of_source: The positions of the source's columns in `pairs`.
-        by_source: The NOT MATCHED BY SOURCE clauses that delete.
         unmatched: Which of them takes a row that nothing matches; None where there is none.
         computes: Whether a clause sets a value, or has a condition, that may be another one for each pair.
-        types: The types of the table's columns in Arrow.
         not_null: The table's columns that are never NULL.
     """
 
@@ -56,12 +52,7 @@ class LookupRecipe:
 
 
 def lookup_recipe(context: PlanningContext, *, by_spark: bool) -> LookupRecipe:
-    """Return how a merge runs by key lookup, which must fit it.
-
-    Args:
-        context: What the plan was made from.
-        by_spark: Whether Spark makes the changed rows.
-    """
+    """Return how a merge runs by key lookup, which must fit it."""
     merge, references, keys = context.merge, context.references, context.plain_keys
     types = arrow_types(merge.target_schema if by_spark else merge.output_schema)
     assert not isinstance(keys, str) and not isinstance(types, str)

@@ -48,9 +48,7 @@ class _Join:
     """Source and target joined.
 
     Args:
-        execution: What the plan works on.
         source: The source's side, to be sent to every executor where it is small.
-        target: Which files are read.
     """
 
     execution: Execution

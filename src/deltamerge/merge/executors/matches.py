@@ -32,7 +32,6 @@ class Matches:
         updating: By the number of a MATCHED clause the source rows that it takes a new row from.
         matched_sources: The source rows that match a target row, whether or not a clause takes the pair.
         has_competing: Whether clauses take several source rows for one target row.
-        sources_fire_once: Whether no source row updates several target rows.
     """
 
     changed: Mapping[str, BitMap64]
@@ -63,11 +62,7 @@ def find_matches(
     """Evaluate the conditions on joined rows and keep only positions.
 
     Args:
-        merge: The merge.
-        rows: Joined rows, both sides visible.
-        unmatchable: Rows of the target that are not joined.
         path_of: Returns the path in the log of a file as the rows name it.
-        of_source: Whether it must be known which source rows matched.
     """
     names, changing = merge.names, changing_clauses(merge)
     rows = evaluate_matched(rows, merge, values=False)

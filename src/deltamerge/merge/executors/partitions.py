@@ -29,9 +29,7 @@ class Partition:
 
     Args:
         folders: Where its files are below the merge's folder, with a slash at the end; empty without partition columns.
-        pairs: The pairs of its files.
         inserted: For each file of new rows the first of the staged rows that may go there, and the one after the last.
-        rows: How many new rows there may be.
         values: The values of these rows in the partition columns, dates as days since 1970, by the staged rows' names.
     """
 
@@ -52,9 +50,6 @@ def partitions_of(
     """Find the partitions that get files.
 
     Args:
-        execution: What the plan works on.
-        recipe: How the merge runs.
-        staged: The source.
         found: All pairs: their source rows are not new.
         changed: Those of files that are written again, or whose updated rows are.
 

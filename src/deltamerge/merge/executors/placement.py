@@ -9,9 +9,7 @@ def fits_driver(execution: Execution, size: float, files: int) -> bool:
     """Return whether there is so little to do that the driver does it.
 
     Args:
-        execution: What the plan works on.
         size: The bytes of source and target that are read.
-        files: The target's files that are read.
     """
     limits, session = execution.limits, execution.context.session
     most = execution.conf.driver_bytes

@@ -29,7 +29,6 @@ class RowCounts:
     """What Spark counted of the rows that it wrote; tasks that ran again are counted again.
 
     Args:
-        rows: Rows of the table.
         by_clause: Rows by the clause that takes them, by kind and number.
     """
 
@@ -49,7 +48,6 @@ def observing_clauses(
 
     Args:
         frame: The rows, with the columns that say which clause of a kind takes them.
-        clauses: The clauses.
         is_row: TRUE for the rows that become rows of the table.
     """
     observation = Observation()
@@ -86,9 +84,7 @@ def inserts_by_clause(
     """Return the inserted rows by clause; a single clause has all of them.
 
     Args:
-        merge: The merge.
         counts: What was counted, which is needed where several clauses insert.
-        inserted: Rows inserted.
     """
     inserting = inserting_clauses(merge)
     if counts is None or len(inserting) < 2:
@@ -109,9 +105,7 @@ def check_same_changes(
     stand in the table twice.
 
     Args:
-        merge: The merge.
         found: The rows that the first scan found for each clause.
-        counts: What was counted as they were written.
         written: How many rows the files hold that were written; where fewer than were counted, tasks ran again and
             the counts say nothing.
         actions: Actions whose rows were all counted: ``update``, ``delete``.

@@ -58,12 +58,8 @@ class SparkChanges:
     """What Spark is to write.
 
     Args:
-        execution: What the plan works on.
-        summary: What is known of the source.
-        target: Which files are read.
         source: The source's side; it returns the same rows under the same numbers each time.
         joined: Returns the rows of both sides that belong together, both visible, and rows that are not joined.
-        matches: What was found in the target.
     """
 
     execution: Execution

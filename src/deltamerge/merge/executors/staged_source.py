@@ -63,7 +63,6 @@ class StagedColumns:
     """What is kept of each source row.
 
     Args:
-        keys: The columns that are the keys, in ON's order.
         own: The columns that are the source's as they are, by name: their positions there.
         updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column.
         matched: The column with the number of the MATCHED clause that takes the row where it matches, NULL where none
@@ -99,12 +98,7 @@ class StagedSource:
     """The source's rows in files.
 
     Args:
-        columns: What is kept of each.
-        kept: Where they are.
-        rows: How many there are.
         bytes: About how many bytes they take together.
-        bytes_in_memory: The same once they are read.
-        summary: What is known of the source.
     """
 
     columns: StagedColumns

@@ -55,7 +55,6 @@ def matching_side(execution: Execution, files: tuple[AddFile, ...], source: Sour
     """Return the target's side of a join that only matching rows come out of.
 
     Args:
-        files: The files that may match.
         source: What is known of the source; rows outside of its keys' ranges need not be there, and Spark skips row
             groups and pages that have no others. None where it may return other rows at the next read.
     """

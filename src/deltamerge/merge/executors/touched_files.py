@@ -69,9 +69,6 @@ def find_touched_files(
     """Join source and target once and finds what the merge changes.
 
     Args:
-        merge: The merge.
-        source: The source's side.
-        target: The target's side, of the files that skipping left.
         files: These files by `file_key`.
 
     Returns:
@@ -98,9 +95,6 @@ def find_touched_rows(
     """Join source and target once and finds what the merge changes, down to the rows.
 
     Args:
-        merge: The merge.
-        source: The source's side.
-        target: The target's side, of the files that skipping left.
         files: These files by `file_key`.
 
     Returns:

@@ -48,14 +48,7 @@ def repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:
 
 
 def put_together(execution: Execution, frame: DataFrame, tasks: int, rows: int) -> DataFrame:
-    """Let Spark put rows together that would come from many tasks, each of which would write a small file.
-
-    Args:
-        execution: What the plan works on.
-        frame: The rows.
-        tasks: About how many tasks they come from.
-        rows: About how many they are.
-    """
+    """Let Spark put rows together that would come from many tasks, each of which would write a small file."""
     limits = execution.limits
     many = tasks > limits.tasks_without_rebalance and rows < tasks * limits.rows_of_a_task
     return frame.hint("rebalance") if many else frame

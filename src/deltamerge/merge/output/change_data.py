@@ -22,7 +22,6 @@ def generate_cdc_and_output_rows(
 
     Args:
         rows: Rows of `write_all_changes_rows`.
-        schema: The output schema.
         hidden: Columns of the rows that are written beside the table's.
 
     Returns:
@@ -37,10 +36,6 @@ def generate_cdc_and_output_rows(
 def generate_inserted_rows(rows: Rows, schema: StructType, names: InternalColumns) -> DataFrame:
     """Make the table's rows and the change data of inserted rows.
 
-    Args:
-        rows: The output columns of the rows to insert.
-        schema: The output schema.
-
     Returns:
         As `generate_cdc_and_output_rows`.
     """
@@ -52,7 +47,6 @@ def pack_and_explode_cdc_output(rows: Rows, packed: Column, names: InternalColum
     """Turn each row into the rows of an array of structs.
 
     Args:
-        rows: The rows.
         packed: For each row the array.
 
     Returns:

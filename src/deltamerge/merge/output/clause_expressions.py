@@ -60,9 +60,6 @@ def generate_precomputed_conditions(
     """Add each clause's condition as a column, and the number of the clause that takes the row.
 
     Args:
-        rows: Rows in which the clauses' names can be seen.
-        clauses: All clauses of one kind, in order.
-        kind: Their kind.
         applies: TRUE for the rows that they look at.
 
     Returns:
@@ -99,8 +96,6 @@ def generate_clause_values(
 
     Args:
         rows: Rows in which the clauses' names can be seen, with the number of the clause that takes each.
-        clauses: All clauses of one kind, in order.
-        kind: Their kind.
 
     Returns:
         The rows with one column a value.
@@ -161,11 +156,6 @@ def generate_all_action_exprs(
     merge: ResolvedMerge, clause: ResolvedClause, defaults: Callable[[int], Column]
 ) -> list[Column]:
     """Return what each output column becomes under one UPDATE or INSERT clause.
-
-    Args:
-        merge: The merge.
-        clause: The clause.
-        defaults: Gives an output column's default.
 
     Returns:
         One expression for each column of the output schema, of that column's type.
@@ -239,9 +229,7 @@ def generate_clause_output_exprs(
     """Put the clauses of one kind together: per output column one CASE over the number of the clause.
 
     Args:
-        clauses: The clauses of one kind.
         per_clause: For each clause that writes rows, its number and what each output column becomes.
-        number: The number of the clause that takes the row.
         otherwise: What the columns are where no clause takes the row, or one that writes nothing.
 
     Returns:
@@ -266,10 +254,6 @@ def generate_write_all_changes_output_cols(
     merge: ResolvedMerge, defaults: Callable[[int], Column]
 ) -> list[tuple[str, Column]]:
     """Return the output columns for joined rows on which all clauses are evaluated.
-
-    Args:
-        merge: The merge.
-        defaults: Gives an output column's default.
 
     Returns:
         Per output column its own name and one CASE: rows without a source row take the BY SOURCE expressions, rows

@@ -22,7 +22,6 @@ class Rows:
     """A frame and its columns' names in their order; asking the frame for them costs a request on Connect.
 
     Args:
-        frame: The rows.
         names: The columns; those under users' names are listed by their internal names.
     """
 
@@ -46,7 +45,6 @@ class TargetSide:
     """The target's side of a merge.
 
     Args:
-        joined: The rows of files that source rows may match.
         unmatchable: The rows of files that only BY SOURCE clauses can change; None where there are none.
     """
 
@@ -55,12 +53,7 @@ class TargetSide:
 
 
 def target_rows(frame: DataFrame, merge: ResolvedMerge) -> Rows:
-    """Return the target's side of a join.
-
-    Args:
-        frame: The target's columns, then file name and row index.
-        merge: The merge.
-    """
+    """Return the target's side of a join."""
     names = merge.names
     marked = frame.select("*", F.lit(True).alias(names.target_row_present)).alias(merge.target_alias)
     own = (*(names.target(i) for i in range(len(merge.target_schema))), names.file_name, names.row_index)
@@ -68,12 +61,7 @@ def target_rows(frame: DataFrame, merge: ResolvedMerge) -> Rows:
 
 
 def source_rows(frame: DataFrame, merge: ResolvedMerge) -> Rows:
-    """Return the source's side of a join.
-
-    Args:
-        frame: The source's columns, then the row number.
-        merge: The merge.
-    """
+    """Return the source's side of a join."""
     names = merge.names
     marked = frame.select("*", F.lit(True).alias(names.source_row_present))
     if merge.source_alias is not None:

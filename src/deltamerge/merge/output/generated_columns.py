@@ -20,7 +20,6 @@ def generated_flags(merge: ResolvedMerge, kinds: tuple[ClauseKind, ...]) -> list
     """Return for which rows generated columns are to be computed.
 
     Args:
-        merge: The merge.
         kinds: The kinds of clauses that are evaluated on the rows.
 
     Returns:
@@ -49,7 +48,6 @@ def compute_generated_columns(rows: Rows, merge: ResolvedMerge) -> Rows:
 
     Args:
         rows: Rows with the output columns, and the flags of `generated_flags`.
-        merge: The merge.
 
     Returns:
         The same rows without the flags. Delta: UpdateExpressionsSupport.generateUpdateExprsForGeneratedColumns.

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 def generated_identities(merge: ResolvedMerge) -> frozenset[str]:
     """Find the identity columns that some INSERT clause leaves to the table.
 
-    Args:
-        merge: The merge.
-
     Returns:
         Their names.
     """
@@ -36,8 +33,6 @@ def with_identities(
     """Return identity columns their values where other columns have defaults.
 
     Args:
-        default: Gives every other column's default.
-        merge: The merge.
         numbers: The numbers of the source's rows; None where no clause leaves an identity column to the table.
 
     Returns:

@@ -28,8 +28,6 @@ class SessionFacts:
         compression: ``spark.sql.parquet.compression.codec``.
         rebases_dates: Whether ``spark.sql.parquet.datetimeRebaseModeInRead`` lets Spark read other days than PyArrow.
         records_per_file: ``spark.sql.files.maxRecordsPerFile``; None without a limit.
-        tasks_open_store: Whether tasks open the table's files by themselves.
-        runs_in_local_mode: Whether tasks run in the driver's process.
     """
 
     compression: str = "snappy"
@@ -44,14 +42,7 @@ class PlanningContext:
     """What a plan is made from.
 
     Args:
-        merge: The merge.
-        references: What its expressions refer to.
-        snapshot: The table.
-        conf: The session's settings.
-        session: Other facts about the session and the store.
-        limits: The thresholds.
         summary: What is known of the source once it was read.
-        declined: Operators that declined while they ran.
     """
 
     merge: ResolvedMerge

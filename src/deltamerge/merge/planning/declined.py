@@ -10,8 +10,6 @@ class Declined(Exception):
 
     Args:
         decision: The decision that the operator belongs to.
-        choice: Its name.
-        reason: What is against it.
     """
 
     def __init__(self, decision: DecisionName, choice: str, reason: str) -> None:

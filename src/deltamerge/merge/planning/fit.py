@@ -19,7 +19,6 @@ class Fits:
     """Whether an operator fits a merge.
 
     Args:
-        fits: Whether it does.
         reason: Why, or what is against it.
     """
 

@@ -22,9 +22,6 @@ _Candidate: TypeAlias = "tuple[str, Callable[[], Fits]]"
 def make_plan(context: PlanningContext) -> MergePlan:
     """Plan a merge.
 
-    Args:
-        context: What is known.
-
     Returns:
         The plan: for each decision the first operator that fits, given the decisions before it.
 

@@ -24,9 +24,7 @@ class ScanSizes:
     """What skipping left of a table.
 
     Args:
-        files_before: Files in the snapshot.
         bytes_before: Their bytes.
-        files_after: Files that may match.
         bytes_after: Their bytes.
         partitions_after: Partitions of these, 0 on an unpartitioned table.
     """
@@ -44,10 +42,8 @@ class TargetFiles:
 
     Args:
         predicate: What rows fulfil that the merge may have to read.
-        files: The files that may hold such rows.
         unmatchable: The paths, as in the log, of those of them in which no source row can match a row: only BY SOURCE
             clauses may change their rows, and they are not joined.
-        sizes: What skipping left of the table.
     """
 
     predicate: Predicate
@@ -78,8 +74,6 @@ def target_files(
     """Find the files that may hold rows the merge must see.
 
     Args:
-        snapshot: The table.
-        references: What the merge's expressions refer to.
         source: What a target row looks like that the source can match.
         session_time_zone: ``spark.sql.session.timeZone``.
         among: Which files of the table are asked for, one bool per file; None for all.
@@ -138,9 +132,6 @@ def key_slices(
     """Cut the spans of the target's key columns into slices, by which gaps between the source's keys are found.
 
     Args:
-        snapshot: The table.
-        references: What the merge's expressions refer to.
-        keys: ON's keys.
         session_time_zone: ``spark.sql.session.timeZone``.
 
     Returns:

@@ -23,8 +23,6 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
 
     Args:
         changes: What the executor wrote, and what it read.
-        metrics: The operation's metrics.
-        txn_id: The commit's id.
 
     Returns:
         The new version, or None where there is nothing to commit.

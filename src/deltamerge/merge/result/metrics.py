@@ -42,17 +42,8 @@ def merge_metrics(
     """Put the metrics together.
 
     Args:
-        merge: The merge.
-        source_rows: Rows of the source.
         second_scan_rows: Rows of the source in the second scan, -1 where there was none.
-        scan: What skipping left.
-        touched: What the first scan found.
-        inserted: Rows inserted.
-        copied: Rows of rewritten files that no clause changed.
         removed: The files that the commit removes and does not add again with another deletion vector.
-        written: The new files.
-        vectors: What became of deletion vectors.
-        is_partitioned: Whether the table has partitions.
         timings: Milliseconds.
 
     Returns:

@@ -48,10 +48,7 @@ def outcome_of(
     """Put together what a merge did.
 
     Args:
-        statement: The parsed statement.
-        changes: What was found and written.
         version: The version that was committed; None where nothing changed.
-        metrics: All metrics.
     """
     execution = changes.execution
     merge, table, plan = execution.merge, execution.table, execution.plan

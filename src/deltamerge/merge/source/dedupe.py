@@ -24,8 +24,6 @@ def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive
     """Refuse columns to go by that the source does not have.
 
     Args:
-        dedupe_by: The columns' names.
-        source: The source's schema.
         case_sensitive: The session's rule for names.
 
     Raises:
@@ -50,7 +48,6 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
     A row whose key has a NULL that matches nothing has no rivals. NULL is earlier than every value.
 
     Args:
-        keys: The keys that ON equates.
         merge: The merge; its statement's ``dedupe_by`` names the columns whose greatest values are the latest.
 
     Returns:

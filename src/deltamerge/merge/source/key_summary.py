@@ -64,10 +64,8 @@ class SourceSummary:
     """What one pass over the source finds out.
 
     Args:
-        row_count: Its rows.
         predicate: What a target row that it can match looks like.
         key_bytes: About how many bytes its keys and row numbers take.
-        partitions: In how many partitions its rows lie.
         null_keys: How many rows have NULL in a key, and match nothing for it; None where they were not counted.
         repeated_keys: How many rows have all keys of a row before them; None where they were not counted.
         repeated_share: Which part of the rows has, by an estimate, where they were not counted and it is not small.
@@ -102,7 +100,6 @@ def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str, mo
     """Return whether the source's keys may be sent to every executor.
 
     Args:
-        summary: What is known of the source.
         auto_broadcast_join_threshold: ``spark.sql.autoBroadcastJoinThreshold``; a negative one forbids it.
         most_bytes: Up to how many bytes of keys.
     """
@@ -120,7 +117,6 @@ def key_aggregates(
     """Return the aggregates over the source's rows that `summary_of` reads.
 
     Args:
-        keys: Its keys.
         slices: The slices of the target's columns by which gaps between keys are found; None where the source may give
             other rows at the next read, so that its keys' gaps say nothing.
     """
@@ -211,7 +207,6 @@ def summary_of(
             key whose order is kept ``lo<i>`` and ``hi<i>``, its range, ``n<i>``, how many are not NULL, ``bytes<i>``,
             the bytes of its strings, ``no_text<i>``, how many are no UTF-8, ``slices<i>``, which of the target's
             slices have a value, and ``few<i>``, its values where partitions have few rows, as JSON.
-        keys: The keys.
         slices: As for `key_aggregates`.
     """
     count = int(row["n"])

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 def observed(observation: Observation) -> dict[str, Any]:
     """Return what was observed in a frame's first action.
 
-    Args:
-        observation: The observation.
-
     Returns:
         The values by name; none where Spark found out beforehand that no row can come of the frame, as from a
         condition that is never TRUE, and took the observation away with the rest of the plan.

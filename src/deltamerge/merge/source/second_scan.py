@@ -19,7 +19,6 @@ class SecondScan:
     """The source's rows as they are read again.
 
     Args:
-        rows: The rows.
         counted: What counts them, where they may have changed and the session wants to know.
     """
 
@@ -32,9 +31,6 @@ def counted_again(source: Source, rows: Rows, merge: ResolvedMerge, conf: MergeC
 
     Args:
         source: The source; where Spark keeps its rows they cannot change.
-        rows: The same as the source's side of the join.
-        merge: The merge.
-        conf: The session's settings.
     """
     if source.summary is not None or not conf.fail_if_source_changed:
         return SecondScan(rows, None)
@@ -45,10 +41,6 @@ def counted_again(source: Source, rows: Rows, merge: ResolvedMerge, conf: MergeC
 
 def check_source_unchanged(second: SecondScan, first_count: int) -> None:
     """Refuse a source that has another number of rows when it was read again.
-
-    Args:
-        second: The second scan, after it has run.
-        first_count: Rows in the first scan.
 
     Raises:
         DeltaRuntimeException: The numbers differ (DELTA_MERGE_SOURCE_CHANGED).

@@ -52,9 +52,6 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
 
     A column is left out only where its name is in no expression's SQL, nor can come from a variable.
 
-    Args:
-        merge: The merge.
-
     Returns:
         Positions in the source's schema, in order; all of them where two columns have one name.
     """
@@ -85,9 +82,6 @@ def _expressions(merge: ResolvedMerge) -> list[str]:
 def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
     """Leave the source's columns out that a merge does not refer to.
 
-    Args:
-        merge: The merge.
-
     Returns:
         The same merge over a source of the columns in use.
     """
@@ -115,12 +109,7 @@ def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
 
 
 def reads_table(frame: DataFrame, table: Table) -> bool:
-    """Return whether a source may read a table's files: then it has the rows of the version that it was made from.
-
-    Args:
-        frame: The source.
-        table: The table.
-    """
+    """Return whether a source may read a table's files: then it has the rows of the version that it was made from."""
     root = without_file_scheme(table.store.absolute("")).rstrip("/") + "/"
     try:
         return any(file_key(file).startswith(root) for file in frame.inputFiles())
@@ -129,11 +118,7 @@ def reads_table(frame: DataFrame, table: Table) -> bool:
 
 
 def read_source(merge: ResolvedMerge) -> Source:
-    """Return the source as it is, to be computed each time it is read.
-
-    Args:
-        merge: The merge.
-    """
+    """Return the source as it is, to be computed each time it is read."""
     names = merge.names
     return Source(_numbered(merge.statement.source, names))
 
@@ -147,9 +132,7 @@ def materialize_source(
     """Compute the source once, keep its rows for all later reads and find the ranges of its keys on the way.
 
     Args:
-        merge: The merge.
         level: Where Spark keeps the rows, such as ``DISK_ONLY``.
-        keys: Its keys.
         slices: The slices of the target's columns by which gaps between keys are found.
 
     Returns:
@@ -183,9 +166,6 @@ def summarize_source(
     """Count the source's rows and find the range of each of its keys, in one job.
 
     Args:
-        source: The source.
-        alias: The name that qualifies its columns.
-        keys: Its keys.
         slices: As for `key_aggregates`.
 
     Returns:
