@@ -18,6 +18,7 @@ from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaConcurrentModificationException, DeltaRuntimeException
 from deltamerge.log.actions import DeletionVectorDescriptor
 from deltamerge.log.features.deletion_vectors import read_deletion_vectors, vector_path, z85_encode
+from deltamerge.merge.planning.limits import Limits
 from deltamerge.storage.local_store import LocalStore
 
 from .tables import (
@@ -412,7 +413,7 @@ def test_damaged_vectors_of_very_many_rows(
 def test_other_rows_when_positions_are_looked_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deltamerge.merge.executors.deletion_vectors.MOST_ROWS", 0)
+    monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", Limits(positions=0))
     path = table(spark, tmp_path)
     before, changed = (files_below(path), rows(DeltaTable.forPath(spark, path).toDF())), tmp_path / "changed"
     place = str(changed)

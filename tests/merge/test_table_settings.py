@@ -73,6 +73,7 @@ def test_size_and_place_of_files_by_properties(spark: SparkSession, tmp_path: Pa
         "delta.enableChangeDataFeed": "true",
     }
     write_delta(rows, path, properties=properties)
+    spark.conf.set("spark.deltamerge.merge.executor", "classic")
     source = spark.range(10).selectExpr("id * 400 AS id", "'new' AS v")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
     assert merge.whenMatchedUpdateAll().run().metrics["numTargetRowsUpdated"] == 10

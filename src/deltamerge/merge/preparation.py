@@ -14,6 +14,7 @@ from deltamerge.merge.analysis.resolve import resolve
 from deltamerge.merge.analysis.table_after import table_after
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.limits import LIMITS
 from deltamerge.merge.planning.plan import Alternative
 from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.planning.session_facts import session_facts
@@ -74,7 +75,9 @@ def prepare(
         references = MergeReferences(merge)
         merge = latest_per_key(merge, references.on.equi_keys)
     session = session_facts(spark, command.table.store)
-    context = PlanningContext(merge, references, snapshot, conf, session, declined=command.ruled_out)
+    context = PlanningContext(
+        merge, references, snapshot, conf, session, limits=LIMITS, declined=command.ruled_out
+    )
     return Execution(
         table=command.table,
         context=context,

@@ -114,7 +114,7 @@ def _of_spark(stored: bytes) -> T.StructType | None:
     try:
         found = json.loads(stored)
         schema = T.StructType.fromJson(found)
-    except (ValueError, LookupError, TypeError, AttributeError, PySparkException):
+    except (ValueError, LookupError, TypeError, AttributeError, AssertionError, PySparkException):
         return None
     return schema if schema.jsonValue() == found else None
 

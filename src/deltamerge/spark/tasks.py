@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +20,12 @@ Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _DRIVER_THREADS = 4
 
 
-_UNFIT_WORKERS = ("No module named 'pyarrow'", "No module named 'numpy'", "PYTHON_VERSION_MISMATCH")
+_UNFIT_WORKERS = (
+    "No module named 'pyarrow'",
+    "No module named 'numpy'",
+    "PYTHON_VERSION_MISMATCH",
+    "Cannot run program",
+)
 
 
 class PythonWorkersUnfit(Exception):
@@ -37,10 +41,11 @@ def python_workers() -> Iterator[None]:
     """
     try:
         yield
-    except PySparkException as error:
+    except Exception as error:
+        # Classic Spark raises some of these as errors of Py4J, which a Connect client need not have.
         if any(sign in str(error) for sign in _UNFIT_WORKERS):
             raise PythonWorkersUnfit(
-                "the executors' Python lacks PyArrow or NumPy, or is another version than the driver's"
+                "the executors' Python is missing, lacks PyArrow or NumPy, or is another version than the driver's"
             ) from error
         raise
 

@@ -56,7 +56,7 @@ def _rows_of(
         first = table["row"][0].as_py()
         of_group = pairs.among(slice(*np.searchsorted(pairs.rows, [first, first + len(table)])))
         # A row that nothing matches takes the place behind the last row, which is NULL.
-        places = pa.array(of_group.sources, mask=of_group.sources == NO_SOURCE)
+        places = pa.array(of_group.sources, pa.int64(), mask=of_group.sources == NO_SOURCE)
         columns = {name: rows.column(name).take(places) for name in rows.column_names}
         columns |= {name: taken(table[name], of_group.rows - first) for name in target}
         yield pa.table({**columns, "row": of_group.rows, "source": places})

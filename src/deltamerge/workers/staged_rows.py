@@ -86,7 +86,8 @@ class KeptRows:
 def staged_schema(key_types: Sequence[str]) -> str:
     """Return the schema of what `staging` returns, as DDL."""
     ranges = [
-        f", lo{i} {name}, hi{i} {name}, n{i} BIGINT, bytes{i} BIGINT" for i, name in enumerate(key_types)
+        f", lo{i} {name}, hi{i} {name}, n{i} BIGINT, bytes{i} BIGINT"
+        for i, name in enumerate("int" if name == "date" else name for name in key_types)
     ]
     return "path STRING, n BIGINT, kept BIGINT, size BIGINT" + "".join(ranges)
 
@@ -111,7 +112,8 @@ def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator
                 found.rows += batch.num_rows
                 rows = _plain(batch)
                 for index, name in enumerate(wanted.keys):
-                    found.add(index, rows.column(name))
+                    # Python's calendar lacks days that Spark and Arrow have.
+                    found.add(index, in_plain_numbers(rows.column(name)))
                 if wanted.clause is not None:
                     rows = rows.filter(pc.is_valid(rows.column(wanted.clause)))
                 found.kept += rows.num_rows
@@ -176,6 +178,7 @@ class _Staged:
         ]
         for index, name in enumerate(keys):
             kind = schema.field(name).type
+            kind = pa.int32() if pa.types.is_date32(kind) else kind
             low, high = self._ranges[index]
             columns += [
                 (f"lo{index}", kind, low),

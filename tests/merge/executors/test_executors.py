@@ -193,7 +193,7 @@ def test_inserts_into_large_files_look_up_their_keys(spark: SparkSession, tmp_pa
     spark.conf.set(MATERIALIZE, "all")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
     report = merge.whenNotMatchedInsertAll().run()
-    assert report.outcome.executor == "low_shuffle"
+    assert report.outcome.executor == "key_lookup"
     new = DeltaTable.forPath(spark, path).toDF().where("id > 999990 AND v = 1").orderBy("id").collect()
     assert [row.id for row in new] == [
         999_991,
@@ -412,6 +412,7 @@ if not CONNECT:
         source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 9)])
         merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
         merge = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll()
+        spark.conf.set(EXECUTOR, "classic")
         lost = LosesTheSource(spark, times=2)
         report = merge.run(progress=lost)
         assert [step.name for step in report.steps].count("materialize_source") == 3

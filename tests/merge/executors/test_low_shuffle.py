@@ -11,7 +11,7 @@ from deltalake import DeltaTable as DeltaRs
 from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.exceptions import MultipleSourceRowsException
+from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
 from deltamerge.workers.parquet_patch import own_metadata
 from merge.tables import (
     CONNECT,
@@ -225,7 +225,7 @@ class Steps:
         self.said.append(description)
 
 
-def test_new_columns_go_the_classic_way(spark: SparkSession, tmp_path: Path) -> None:
+def test_new_columns_are_written_to_touched_files(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     spark.conf.set(EXECUTOR, "low_shuffle")
     wider = frame(spark, "id INT, name STRING, age INT, more STRING", [(1, "x", 1, "m"), (9, "y", 2, "n")])
@@ -233,7 +233,8 @@ def test_new_columns_go_the_classic_way(spark: SparkSession, tmp_path: Path) -> 
     report = merge.withSchemaEvolution().whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
     expected = [(1, "x", 1, "m"), (2, "bob", 40, None), (3, "cy", 50, None), (9, "y", 2, "n")]
     assert rows(DeltaTable.forPath(spark, path).toDF()) == expected
-    assert (report.outcome.executor, "new columns" in report.outcome.executor_reason) == ("classic", True)
+    assert report.outcome.plan is not None
+    assert report.outcome.plan.unchanged_rows.choice == "rewrite"
     assert len(DeltaRs(path).to_pyarrow_table().to_pylist()) == 4
 
 
@@ -285,12 +286,14 @@ def test_tables_that_are_left_to_classic(spark: SparkSession, tmp_path: Path) ->
         .merge(one.alias("s"), "t.id = s.id")
         .whenMatchedUpdateAll("s.age <> t.age + 0")
     )
-    assert merge.run().outcome.executor_reason == "the files that may match are small"
+    plan = merge.run().outcome.plan
+    assert plan is not None
+    assert plan.changed_rows.choice == "spark"
     spark.conf.set("spark.databricks.delta.merge.materializeSource", "none")
+    assert merge.run().outcome.executor == "classic"
     spark.conf.set(EXECUTOR, "low_shuffle")
-    outcome = merge.run().outcome
-    assert outcome.executor == "classic"
-    assert "the source is not kept" in outcome.executor_reason
+    with pytest.raises(DeltaAnalysisException, match="the source is not kept"):
+        merge.run()
 
 
 @pytest.mark.sessions
@@ -300,15 +303,11 @@ def test_more_rows_than_the_driver_takes_positions_of(spark: SparkSession, tmp_p
     source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (3, "z", 3), (9, "y", 2)])
     spark.conf.set(EXECUTOR, "low_shuffle")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
-    outcome = merge.whenMatchedUpdateAll("s.id = 1").whenNotMatchedInsertAll().run().outcome
-    assert outcome.executor == "classic"
-    assert "more rows than the driver takes positions of" in outcome.executor_reason
-    assert rows(DeltaTable.forPath(spark, path).toDF()) == [
-        (1, "x", 1),
-        (2, "bob", 40),
-        (3, "cy", 50),
-        (9, "y", 2),
-    ]
+    merge = merge.whenMatchedUpdateAll("s.id = 1").whenNotMatchedInsertAll()
+    before = files_below(path)
+    with pytest.raises(DeltaAnalysisException, match="more rows than the driver takes positions of"):
+        merge.run()
+    assert files_below(path) == before
 
 
 def test_a_key_of_most_rows_does_not_stay_in_one_task(spark: SparkSession, tmp_path: Path) -> None:

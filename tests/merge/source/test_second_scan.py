@@ -98,7 +98,8 @@ def test_a_function_that_keeps_its_word(spark: SparkSession, tmp_path: Path, rou
 def test_no_row_of_a_partition_is_left(spark: SparkSession, tmp_path: Path, route: str) -> None:
     executor, properties = ROUTES[route]
     spark.conf.set("spark.deltamerge.merge.executor", executor)
-    spark.conf.set("spark.databricks.delta.merge.materializeSource", "none")
+    if executor == "classic":
+        spark.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     path = people(spark, tmp_path / "t", partition_by=["name"], properties=properties)
     source = frame(spark, "id INT, name STRING, age INT", [(2, "x", 1), (3, "x", 1)]).alias("s")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id <=> s.id")

@@ -11,7 +11,7 @@ from deltamerge.merge.analysis.join_keys import PlainKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeValue
 from deltamerge.merge.planning.changed_rows import reached, takes_all
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import arrow_types
+from deltamerge.merge.planning.fit import plain_columns
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.key_lookup import PairChoice, TargetChoice
 from deltamerge.write.constraints import NotNull, constraints_of
@@ -54,8 +54,8 @@ class LookupRecipe:
 def lookup_recipe(context: PlanningContext, *, by_spark: bool) -> LookupRecipe:
     """Return how a merge runs by key lookup, which must fit it."""
     merge, references, keys = context.merge, context.references, context.plain_keys
-    types = arrow_types(merge.target_schema if by_spark else merge.output_schema)
-    assert not isinstance(keys, str) and not isinstance(types, str)
+    types = plain_columns(merge.target_schema if by_spark else merge.output_schema)
+    assert not isinstance(keys, str)
     clauses = reached(context)
     matched = tuple(clause for clause in clauses if clause.action in ("update", "delete"))
     from_source = all(references.of(clause).condition_from_source for clause in clauses)

@@ -30,12 +30,13 @@ from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TRACE, Tou
 from deltamerge.merge.executors.written_rows import guarded_changes, guarded_rows, put_together, table_columns
 from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.output.frames import Rows
+from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.scan.paths import spark_spellings
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import job_description
-from deltamerge.spark.tasks import python_workers
+from deltamerge.spark.tasks import PythonWorkersUnfit, python_workers
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import (
     WrittenFiles,
@@ -195,8 +196,11 @@ def _patch(changes: SparkChanges) -> None:
     execution, changed = changes.execution, changes.matches.changed
     patches = [Patch(file, changed[file.path]) for file in changes.patched]
     spark = execution.table.spark
-    with job_description(spark, f"MERGE operation - patching {len(patches)} files"), python_workers():
-        kept = patch_files(spark, patches, execution.write_target)
+    try:
+        with job_description(spark, f"MERGE operation - patching {len(patches)} files"), python_workers():
+            kept = patch_files(spark, patches, execution.write_target)
+    except PythonWorkersUnfit as unfit:
+        raise Declined("unchanged_rows", "patch", str(unfit)) from unfit
     before, deleted = _patched_rows(changes)
     if kept != before - deleted:
         raise DeltaRuntimeException(

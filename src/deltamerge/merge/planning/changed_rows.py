@@ -107,6 +107,9 @@ def _against_partitions(context: PlanningContext) -> str | None:
 def spark(context: PlanningContext, match: str) -> Fits:
     """Spark evaluates the clauses over the rows that change."""
     if match == "key_lookup":
+        types = arrow_types(context.merge.target_schema)
+        if context.changes_target_rows and isinstance(types, str):
+            return no(types)
         for column in context.merge.source_schema.fields:
             if not passes_through_arrow(column.dataType):
                 return no(f"the source's column {column.name} is of type {column.dataType.simpleString()}")

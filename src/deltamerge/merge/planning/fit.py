@@ -78,6 +78,11 @@ def passes_through_arrow(data_type: DataType) -> bool:
     return isinstance(data_type, DecimalType) or data_type.simpleString() in _ARROW_TYPES
 
 
+def plain_columns(schema: StructType) -> dict[str, pa.DataType]:
+    """Return the types in Arrow of the columns that have one."""
+    return {field.name: kind for field in schema.fields if (kind := arrow_type(field)) is not None}
+
+
 def arrow_types(schema: StructType) -> dict[str, pa.DataType] | str:
     """Return the columns' types in Arrow, or the first column that has none."""
     found = {}

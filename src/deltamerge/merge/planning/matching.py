@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits, arrow_types, no, yes
+from deltamerge.merge.planning.fit import Fits, no, plain_columns, yes
 from deltamerge.write.identity_columns import identity_column
 
 INSERT_ONLY = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
@@ -50,9 +50,7 @@ def _against_table(context: PlanningContext) -> str | None:
         return "the table has type widening"
     if any(identity_column(field) is not None for field in merge.output_schema.fields):
         return "the table has identity columns"
-    types = arrow_types(merge.target_schema)
-    if isinstance(types, str):
-        return types
+    types = plain_columns(merge.target_schema)
     if context.session.rebases_dates and any(map(pa.types.is_temporal, types.values())):
         return "spark.sql.parquet.datetimeRebaseModeInRead changes dates as they are read"
     if context.has_deletion_vectors and not context.writes_deletion_vectors:
