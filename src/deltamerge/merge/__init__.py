@@ -1,1 +1,4 @@
-"""MERGE itself: the command, its executors and the generation of their output."""
+"""MERGE itself: the command, and what it goes through in the order of the flow.
+
+Reading a statement (`sql`), tables' files (`scan`) and writing (`write`) belong to their own rooms.
+"""

@@ -206,7 +206,11 @@ def _bounds(column: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
     if statistics is None:
         return None
     if statistics.has_min_max:
-        return statistics.min, statistics.max
+        try:
+            return statistics.min, statistics.max
+        except OverflowError:
+            # A day that Python's calendar lacks.
+            return None
     all_null = statistics.has_null_count and statistics.null_count == column.num_values
     return (None, None) if all_null else None
 

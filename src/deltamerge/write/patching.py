@@ -73,11 +73,6 @@ def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarg
     return sum(int(row["rows"]) for row in done)
 
 
-def remove_patched(target: WriteTarget) -> None:
-    """Delete the files of a failed `patch_files`; tasks of it that still run leave nothing any more."""
-    target.store.delete_folder(_folder(target))
-
-
 def _folder(target: WriteTarget) -> str:
     return f"{target.folder}/patched"
 

@@ -173,7 +173,8 @@ def _write(changes: SparkChanges) -> tuple[WrittenFiles, RowCounts | None]:
     with ThreadPoolExecutor(1) as other:
         patching = other.submit(_patch, changes)
         if parts:
-            observation = _write_parts(changes, parts, scanned)
+            with python_workers():
+                observation = _write_parts(changes, parts, scanned)
         patching.result()
     collect = collect_files_with_changes if execution.writes_change_data else collect_files
     written = collect(execution.write_target)

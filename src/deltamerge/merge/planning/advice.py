@@ -26,10 +26,6 @@ from deltamerge.write.constraints import constraints_of
 from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.identity_columns import identity_column
 
-_MANY_FILES = 100
-_SMALL_FILE_BYTES = 8 << 20
-_SAMPLED_FILES = 100
-
 
 def feature_costs(context: PlanningContext, plan: MergePlan) -> tuple[str, ...]:
     """Return what the table's features cost in this merge."""
@@ -152,11 +148,13 @@ def _about_statistics(context: PlanningContext) -> list[str]:
             f"{NUM_INDEXED_COLS} or delta.dataSkippingStatsColumns only {len(indexed.paths)} columns have them. Name "
             "it in delta.dataSkippingStatsColumns, and write the table again."
         )
-    sample = snapshot.files.take(range(min(_SAMPLED_FILES, snapshot.files.num_files))).add_files()
+    sample = snapshot.files.take(
+        range(min(context.limits.sampled_files, snapshot.files.num_files))
+    ).add_files()
     without = sum(1 for file in sample if not file.stats)
     if keys and without:
         found.append(
-            f"{without} of the first {min(_SAMPLED_FILES, snapshot.files.num_files)} files have no statistics in the "
+            f"{without} of the first {min(context.limits.sampled_files, snapshot.files.num_files)} files have no statistics in the "
             "log, so they are always read. Write them again, as OPTIMIZE does."
         )
     return found
@@ -177,8 +175,9 @@ def _about_clauses(context: PlanningContext) -> list[str]:
 
 
 def _about_files(context: PlanningContext) -> list[str]:
-    files = context.snapshot.files
-    if files.num_files < _MANY_FILES or files.size_in_bytes >= files.num_files * _SMALL_FILE_BYTES:
+    files, limits = context.snapshot.files, context.limits
+    small = files.size_in_bytes < files.num_files * limits.small_file_bytes
+    if files.num_files < limits.many_files or not small:
         return []
     average = files.size_in_bytes // files.num_files // 1024
     return [

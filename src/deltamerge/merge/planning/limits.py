@@ -9,7 +9,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """Every threshold by which a plan is chosen, each with its unit and where it comes from.
+    """Every threshold by which plans and their operators are chosen, each with its unit and where it comes from.
 
     Args:
         source_rows: Rows of a source whose keys go into a hash table; above, a key lookup of 1.2 million rows took as
@@ -40,6 +40,8 @@ class Limits:
         staged_bytes_of_a_file: Staged bytes that make a file of delta-spark's default size.
         tasks_without_rebalance: Tasks that may each write a file without being put together.
         rows_of_a_task: Rows below which so many tasks are put together.
+        many_files: Files of a table from which on small ones are worth a warning.
+        small_file_bytes: Average bytes of a file below which reading a table takes longer than it need.
         sampled_files: Files from which the number of rows in a file is estimated.
     """
 
@@ -67,6 +69,8 @@ class Limits:
     staged_bytes_of_a_file: int = 256 * _MIB
     tasks_without_rebalance: int = 8
     rows_of_a_task: int = 200_000
+    many_files: int = 100
+    small_file_bytes: int = 8 * _MIB
     sampled_files: int = 100
 
 

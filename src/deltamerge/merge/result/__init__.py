@@ -1,1 +1,1 @@
-"""What a merge commits and reports."""
+"""What a merge commits, its metrics, and the data of its report; how that looks belongs to `render`."""
