@@ -1,1 +1,4 @@
-"""Files of a snapshot, and other Parquet files, as DataFrames."""
+"""Files of a snapshot as DataFrames: column mapping, deletion vectors, row ids, partition values, change data.
+
+What a merge does with the rows belongs to `merge`.
+"""

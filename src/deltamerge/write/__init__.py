@@ -1,1 +1,4 @@
-"""Rows into data files of a table, what must hold for them, and tables that are made."""
+"""DataFrames into data files: values cast to their columns, constraints, generated columns, statistics, new tables.
+
+Which rows are written is decided elsewhere.
+"""

@@ -154,8 +154,8 @@ def _about_statistics(context: PlanningContext) -> list[str]:
     without = sum(1 for file in sample if not file.stats)
     if keys and without:
         found.append(
-            f"{without} of the first {min(context.limits.sampled_files, snapshot.files.num_files)} files have no statistics in the "
-            "log, so they are always read. Write them again, as OPTIMIZE does."
+            f"{without} of the first {sampled} files have no statistics in the log, "
+            " so they are always read. Write them again, as OPTIMIZE does."
         )
     return found
 
