@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -86,7 +86,7 @@ def test_stars_with_exceptions_and_clauses_that_do_nothing(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("mistake", [{"set": None}, {"set": [("a", "b")]}, {"set": {"name": 5}}])
-def test_wrong_arguments(spark: SparkSession, tmp_path: Path, mistake: dict[str, object]) -> None:
+def test_wrong_arguments(spark: SparkSession, tmp_path: Path, mistake: dict[str, Any]) -> None:
     path = people(spark, tmp_path / "t")
     merge = DeltaTable.forPath(spark, path).merge(frame(spark, "id INT", [(1,)]), "1 = 1")
     with pytest.raises((TypeError, DeltaAnalysisException)):

@@ -134,7 +134,8 @@ def add_column(builder: Any, column: ColumnDefinition) -> Any:
 def _identity(column: ColumnDefinition) -> Any:
     from deltamerge import DeltaTable
 
-    builder = DeltaTable.columnBuilder(None, column.name).dataType(column.data_type).nullable(column.nullable)
+    builder = DeltaTable.columnBuilder(None, column.name)  # type: ignore[arg-type]
+    builder = builder.dataType(column.data_type).nullable(column.nullable)
     numbers = [
         re.search(rf"{word}\s+(-?\d+)", column.options) for word in (r"START\s+WITH", r"INCREMENT\s+BY")
     ]

@@ -52,7 +52,8 @@ class Outcome:
 
 def outcome_from_dict(values: Mapping[str, Any]) -> Outcome:
     """Makes an outcome of what :meth:`Outcome.to_dict` gave."""
-    return Outcome(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return Outcome(**fields)
 
 
 def differences(case: Case, got: Outcome) -> list[str]:

@@ -48,11 +48,11 @@ def settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
             spark.conf.set(name, value)
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
+        for name, old in before.items():
+            if old is None:
                 spark.conf.unset(name)
             else:
-                spark.conf.set(name, value)
+                spark.conf.set(name, old)
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def views(spark: SparkSession, queries: Mapping[str, str]) -> Iterator[None]:
             spark.sql(query).createOrReplaceTempView(name)
         yield
     finally:
-        for name in reversed(queries):
+        for name in reversed(list(queries)):
             spark.catalog.dropTempView(name)
 
 
@@ -148,6 +148,9 @@ def describe(
     feed = case.target.get("properties", {}).get("delta.enableChangeDataFeed") == "true"
     changes = change_data(spark, target, made[-1], table.schema) if made and feed else None
     queries = {"rows_check": result, "changes_check": changes}
+    checked: dict[str, Any] = {
+        name: check(spark, case.values.get(name, ()), result, changes) for name in queries
+    }
     return Outcome(
         rows=canonical_rows(result) if "rows_check" not in case.values else (),
         schema=logged_schema(target),
@@ -157,7 +160,7 @@ def describe(
         reported_metrics=reported,
         parameters=info.get("operationParameters") or {},
         changes=canonical_rows(changes) if changes is not None else None,
-        **{name: check(spark, case.values.get(name, ()), result, changes) for name in queries},
+        **checked,
     )
 
 
@@ -194,7 +197,7 @@ def change_data(spark: SparkSession, table: str, version: int, schema: Any) -> D
     from pyspark.sql.types import StringType, StructField, StructType
 
     actions = commit_actions(table, version)
-    files = [(a["cdc"], None) for a in actions if "cdc" in a]
+    files: list[tuple[Any, str | None]] = [(a["cdc"], None) for a in actions if "cdc" in a]
     if not files:
         files = [(a["add"], "insert") for a in actions if a.get("add", {}).get("dataChange")]
         files += [(a["remove"], "delete") for a in actions if a.get("remove", {}).get("dataChange")]

@@ -20,9 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from special_tables import TABLES, Table
-
 from corpus.sql import path_relation
+from data.special_tables import TABLES, Table
 from oracle.client import LineProcess, RequestFailed
 from oracle.sessions import both_sessions
 from round_trip.engines import DeltaRsEngine, DeltaSpark, Engine

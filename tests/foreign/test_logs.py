@@ -20,8 +20,8 @@ from deltamerge.log.history import read_history
 from deltamerge.log.paths import decode_path
 from deltamerge.log.protocol import SUPPORTED_READER_FEATURES, reader_features
 from deltamerge.log.schema import schema_to_json, simple_string
-from deltamerge.log.snapshot import load_snapshot, table_exists
-from deltamerge.storage.store import open_store
+from deltamerge.log.snapshot import Snapshot, load_snapshot, table_exists
+from deltamerge.storage.store import Store, open_store
 from deltamerge.workers.vector_format import serialize
 
 from .tables import FOLDER, MANIFEST, OWN
@@ -41,15 +41,15 @@ BROKEN = {
 }
 
 
-def store(name):
+def store(name: str) -> Store:
     return open_store(str(FOLDER / name))
 
 
-def own(name):
+def own(name: str) -> Store:
     return open_store(str(OWN / name))
 
 
-def load_or_unsupported(name):
+def load_or_unsupported(name: str) -> Snapshot | None:
     """Loads a table; gives None where it needs a feature that is not implemented."""
     try:
         return load_snapshot(store(name))
@@ -69,7 +69,7 @@ def load_or_unsupported(name):
 
 
 @pytest.mark.parametrize("name", [name for name, recorded in MANIFEST.items() if "files" in recorded])
-def test_snapshot_is_what_delta_spark_says(name):
+def test_snapshot_is_what_delta_spark_says(name: str) -> None:
     recorded = MANIFEST[name]
     snapshot = load_or_unsupported(name)
     if snapshot is None:
@@ -102,7 +102,7 @@ def test_snapshot_is_what_delta_spark_says(name):
 
 
 @pytest.mark.parametrize("name", [name for name, recorded in MANIFEST.items() if "files" in recorded])
-def test_real_paths_are_the_files_on_disk(name):
+def test_real_paths_are_the_files_on_disk(name: str) -> None:
     if "no-data-files" in MANIFEST[name]["features"] or "error" in MANIFEST[name]:
         return
     snapshot = load_or_unsupported(name)
@@ -116,7 +116,7 @@ def test_real_paths_are_the_files_on_disk(name):
 
 
 @pytest.mark.parametrize("name", [name for name, recorded in MANIFEST.items() if "files" not in recorded])
-def test_broken_table_is_refused(name):
+def test_broken_table_is_refused(name: str) -> None:
     recorded = MANIFEST[name]["error"]
     with pytest.raises(DeltaTableException) as raised:
         load_snapshot(store(name))
@@ -125,7 +125,7 @@ def test_broken_table_is_refused(name):
         assert raised.value.getErrorClass() == recorded["class"]
 
 
-def test_messages_of_broken_tables_name_what_is_wrong():
+def test_messages_of_broken_tables_name_what_is_wrong() -> None:
     with pytest.raises(DeltaLogCorruptException, match=r"version 1, .*00001\.json, is missing"):
         load_snapshot(own("broken-no-commit"))
     with pytest.raises(DeltaUnsupportedFeatureException, match="catalogManaged"):
@@ -135,7 +135,7 @@ def test_messages_of_broken_tables_name_what_is_wrong():
 
 
 @pytest.mark.parametrize("name", [name for name, recorded in MANIFEST.items() if "history" in recorded])
-def test_newest_commit_of_history(name):
+def test_newest_commit_of_history(name: str) -> None:
     rows = read_history(store(name), 1)
     if rows:
         assert rows[0]["version"] == MANIFEST[name]["history"]
@@ -143,7 +143,7 @@ def test_newest_commit_of_history(name):
 
 
 @pytest.mark.parametrize("name", [name for name, recorded in MANIFEST.items() if "files" in recorded])
-def test_checkpoint_written_over_it_says_the_same(name, tmp_path):
+def test_checkpoint_written_over_it_says_the_same(name: str, tmp_path: Path) -> None:
     before = load_or_unsupported(name)
     if before is None:
         return
@@ -169,7 +169,7 @@ def test_checkpoint_written_over_it_says_the_same(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", WITH_VECTORS)
-def test_deletion_vectors(name):
+def test_deletion_vectors(name: str) -> None:
     opened = store(name)
     files = load_snapshot(opened).files.add_files()
     vectors = [file.deletion_vector for file in files if file.deletion_vector is not None]
@@ -183,7 +183,7 @@ def test_deletion_vectors(name):
         assert parse_vector(serialize(found[vector.unique_id]), vector) == found[vector.unique_id]
 
 
-def test_statistics_that_are_structs_only_become_json():
+def test_statistics_that_are_structs_only_become_json() -> None:
     snapshot = load_snapshot(own("checkpoint-statistics-as-structs"))
     stats = snapshot.files.arrow.column("stats").to_pylist()
     assert all(isinstance(json.loads(text)["numRecords"], int) for text in stats)

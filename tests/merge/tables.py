@@ -75,13 +75,15 @@ def commit(path: str | Path, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def commit_info(path: str | Path, version: int) -> dict[str, Any]:
+def commit_info(path: str | Path, version: int | None) -> dict[str, Any]:
     """Reads the commitInfo of a commit."""
+    assert version is not None
     return next(action["commitInfo"] for action in commit(path, version) if "commitInfo" in action)
 
 
-def actions(path: str | Path, version: int, kind: str) -> list[dict[str, Any]]:
+def actions(path: str | Path, version: int | None, kind: str) -> list[dict[str, Any]]:
     """Reads the actions of one kind of a commit."""
+    assert version is not None
     return [action[kind] for action in commit(path, version) if kind in action]
 
 
@@ -114,6 +116,7 @@ def frame(spark: SparkSession, schema: str, values: Iterable[tuple[Any, ...]]) -
     return spark.createDataFrame(list(values), schema)
 
 
-def changes(path: str | Path, version: int) -> list[dict[str, Any]]:
+def changes(path: str | Path, version: int | None) -> list[dict[str, Any]]:
     """Reads the change data of a version as delta-rs reads it."""
+    assert version is not None
     return pa.table(DeltaRs(str(path)).load_cdf(starting_version=version).read_all()).to_pylist()

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaLogCorruptException,
@@ -40,7 +42,9 @@ def unchanged(path: str) -> Iterator[None]:
     assert folders_below(path) == folders
 
 
-def upsert(spark: SparkSession, path: str, source: list[tuple[object, ...]], on: str = "t.id = s.id"):
+def upsert(
+    spark: SparkSession, path: str, source: list[tuple[object, ...]], on: str | Column = "t.id = s.id"
+) -> DeltaMergeBuilder:
     changes = frame(spark, "id INT, name STRING, age INT", source).alias("s")
     return DeltaTable.forPath(spark, path).alias("t").merge(changes, on)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,7 @@ TRACKED = {"delta.enableRowTracking": "true"}
 FED_AND_MAPPED = {**TRACKED, "delta.enableChangeDataFeed": "true", "delta.columnMapping.mode": "id"}
 
 
-def tracked(spark: SparkSession, path: str) -> dict[int, tuple[object, ...]]:
+def tracked(spark: SparkSession, path: str) -> dict[int, tuple[Any, ...]]:
     """Gives each row by its key: its value, its id and the version that last changed it."""
     rows = DeltaTable.forPath(spark, path).with_row_ids()
     return {r.k: (r.v, r._metadata.row_id, r._metadata.row_commit_version) for r in rows.collect()}
@@ -49,7 +49,7 @@ def test_rows_keep_their_ids_through_two_merges(
     assert first[1] == ("a", before[1][1], 0)
     assert first[2] == ("a", before[2][1], 0)
     assert first[9][0] == "new"
-    assert first[9][1] > 3  # type: ignore[operator]
+    assert first[9][1] > 3
     assert first[9][2] == 1
     # What the files now hold of ids and versions is read back, and kept once more.
     merge(spark, path, "(2, 'c', 0), (1, 'c', 1)", upsert)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +137,7 @@ if not CONNECT:
         during = {job: text for job, text in jobs(spark).items() if job not in before}
         spark.range(3).collect()
         (after,) = [text for job, text in jobs(spark).items() if job not in {**before, **during}]
-        spark.sparkContext.setJobDescription(None)
+        spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
         assert during
         told = {f"MERGE operation - {step.description}" for step in report.steps}
         assert set(during.values()) <= told
@@ -150,7 +151,7 @@ if not CONNECT:
         target = DeltaTable.forPath(spark, path).alias("t")
         merge = target.merge(source.alias("s"), "t.id = s.id")
         text = f"MERGE INTO delta.`{path}` t USING changes_that_start_no_job s ON t.id = s.id "
-        wrong = [
+        wrong: list[Callable[[], object]] = [
             merge.execute,
             target.merge(source.alias("s"), "t.id = s.idd").whenMatchedDelete().execute,
             merge.whenMatchedDelete("s.name IN (SELECT 'x')").execute,

@@ -53,7 +53,12 @@ def expectation(case: Case, outcome: Outcome) -> dict[str, Any]:
         return {"error": outcome.error, "sqlstate": outcome.sqlstate, "message_parts": parts}
     rows = {"rows_check": outcome.rows_check} if "rows_check" in case.values else {"rows": outcome.rows}
     checked = {"changes_check": outcome.changes_check} if "changes_check" in case.values else {}
-    expect = {**rows, **checked, "schema": outcome.schema, "counts": dict(outcome.counts or {})}
+    expect: dict[str, Any] = {
+        **rows,
+        **checked,
+        "schema": outcome.schema,
+        "counts": dict(outcome.counts or {}),
+    }
     unchecked = case.values.get("unchecked", ())
     if outcome.new_version and "new_version" not in unchecked:
         expect["metrics"] = {name: outcome.metrics[name] for name in _metrics(case)}

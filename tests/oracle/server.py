@@ -214,7 +214,7 @@ def main() -> None:
         from pyspark.sql import SparkSession
 
         # PySpark looks up an error's message in Spark's own list to log it, and fails on Delta's classes.
-        PySparkException._log_exception = lambda self: None
+        PySparkException._log_exception = lambda self: None  # type: ignore[method-assign]
         builder = SparkSession.builder.appName("oracle")
         for name, value in {**SETTINGS, **json.loads(sys.argv[1])}.items():
             builder = builder if value is None else builder.config(name, value)

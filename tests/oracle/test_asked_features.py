@@ -38,13 +38,13 @@ def array(element: Any) -> dict[str, Any]:
     return {"type": "array", "elementType": element, "containsNull": True}
 
 
-INVARIANT = {"delta.invariants": json.dumps({"expression": {"expression": "x > 0"}})}
-IDENTITY = {
+INVARIANT: dict[str, Any] = {"delta.invariants": json.dumps({"expression": {"expression": "x > 0"}})}
+IDENTITY: dict[str, Any] = {
     "delta.identity.start": 1,
     "delta.identity.step": 1,
     "delta.identity.allowExplicitInsert": True,
 }
-GENERATED = {"delta.generationExpression": "k + 1"}
+GENERATED: dict[str, Any] = {"delta.generationExpression": "k + 1"}
 
 # Properties, columns, the features that the protocol lists besides.
 TABLES: dict[str, tuple[dict[str, str], list[dict[str, Any]], tuple[str, ...]]] = {

@@ -11,7 +11,8 @@ import pytest
 
 from corpus.runner import canonical_rows
 from deltamerge import DeltaTable, merge_sql, write_delta
-from merge.test_deletion_vectors import VECTORS, edited, holds, respelled
+from merge.tables import edited
+from merge.test_deletion_vectors import VECTORS, holds, respelled
 
 from .client import LineProcess
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -87,13 +87,14 @@ def test_what_differs_is_found() -> None:
     merge = random_merge(1)
     same = Outcome(rows=("a",), new_version=True, counts={"n": 1}, metrics={"numSourceRows": 1}, changes=None)
     assert compare_outcomes(merge, same, same, {}, {}) == ((), ())
-    for field, other in (
+    others: tuple[tuple[str, Any], ...] = (
         ("rows", ("b",)),
         ("counts", {"n": 2}),
         ("metrics", {"numSourceRows": 1, "numTargetRowsUpdated": 1}),
         ("changes", ("c",)),
         ("error", "SOME_ERROR"),
-    ):
+    )
+    for field, other in others:
         found, explained = compare_outcomes(merge, same, replace(same, **{field: other}), {}, {})
         assert [d.what for d in found] == [field]
         assert not explained
@@ -102,7 +103,7 @@ def test_what_differs_is_found() -> None:
 
 
 def test_numbers_are_compared_by_what_they_must_be() -> None:
-    field = {"name": "i", "metadata": {"delta.identity.start": 10, "delta.identity.step": 5}}
+    field: dict[str, Any] = {"name": "i", "metadata": {"delta.identity.start": 10, "delta.identity.step": 5}}
     before = {"fields": [{**field, "metadata": {**field["metadata"], "delta.identity.highWaterMark": 15}}]}
     after = {"fields": [{**field, "metadata": {**field["metadata"], "delta.identity.highWaterMark": 30}}]}
     columns = identity_columns(before)

@@ -14,8 +14,8 @@ from corpus.canonical import canonical_lines
 from deltamerge import DeltaTable, merge_sql
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.store import open_store
-from merge.tables import actions, latest_version
-from merge.test_deletion_vectors import edited, respelled
+from merge.tables import actions, edited, latest_version
+from merge.test_deletion_vectors import respelled
 
 from .client import LineProcess, RequestFailed
 from .turns import FIRST, UPSERT, all_read, asked, delta_rs_reads, made, merged_in_turn

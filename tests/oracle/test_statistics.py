@@ -201,17 +201,19 @@ def conditions(rows: list[dict[str, Any]], source: random.Random) -> list[str]:
     for name, column in COLUMNS.items():
         present = [row[name] for row in rows if row[name] is not None]
         found += [f"{name} IS NULL", f"{name} IS NOT NULL"]
-        for _ in range(CONDITIONS_PER_COLUMN if column.literal else 0):
+        spell = column.literal
+        for _ in range(CONDITIONS_PER_COLUMN if spell else 0):
+            assert spell is not None
             value, other = (close(source.choice(present), source) for _ in range(2))
             op = source.choice(["=", "<=>", "<>", "<", "<=", ">", ">="])
-            literal = column.literal(value)
+            literal = spell(value)
             found.append(
                 source.choice(
                     [
                         f"{name} {op} {literal}",
                         f"NOT ({name} {op} {literal})",
-                        f"{name} IN ({literal}, {column.literal(other)})",
-                        f"{name} BETWEEN {literal} AND {column.literal(other)}",
+                        f"{name} IN ({literal}, {spell(other)})",
+                        f"{name} BETWEEN {literal} AND {spell(other)}",
                     ]
                 )
             )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +71,8 @@ def test_nested_not_null(maker: str, oracle: LineProcess, spark: SparkSession, t
         schema = "STRUCT<x: INT NOT NULL, m: STRUCT<z: STRING NOT NULL>>"
         builder = DeltaTable.create(spark).location(path).addColumn("k", "INT").addColumn("v", "STRING")
         builder.addColumn("s", schema).execute()
-    outcomes = []
+    runs: list[Callable[[str], object]] = [partial(asked, oracle), partial(merge_sql, spark)]
+    outcomes: list[bool] = []
     for value in (
         "named_struct('x', 1, 'm', named_struct('z', 'z'))",
         "named_struct('x', CAST(NULL AS INT), 'm', named_struct('z', 'z'))",
@@ -77,9 +80,7 @@ def test_nested_not_null(maker: str, oracle: LineProcess, spark: SparkSession, t
         "named_struct('x', 1, 'm', CAST(NULL AS STRUCT<z: STRING>))",
         "CAST(NULL AS STRUCT<x: INT, m: STRUCT<z: STRING>>)",
     ):
-        for number, run in enumerate(
-            (lambda text: asked(oracle, text), lambda text: merge_sql(spark, text)),
-        ):
+        for number, run in enumerate(runs):
             statement = (
                 f"MERGE INTO delta.`{path}` t USING (SELECT {2 * len(outcomes) + number} AS k, 'a' AS v, {value} AS s) "
                 "s ON t.k = s.k WHEN NOT MATCHED THEN INSERT *"
@@ -146,13 +147,9 @@ def test_columns_that_have_statistics(
     if "columnMapping" in properties:
         columns += ", `x.y` INT"
     path = made(oracle, tmp_path / "t", columns, f"TBLPROPERTIES ({properties})")
-    for number, (k, run) in enumerate(
-        [
-            (2, lambda text: asked(oracle, text)),
-            (2, lambda text: merge_sql(spark, text)),
-        ]
-    ):
-        run(UPSERT.format(path=path, values=f"({k}, 'B{number}')"))
+    runs: list[Callable[[str], object]] = [partial(asked, oracle), partial(merge_sql, spark)]
+    for number, run in enumerate(runs):
+        run(UPSERT.format(path=path, values=f"(2, 'B{number}')"))
     stats = []
     for version in (2, 3):
         (add,) = actions(path, version, "add")

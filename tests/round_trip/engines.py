@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """What makes, changes and reads Delta tables."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The engine's name in the matrix."""
 
     def make(self, feature: Feature, path: str) -> None:
         """Makes a table with its first rows in one file."""

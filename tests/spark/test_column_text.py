@@ -1,6 +1,7 @@
 """Printed Columns; those of Connect are real ones, those of classic PySpark (which need a JVM) are recorded."""
 
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,12 @@ from deltamerge.skipping.predicates import (
     IsNull,
     Not,
     Or,
+    Predicate,
     StartsWith,
     Unknown,
 )
 from deltamerge.spark.classic_columns import printed_text, read_classic_column
-from deltamerge.sql.conditions import shape_of_tree, tree_contains_subquery
+from deltamerge.sql.conditions import ConditionShape, shape_of_tree, tree_contains_subquery
 from deltamerge.sql.resolution import Relation, Scope
 
 SCOPE = Scope(
@@ -30,15 +32,15 @@ SCOPE = Scope(
 A = ColumnRef(("a",))
 
 
-def classic(printed):
+def classic(printed: str) -> ConditionShape:
     return shape_of_tree(read_classic_column(f"Column<'{printed}'>"), SCOPE)
 
 
-def keys(shape):
+def keys(shape: ConditionShape) -> list[tuple[tuple[str, ...], str, tuple[str, ...] | None, bool]]:
     return [(k.target.path, k.source_text, k.source_path, k.null_safe) for k in shape.equi_keys]
 
 
-def test_the_wrapping_is_taken_off():
+def test_the_wrapping_is_taken_off() -> None:
     assert printed_text("Column<'=(t.a, 'x'>')'>") == "=(t.a, 'x'>')"
     assert printed_text("t.a = 1") == "t.a = 1"
 
@@ -75,7 +77,7 @@ def test_the_wrapping_is_taken_off():
         ("=(id, s.id)", []),
     ],
 )
-def test_keys_of_classic_columns(printed, expected):
+def test_keys_of_classic_columns(printed: str, expected: list[object]) -> None:
     assert keys(classic(printed)) == expected
 
 
@@ -117,7 +119,7 @@ def test_keys_of_classic_columns(printed, expected):
         ("t.a = 'it''s'", Unknown()),
     ],
 )
-def test_predicates_of_classic_columns(printed, predicate):
+def test_predicates_of_classic_columns(printed: str, predicate: Predicate | None) -> None:
     shape = classic(printed)
     if predicate is None:
         assert all(c.predicate == Unknown() or c.side == "target_only" for c in shape.conjuncts)
@@ -125,28 +127,28 @@ def test_predicates_of_classic_columns(printed, predicate):
         assert shape.target_predicate == And((predicate,))
 
 
-def test_between_of_classic_columns_is_two_conjuncts():
+def test_between_of_classic_columns_is_two_conjuncts() -> None:
     assert classic("and(>=(t.a, 1), <=(t.a, 5))").target_predicate == And(
         (Comparison(">=", A, 1, "int"), Comparison("<=", A, 5, "int"))
     )
 
 
-def test_a_comment_in_an_expression_hides_nothing():
+def test_a_comment_in_an_expression_hides_nothing() -> None:
     assert [c.side for c in classic("and(t.id = s.id -- c, =(t.a, 1))").conjuncts] == ["unreadable"]
 
 
 @pytest.fixture(scope="module")
-def connect():
+def connect() -> Any:
     return pytest.importorskip("pyspark.sql.connect.functions")
 
 
-def connect_shape(column):
+def connect_shape(column: Any) -> ConditionShape:
     from deltamerge.spark.connect_columns import read_proto
 
     return shape_of_tree(read_proto(column.to_plan(None)), SCOPE)
 
 
-def test_keys_of_connect_columns(connect):
+def test_keys_of_connect_columns(connect: Any) -> None:
     c, e = connect.col, connect.expr
     column = (c("t.id") == c("s.id")) & c("s.a").eqNullSafe(c("t.a")) & e("t.d = s.d + 1")
     assert keys(connect_shape(column)) == [
@@ -156,7 +158,7 @@ def test_keys_of_connect_columns(connect):
     ]
 
 
-def test_odd_names_of_connect_columns(connect):
+def test_odd_names_of_connect_columns(connect: Any) -> None:
     c = connect.col
     sent = connect_shape((c("t.`a.b`") == c("s.`max(ts)`")) & (c("t.id") == c("`s.1`.`x``y`")))
     assert [(k.target.path, k.source_path) for k in sent.equi_keys] == [
@@ -166,7 +168,7 @@ def test_odd_names_of_connect_columns(connect):
     assert [k.source_text for k in sent.equi_keys] == ["`s`.`max(ts)`", "`s.1`.`x``y`"]
 
 
-def test_strings_of_connect_columns_are_no_columns(connect):
+def test_strings_of_connect_columns_are_no_columns(connect: Any) -> None:
     c = connect.col
     for text in ("only", "x, y", "it's", "a is null", "d", "1", "2020-01-01", "null", "true", ""):
         sent = connect_shape(c("t.a") == text)
@@ -177,14 +179,14 @@ def test_strings_of_connect_columns_are_no_columns(connect):
     assert sent.target_predicate == And((Comparison("=", A, "s.id", "string"),))
 
 
-def test_predicates_of_connect_columns(connect):
+def test_predicates_of_connect_columns(connect: Any) -> None:
     import datetime
     from decimal import Decimal
 
     c, lit = connect.col, connect.lit
     zone = datetime.timezone.utc
     moment = datetime.datetime(2020, 1, 2, 3, 4, 5, 678, tzinfo=zone)
-    expected = [
+    expected: list[tuple[Any, Predicate]] = [
         (c("t.a") > 1, Comparison(">", A, 1, "int")),
         (c("t.a") == 2**40, Comparison("=", A, 2**40, "bigint")),
         (c("t.a") < 1.5, Comparison("<", A, 1.5, "double")),
@@ -209,7 +211,7 @@ def test_predicates_of_connect_columns(connect):
         assert sent.target_predicate == And((predicate,)), str(column)
 
 
-def test_what_connect_columns_hold_is_not_overlooked(connect):
+def test_what_connect_columns_hold_is_not_overlooked(connect: Any) -> None:
     c = connect.col
     for column in (
         connect.upper("t.a") == connect.concat("s.a", "t.d"),
@@ -225,7 +227,7 @@ def test_what_connect_columns_hold_is_not_overlooked(connect):
     assert [conjunct.side for conjunct in sent.conjuncts] == ["unreadable"]
 
 
-def test_subqueries_in_expressions_of_columns(connect):
+def test_subqueries_in_expressions_of_columns(connect: Any) -> None:
     from deltamerge.spark.connect_columns import read_proto
 
     assert tree_contains_subquery(read_proto(connect.expr("t.a IN (SELECT 1)").to_plan(None)))

@@ -1,5 +1,10 @@
 """Every recorded MERGE parses, but for those that Spark's parser refuses."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from corpus.cases import load_cases
@@ -16,7 +21,7 @@ PARSER_ERRORS = {
 }
 
 
-def statements():
+def statements() -> Iterator[Any]:
     for case in load_cases():
         source = case.source or {}
         relation = "src"
@@ -30,12 +35,12 @@ def statements():
                 yield pytest.param(sql, case.expect, id=f"{case.topic}:{case.id}:{key}")
 
 
-def test_there_are_recorded_cases():
+def test_there_are_recorded_cases() -> None:
     assert len(list(statements())) > 300
 
 
 @pytest.mark.parametrize(("sql", "expect"), statements())
-def test_recorded_statements(sql, expect):
+def test_recorded_statements(sql: str, expect: dict[str, Any]) -> None:
     error = expect.get("error")
     if error not in PARSER_ERRORS:
         merge = parse_merge(sql)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -85,7 +86,7 @@ def test_columns_that_hold_the_time_tell_it_too(spark: SparkSession, tmp_path: P
     write_delta(frame(spark, "id INT", [(1,), (2,)]), path, mode="append")
     source = frame(spark, "id INT", [(1,), (3,)]).alias("s")
     now, nothing = F.current_timestamp(), F.lit(None).cast("timestamp")
-    times = {
+    times: dict[str, str | Column] = {
         "made": "DEFAULT",
         "a": F.when(F.lit(1) > 2, nothing).otherwise(F.now()),
         "b": F.coalesce(nothing, now.alias("x")),

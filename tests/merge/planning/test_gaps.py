@@ -197,8 +197,8 @@ def test_row_groups_in_gaps(spark: SparkSession, tmp_path: Path, executor: str) 
 
 def test_no_source_row_that_an_insert_takes(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path / "t", "BIGINT")
-    merge = DeltaTable.forPath(spark, path).alias("t")
-    merge = merge.merge(source(spark, "BIGINT", [5, 195]).alias("s"), "t.k = s.k")
+    target = DeltaTable.forPath(spark, path).alias("t")
+    merge = target.merge(source(spark, "BIGINT", [5, 195]).alias("s"), "t.k = s.k")
     report = merge.whenNotMatchedInsertAll("s.v > 0").run()
     assert (report.outcome.executor, report.version) == ("key_lookup", None)
 

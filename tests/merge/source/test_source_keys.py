@@ -85,8 +85,8 @@ def test_inserts_of_some_rows(spark: SparkSession, tmp_path: Path, lies_in_files
     if lies_in_files:
         source.write.parquet(str(tmp_path / "source"))
         source = spark.read.parquet(str(tmp_path / "source"))
-    merge = DeltaTable.forPath(spark, table(spark, tmp_path / "t")).alias("t")
-    merge = merge.merge(source.alias("s"), "t.a = s.a AND t.b = s.b").whenNotMatchedInsertAll("s.v = 0")
+    target = DeltaTable.forPath(spark, table(spark, tmp_path / "t")).alias("t")
+    merge = target.merge(source.alias("s"), "t.a = s.a AND t.b = s.b").whenNotMatchedInsertAll("s.v = 0")
     told = keys_told(merge.run())
     assert told in (
         [],

@@ -30,7 +30,7 @@ from .kinds import (
     struct,
     value,
 )
-from .merge import Clause, Column, Expr, RandomMerge, RandomSource, RandomTable, Row
+from .merge import Clause, Column, Expr, RandomMerge, RandomSource, RandomTable, Row, Side
 from .properties import FEATURES
 
 TABLE_SHARED_BY = 4
@@ -276,7 +276,7 @@ def _similar(random: Random, wanted: Kind, evolution: bool) -> Kind:
 
 def _on(random: Random, table: RandomTable, source: RandomSource) -> tuple[Expr, ...]:
     key = next(c.name for c in source.columns if c.name.lower() == "id")
-    both = frozenset({("t", "id"), ("s", key)})
+    both: frozenset[tuple[Side, str]] = frozenset({("t", "id"), ("s", key)})
     drawn = random.random()
     if drawn < 0.75:
         parts = [Expr(f"t.id = s.`{key}`", both)]

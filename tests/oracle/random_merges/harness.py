@@ -100,7 +100,7 @@ class BothEngines:
         case = merge.case()
         tables = [table_folder(case, str(folder)) for folder in (ours, theirs)]
         self._make_table(merge, Path(tables[0]))
-        shutil.copytree(*tables)
+        shutil.copytree(tables[0], tables[1])
         actions = [action for version in commits(tables[0]) for action in commit_actions(tables[0], version)]
         ids = row_ids(actions)
         numbered = (*identity_columns(json.loads(schema_string(tables[0]))), *ids)
