@@ -15,9 +15,11 @@ ALL_TYPES = (
     "st STRUCT<p: ARRAY<STRUCT<q: DECIMAL(9,3)>>, r: STRING>"
 )
 ALL_VALUES = (
-    "(true, 1, 2, 3, 4, 1.5, 'NaN', 123.45, 12345.6789, 0.000000000000000001, 'é漢', X'00FF', DATE'2024-02-29', "
-    "TIMESTAMP'2024-03-31 01:30:00.123456', TIMESTAMP_NTZ'2024-03-31 02:30:00.123456', array(1, NULL), "
-    "map('k', DATE'1582-10-15', 'n', NULL), named_struct('p', array(named_struct('q', 1.5)), 'r', 'y'))",
+    (
+        "(true, 1, 2, 3, 4, 1.5, 'NaN', 123.45, 12345.6789, 0.000000000000000001, 'é漢', X'00FF', DATE'2024-02-29', "
+        "TIMESTAMP'2024-03-31 01:30:00.123456', TIMESTAMP_NTZ'2024-03-31 02:30:00.123456', array(1, NULL), "
+        "map('k', DATE'1582-10-15', 'n', NULL), named_struct('p', array(named_struct('q', 1.5)), 'r', 'y'))"
+    ),
     f"({', '.join(['NULL'] * 18)})",
 )
 

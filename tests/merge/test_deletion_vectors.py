@@ -209,7 +209,7 @@ def test_rows_of_a_large_file(spark: SparkSession, tmp_path: Path) -> None:
     )
     (positions,) = read_deletion_vectors(LocalStore(path), [vector]).values()
     assert sorted({*range(rows_before)} - {*positions}) == left
-    assert sorted(id for id, _ in read_by_delta_rs(path)) == left
+    assert sorted(key for key, _ in read_by_delta_rs(path)) == left
 
 
 def test_partitions_with_odd_names(spark: SparkSession, tmp_path: Path) -> None:

@@ -238,10 +238,10 @@ def _clause(draw: st.DrawFn, kind: Any, types: dict[str, str], last: bool) -> Cl
     assignments: list[tuple[tuple[str, ...], Expression]] = []
     for name in names:
         if types[name] == STRUCT and action == "update" and draw(st.booleans()):
-            for part in draw(st.lists(st.sampled_from(STRUCT_FIELDS), min_size=1, unique=True)):
-                assignments.append(
-                    ((name, part), draw(expressions("INT" if part == "a" else "STRING", types, sides)))
-                )
+            assignments.extend(
+                ((name, part), draw(expressions("INT" if part == "a" else "STRING", types, sides)))
+                for part in draw(st.lists(st.sampled_from(STRUCT_FIELDS), min_size=1, unique=True))
+            )
         else:
             assignments.append(((name,), draw(expressions(types[name], types, sides))))
     return Clause(kind, action, condition, tuple(assignments))

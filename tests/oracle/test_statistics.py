@@ -271,8 +271,10 @@ def test_statistics_of_both(oracle: LineProcess, spark: SparkSession, tmp_path: 
     answers = oracle.ask(
         "sql",
         statements=[
-            f"CREATE TABLE delta.`{theirs}` USING delta PARTITIONED BY (file) AS "
-            f"SELECT /*+ COALESCE(1) */ * FROM parquet.`{parquet}`",
+            (
+                f"CREATE TABLE delta.`{theirs}` USING delta PARTITIONED BY (file) AS "
+                f"SELECT /*+ COALESCE(1) */ * FROM parquet.`{parquet}`"
+            ),
             f"SELECT file, {truths} FROM delta.`{theirs}` GROUP BY file",
         ],
     )
@@ -292,10 +294,10 @@ def test_statistics_of_both(oracle: LineProcess, spark: SparkSession, tmp_path: 
         found = dict(leaves(by_deltamerge[file]))
         for name, value in leaves(expected):
             assert name in found, f"file {file} has no {name}, delta-spark's is {value!r}"
-            written = found.pop(name)
+            written, wanted = found.pop(name), value
             if "." in name:
-                written, value = comparable(name, written), comparable(name, value)
-            assert written == value, f"{name} of file {file}"
+                written, wanted = comparable(name, written), comparable(name, value)
+            assert written == wanted, f"{name} of file {file}"
         assert found == {}, f"file {file}"
 
     nested = {"n": {"x": None, "t": None, "arr": None, "m": {"ts": None, "d": None}}}
@@ -337,8 +339,10 @@ def statistics_by_file(
     oracle.ask(
         "sql",
         statements=[
-            f"CREATE TABLE delta.`{theirs}` USING delta PARTITIONED BY (origin) AS "
-            f"SELECT /*+ COALESCE(1) */ *, _metadata.file_name AS origin FROM delta.`{ours}`"
+            (
+                f"CREATE TABLE delta.`{theirs}` USING delta PARTITIONED BY (origin) AS "
+                f"SELECT /*+ COALESCE(1) */ *, _metadata.file_name AS origin FROM delta.`{ours}`"
+            )
         ],
     )
     own, other = (load_snapshot(open_store(path)).files.add_files() for path in (ours, theirs))

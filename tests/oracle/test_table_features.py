@@ -213,10 +213,10 @@ def test_every_version_is_what_the_other_reads(
     # Milliseconds, so that each version is the latest of its time.
     times = {row.version: str(row.timestamp) for row in table.history().collect()}
     assert sorted(times) == list(range(latest_version(path) + 1))
-    for version in times:
+    for version, timestamp in times.items():
         frames = {f"VERSION AS OF {version}": table.at(version)}
         if version in (2, 4):
-            frames[f"TIMESTAMP AS OF '{times[version]}'"] = table.at(timestamp=times[version])
+            frames[f"TIMESTAMP AS OF '{timestamp}'"] = table.at(timestamp=timestamp)
         for asking, frame in frames.items():
             there = asked(oracle, f"SELECT * FROM delta.`{path}` {asking}")
             assert sorted(map(tuple, frame.collect())) == sorted(tuple(row.values()) for row in there)

@@ -90,8 +90,10 @@ ANALYZED = replace(PLANNED, forecast=FORECAST)
 WARNED = replace(
     PLANNED,
     warnings=(
-        "The key column flight has no statistics, so the source's keys rule out no file. Add it to "
-        "delta.dataSkippingStatsColumns, or put it among the first 32 columns.",
+        (
+            "The key column flight has no statistics, so the source's keys rule out no file. Add it to "
+            "delta.dataSkippingStatsColumns, or put it among the first 32 columns."
+        ),
         "ON casts t.time_hour, so no file is left out by it. Compare the column itself.",
     ),
     files_to_read=10,

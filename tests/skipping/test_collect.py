@@ -73,7 +73,7 @@ ROWS = pa.table(
         "float": pa.array([0.1, 1.5, None], pa.float32()),
         "double": pa.array([-0.1, 1e300, None], pa.float64()),
         "small": pa.array([Decimal("1.50"), Decimal("-2.25"), None], pa.decimal128(9, 2)),
-        "large": pa.array([Decimal(f"{'9' * 26}.9999"), Decimal("-1"), None], pa.decimal128(30, 4)),
+        "large": pa.array([Decimal(f"{'9' * 26}.9999"), Decimal(-1), None], pa.decimal128(30, 4)),
         "text": ["b", "ä", None],
         "day": [date(1, 1, 1), date(9999, 12, 31), None],
         "at": pa.array(

@@ -56,9 +56,11 @@ def kept(
             low, high, *nulls = one
             document = {"numRecords": 10, "minValues": {"x": low}, "maxValues": {"x": high}}
             document["nullCount"] = {"x": nulls[0] if nulls else 0}
-            one = json.dumps(document)
+            text: str | None = json.dumps(document)
+        else:
+            text = one
         values = {} if partitions is None else {} if partitions[at] is ... else {"x": partitions[at]}
-        adds.append(AddFile(f"f{at}", values, 1, 1, stats=one))
+        adds.append(AddFile(f"f{at}", values, 1, 1, stats=text))
     columns = [] if partitions is None else ["x"]
     mask = files_that_may_match(predicate, FileTable.from_add_files(adds), table_schema, columns, zone)
     assert mask.dtype == np.bool_

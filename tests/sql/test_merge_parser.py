@@ -225,7 +225,7 @@ def test_keywords_inside_conditions_do_not_confuse(condition: str) -> None:
     ],
 )
 def test_values_are_kept_verbatim(value: str) -> None:
-    text = value.split("\n")[-1].strip()
+    text = value.rsplit("\n", maxsplit=1)[-1].strip()
     clause = only_clause(HEAD + f"WHEN MATCHED THEN UPDATE SET a = {value}, b.c == {value}")
     assert written(clause.assignments) == [(("a",), text), (("b", "c"), text)]
     assert Default() not in [a.value for a in clause.assignments]

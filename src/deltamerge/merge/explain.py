@@ -75,7 +75,7 @@ def explain_merge(
         files_to_read=context.files.num_files,
         bytes_to_read=context.files.size_in_bytes,
         read_predicate=rows_to_read(context),
-        features=feature_costs(context, plan),
+        features=feature_costs(context),
         conflicts=conflicts(context),
         warnings=warnings(context),
         forecast=forecast,

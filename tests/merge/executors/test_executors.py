@@ -135,7 +135,7 @@ def test_an_update_that_writes_the_same_values(spark: SparkSession, tmp_path: Pa
     assert rows(target.toDF()) == before
     told = sorted((row["_change_type"], row["id"], row["age"]) for row in changes(path, 2))
     assert told == [
-        (change, id, age) for change in ("update_postimage", "update_preimage") for id, _, age in before
+        (change, key, age) for change in ("update_postimage", "update_preimage") for key, _, age in before
     ]
 
 

@@ -42,21 +42,27 @@ MERGES = {
     "upsert": (BY_ALL, UPSERT),
     "change data": (
         BY_ALL,
-        "WHEN MATCHED AND s.op = 'delete' THEN DELETE WHEN MATCHED THEN UPDATE SET * "
-        "WHEN NOT MATCHED AND s.op <> 'delete' THEN INSERT *",
+        (
+            "WHEN MATCHED AND s.op = 'delete' THEN DELETE WHEN MATCHED THEN UPDATE SET * "
+            "WHEN NOT MATCHED AND s.op <> 'delete' THEN INSERT *"
+        ),
     ),
     "other columns": ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET v = s.op WHEN NOT MATCHED THEN INSERT *"),
     "delete": ("t.id = s.id", "WHEN MATCHED THEN DELETE"),
     "delete of a partition": ("t.n = s.n AND t.p = s.p", "WHEN MATCHED THEN DELETE"),
     "two inserts": (
         BY_ALL,
-        "WHEN NOT MATCHED AND s.id % 2 = 0 THEN INSERT (id, p, n) VALUES (s.id, s.p, s.n) "
-        "WHEN NOT MATCHED AND s.id > 505 THEN INSERT (id, n, p, v) VALUES (-s.id, s.n, s.p, 'new')",
+        (
+            "WHEN NOT MATCHED AND s.id % 2 = 0 THEN INSERT (id, p, n) VALUES (s.id, s.p, s.n) "
+            "WHEN NOT MATCHED AND s.id > 505 THEN INSERT (id, n, p, v) VALUES (-s.id, s.n, s.p, 'new')"
+        ),
     ),
     "by source": (
         "t.id = s.id AND t.p = s.p",
-        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.n = 1 THEN DELETE "
-        "WHEN NOT MATCHED BY SOURCE AND t.p = 'a/b' AND t.v > 'v6' THEN DELETE",
+        (
+            "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.n = 1 "
+            "THEN DELETE WHEN NOT MATCHED BY SOURCE AND t.p = 'a/b' AND t.v > 'v6' THEN DELETE"
+        ),
     ),
     "one value": ("t.id = s.id", "WHEN NOT MATCHED THEN INSERT (id, p, n) VALUES (s.id, 'one', 1 + 1)"),
 }

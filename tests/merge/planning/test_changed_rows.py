@@ -227,15 +227,19 @@ def partitioned(*names: str, columns: Columns = PEOPLE) -> Table:
             "the partition column at is of type timestamp",
         ),
         (
-            "WHEN NOT MATCHED AND s.n = 1 THEN INSERT * "
-            "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, upper(s.name))",
+            (
+                "WHEN NOT MATCHED AND s.n = 1 THEN INSERT * "
+                "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, upper(s.name))"
+            ),
             BY_KEY,
             partitioned("name"),
             "INSERT clauses compute the partition column name",
         ),
         (
-            "WHEN NOT MATCHED AND s.n = 1 THEN INSERT (id, name) VALUES (s.id, 'a') "
-            "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'a')",
+            (
+                "WHEN NOT MATCHED AND s.n = 1 THEN INSERT (id, name) VALUES (s.id, 'a') "
+                "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'a')"
+            ),
             BY_KEY,
             partitioned("name"),
             "INSERT clauses compute the partition column name",
@@ -261,8 +265,10 @@ def test_partitions_that_arrow_does_not_know(
         (INSERT, BY_KEY),
         ("WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, upper(s.name))", BY_KEY),
         (
-            "WHEN NOT MATCHED AND s.n = 1 THEN INSERT * "
-            "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.name)",
+            (
+                "WHEN NOT MATCHED AND s.n = 1 THEN INSERT * "
+                "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.name)"
+            ),
             BY_KEY,
         ),
     ],

@@ -224,14 +224,12 @@ def _source(random: Random, table: RandomTable, evolution: bool) -> RandomSource
             continue
         if column.name in ("g", "i") and drawn < 0.7:
             continue
-        if drawn < strange * 0.5:
-            column = replace(column, kind=_similar(random, column.kind, evolution))
-        if random.random() < 0.05:
-            column = replace(column, name=column.name.swapcase())
-        made.append(column)
-    for name in NEW_NAMES:
-        if random.random() < (0.3 if evolution else 0.1):
-            made.append(Column(name, kind(random)))
+        drawn_kind = _similar(random, column.kind, evolution) if drawn < strange * 0.5 else column.kind
+        name = column.name.swapcase() if random.random() < 0.05 else column.name
+        made.append(replace(column, kind=drawn_kind, name=name))
+    made.extend(
+        Column(name, kind(random)) for name in NEW_NAMES if random.random() < (0.3 if evolution else 0.1)
+    )
     if random.random() < 0.4:
         random.shuffle(made)
     rows = list(_rows(random, made, random.choice((0, 1, 3, 4, 6, 8))))

@@ -109,7 +109,7 @@ def _caret(expression: Expression, text: str | None, name: str | None) -> str:
 
 def _first_lines(error: PySparkException) -> str:
     message = str(error)
-    message = _PLAN.split(message.split("\n\nJVM stacktrace:")[0])[0]
+    message = _PLAN.split(message.split("\n\nJVM stacktrace:", maxsplit=1)[0])[0]
     message = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", message)
     message = re.sub(r"\s*SQLSTATE: \w+;?", "", message)
     return message.strip().rstrip(";")

@@ -27,7 +27,7 @@ _LOST_BLOCK = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|[Cc]heckpoint block
 _OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
 # An error class, its message and its SQLSTATE, wherever they stand in the messages around them.
 _SPARK_ERROR = re.compile(
-    r"\[([A-Z][A-Z_0-9]+(?:\.[A-Z_0-9]+)?)\] ((?:(?!\[[A-Z][A-Z_]{3,}).)*?) SQLSTATE: (\w{5})", re.S
+    r"\[([A-Z][A-Z_0-9]+(?:\.[A-Z_0-9]+)?)\] ((?:(?!\[[A-Z][A-Z_]{3,}).)*?) SQLSTATE: (\w{5})", re.DOTALL
 )
 # Spark repeats the line of an expression that failed, with marks under the part.
 _POINTED_AT = re.compile(r"== SQL [^\n]*==\n([^\n]+)\n[ \^]*\^")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from deltamerge.log.schema import StructType
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.plan import MergePlan
 from deltamerge.skipping.indexed import NUM_INDEXED_COLS, IndexedColumns, leaves_of
 from deltamerge.skipping.predicates import (
     ALWAYS,
@@ -27,7 +26,7 @@ from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.identity_columns import identity_column
 
 
-def feature_costs(context: PlanningContext, plan: MergePlan) -> tuple[str, ...]:
+def feature_costs(context: PlanningContext) -> tuple[str, ...]:
     """Return what the table's features cost in this merge."""
     facts, merge = context.facts, context.merge
     found = []
@@ -169,8 +168,10 @@ def _about_clauses(context: PlanningContext) -> list[str]:
     if ALWAYS not in context.references.by_source_predicates or not clauses:
         return []
     return [
-        "A NOT MATCHED BY SOURCE clause excludes no file by its condition, so the whole table is read. Give it a "
-        "condition on a partition or on another column with statistics, if it is about a part of the table."
+        (
+            "A NOT MATCHED BY SOURCE clause excludes no file by its condition, so the whole table is read. Give it a "
+            "condition on a partition or on another column with statistics, if it is about a part of the table."
+        )
     ]
 
 
@@ -181,8 +182,10 @@ def _about_files(context: PlanningContext) -> list[str]:
         return []
     average = files.size_in_bytes // files.num_files // 1024
     return [
-        f"The table has {files.num_files:,} files of {average:,} KiB on average: reading many small files takes longer "
-        "than reading few. OPTIMIZE puts them together."
+        (
+            f"The table has {files.num_files:,} files of {average:,} KiB on average: reading many small files takes "
+            "longer than reading few. OPTIMIZE puts them together."
+        )
     ]
 
 

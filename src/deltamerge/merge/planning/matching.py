@@ -105,7 +105,7 @@ def join(context: PlanningContext) -> Fits:
     return yes("only rows that change are computed; the others are neither joined a second time nor shuffled")
 
 
-def join_files(context: PlanningContext) -> Fits:
+def join_files(_: PlanningContext) -> Fits:
     """Spark joins source and target to find the touched files, and joins these again as they are written."""
     return yes("it fits every merge: the touched files are joined with the source")
 

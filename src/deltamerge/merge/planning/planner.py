@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.planning import changed_rows, matching, sources, unchanged_rows
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.fit import Fits
 from deltamerge.merge.planning.plan import PLAN_NAMES, Alternative, Decision, DecisionName, MergePlan
-
-_Candidate: TypeAlias = "tuple[str, Callable[[], Fits]]"
 
 
 def make_plan(context: PlanningContext) -> MergePlan:

@@ -92,7 +92,7 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
 
 def tie_in(message: str) -> MultipleSourceRowsException | None:
     """Read out of a failed job's message which key has several latest rows; None where it failed otherwise."""
-    found = re.search(re.escape(_MARKER) + r"(\{.*?\})\n(\{.*?\})" + re.escape(_END), message, re.S)
+    found = re.search(re.escape(_MARKER) + r"(\{.*?\})\n(\{.*?\})" + re.escape(_END), message, re.DOTALL)
     if found is None:
         return None
     return MultipleSourceRowsException(

@@ -73,10 +73,8 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
 
 def _expressions(merge: ResolvedMerge) -> list[str]:
     statement = merge.statement
-    expressions = [statement.condition.text, *statement.dedupe_by]
-    for clause in statement.clauses:
-        expressions.append(clause.to_sql())
-    return expressions
+    clauses = [clause.to_sql() for clause in statement.clauses]
+    return [statement.condition.text, *statement.dedupe_by, *clauses]
 
 
 def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
