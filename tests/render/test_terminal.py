@@ -33,8 +33,8 @@ Removed      1 file (562 kB)
 Written      2 files (1.1 MB); 26,181 unchanged rows had to be copied
 Change data  2 files (731 kB)
 Executor     classic, because there are clauses that update or delete
-Note         9 of 10 files were not read, thanks to the source's key ranges
-             and the conditions on the target.
+Note         9 of 10 files were not read, thanks to the source's key ranges and
+             the conditions on the target.
 
 Time         6.5 s
              resolving the statement                 0.4 s  █▎

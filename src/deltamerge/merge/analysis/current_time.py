@@ -8,16 +8,7 @@ from dataclasses import replace
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark import column_times
 from deltamerge.sql.current_time import fix_current_time, names_time
-from deltamerge.sql.merge_ast import (
-    Action,
-    Assignment,
-    Default,
-    Expression,
-    Insert,
-    MergeClause,
-    Star,
-    Update,
-)
+from deltamerge.sql.merge_ast import Expression
 
 
 def at_one_time(statement: MergeStatement, microseconds: int, columns: Collection[str]) -> MergeStatement:
@@ -32,36 +23,21 @@ def at_one_time(statement: MergeStatement, microseconds: int, columns: Collectio
     """
     spark = statement.source.sparkSession
 
-    def at_moment(text: str) -> str:
-        return fix_current_time(text, microseconds, columns)
+    def at_time(sql: str) -> str:
+        return fix_current_time(sql, microseconds, columns)
 
     def fixed(expression: Expression) -> Expression:
         if expression.column is not None:
             if not names_time(expression.text):
                 return expression
-            return replace(
-                expression, column=column_times.with_fixed_time(spark, expression.column, at_moment)
-            )
+            return replace(expression, column=column_times.with_fixed_time(spark, expression.column, at_time))
         if expression.evaluated is not None:
             return expression
-        text = at_moment(expression.text)
-        return expression if text == expression.text else replace(expression, evaluated=text)
-
-    def fixed_action(action: Action) -> Action:
-        if not isinstance(action, (Update, Insert)) or isinstance(action.assignments, Star):
-            return action
-        assignments = tuple(
-            a if isinstance(a.value, Default) else Assignment(a.target, fixed(a.value))
-            for a in action.assignments
-        )
-        return replace(action, assignments=assignments)
-
-    def fixed_clause(clause: MergeClause) -> MergeClause:
-        condition = None if clause.condition is None else fixed(clause.condition)
-        return replace(clause, condition=condition, action=fixed_action(clause.action))
+        sql = at_time(expression.text)
+        return expression if sql == expression.text else replace(expression, evaluated=sql)
 
     return replace(
         statement,
         condition=fixed(statement.condition),
-        clauses=tuple(fixed_clause(clause) for clause in statement.clauses),
+        clauses=tuple(clause.rewritten(fixed) for clause in statement.clauses),
     )
