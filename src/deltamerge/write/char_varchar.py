@@ -17,7 +17,6 @@ from deltamerge.sql.names import quote
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-METADATA_KEY = CHAR_VARCHAR_TYPE
 _MARKER = "deltamerge-length:"
 
 

@@ -23,10 +23,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.sql.expression import Literal, Name, Node
 from deltamerge.sql.expression import Operation as ParsedOperation
 from deltamerge.workers.conditions import Column, Condition, Constant, Kind, Operation
-from deltamerge.write.char_varchar import METADATA_KEY
 
 _KINDS: dict[DataType, Kind] = {
     ByteType(): "whole",
@@ -81,7 +81,7 @@ def _value(
 
 def _kind_of(field: StructField) -> Kind:
     # A CHAR column is compared with blanks at its end.
-    is_padded = METADATA_KEY in (field.metadata or {})
+    is_padded = CHAR_VARCHAR_TYPE in (field.metadata or {})
     return "other" if is_padded else _KINDS.get(field.dataType, "other")
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DataType, StructType
 
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import ConditionShape, EquiKey
-from deltamerge.write.char_varchar import METADATA_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -79,7 +79,7 @@ def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | str:
         types = (column.dataType.simpleString(), given.simpleString())
         if types[0] != types[1]:
             return f"the key {column.name} is {types[0]} in the target and {types[1]} in the source"
-        if types[0] not in PLAIN_KEY_TYPES or METADATA_KEY in (column.metadata or {}):
+        if types[0] not in PLAIN_KEY_TYPES or CHAR_VARCHAR_TYPE in (column.metadata or {}):
             return f"the key {column.name} is of type {types[0]}, not an integer, string or date"
         targets.append(key.target.path[0])
         sources.append(source)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
-from deltamerge.write.char_varchar import METADATA_KEY
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -60,7 +60,7 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
 
 def arrow_type(field: StructField) -> pa.DataType | None:
     """Return a column's type in Arrow; None for nested, rarer and CHAR or VARCHAR ones."""
-    if METADATA_KEY in (field.metadata or {}):
+    if CHAR_VARCHAR_TYPE in (field.metadata or {}):
         return None
     if isinstance(field.dataType, DecimalType):
         return pa.decimal128(field.dataType.precision, field.dataType.scale)
