@@ -18,7 +18,7 @@ from deltamerge.skipping.predicates import (
     StartsWith,
     Unknown,
 )
-from deltamerge.spark.classic_columns import printed_text, read_classic_column
+from deltamerge.spark.classic_columns import printed_sql, read_classic_column
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree, tree_contains_subquery
 from deltamerge.sql.resolution import Relation, Scope
 
@@ -37,12 +37,12 @@ def classic(printed: str) -> ConditionShape:
 
 
 def keys(shape: ConditionShape) -> list[tuple[tuple[str, ...], str, tuple[str, ...] | None, bool]]:
-    return [(k.target.path, k.source_text, k.source_path, k.null_safe) for k in shape.equi_keys]
+    return [(k.target.path, k.source_sql, k.source_path, k.null_safe) for k in shape.equi_keys]
 
 
 def test_the_wrapping_is_taken_off() -> None:
-    assert printed_text("Column<'=(t.a, 'x'>')'>") == "=(t.a, 'x'>')"
-    assert printed_text("t.a = 1") == "t.a = 1"
+    assert printed_sql("Column<'=(t.a, 'x'>')'>") == "=(t.a, 'x'>')"
+    assert printed_sql("t.a = 1") == "t.a = 1"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_odd_names_of_connect_columns(connect: Any) -> None:
         (("a.b",), ("max(ts)",)),
         (("id",), ("x`y",)),
     ]
-    assert [k.source_text for k in sent.equi_keys] == ["`s`.`max(ts)`", "`s.1`.`x``y`"]
+    assert [k.source_sql for k in sent.equi_keys] == ["`s`.`max(ts)`", "`s.1`.`x``y`"]
 
 
 def test_strings_of_connect_columns_are_no_columns(connect: Any) -> None:

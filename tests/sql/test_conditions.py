@@ -55,7 +55,7 @@ def conjuncts(text: str, scope: Scope = SCOPE) -> list[tuple[str, str]]:
 
 def keys(text: str, scope: Scope = SCOPE) -> list[tuple[str, str, tuple[str, ...] | None, bool]]:
     return [
-        (".".join(k.target.path), k.source_text, k.source_path, k.null_safe)
+        (".".join(k.target.path), k.source_sql, k.source_path, k.null_safe)
         for k in shape_of(text, scope).equi_keys
     ]
 
@@ -327,4 +327,4 @@ def test_nothing_is_said_of_what_mentions_the_source(text: str) -> None:
         if conjunct.side not in ("target_only", "neither"):
             assert conjunct.predicate == Unknown()
     for key in shape.equi_keys:
-        assert "t." not in key.source_text
+        assert "t." not in key.source_sql

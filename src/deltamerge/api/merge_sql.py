@@ -39,7 +39,7 @@ Tables: TypeAlias = "Mapping[str, str | DeltaTable]"
 
 def merge_sql(
     spark: SparkSession,
-    text: str,
+    statement: str,
     tables: Tables | None = None,
     progress: Progress | None = None,
     *,
@@ -49,7 +49,7 @@ def merge_sql(
 
     Args:
         spark: The session, in which the source's tables and views are looked up.
-        text: The statement, in Delta's SQL.
+        statement: A MERGE in Delta's SQL.
         tables: Delta tables by the names that they have in the statement; paths or `DeltaTable`s.
         progress: Is called with each step as it begins.
         dedupe_by: A source column or several: of the source rows with one key the latest by these is merged; see
@@ -64,7 +64,7 @@ def merge_sql(
         DeltaRuntimeException: The data is at fault; the table is as it was.
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
-    parsed = parse_merge(text)
+    parsed = parse_merge(statement)
     if parsed.explain is not None:
         raise DeltaAnalysisException(
             "UNSUPPORTED_FEATURE.EXPLAIN_MERGE",
@@ -76,7 +76,7 @@ def merge_sql(
 
 def plan_sql(
     spark: SparkSession,
-    text: str,
+    statement: str,
     tables: Tables | None = None,
     progress: Progress | None = None,
     *,
@@ -87,7 +87,7 @@ def plan_sql(
 
     Args:
         spark: The session, in which the source's tables and views are looked up.
-        text: The statement, in Delta's SQL; ``EXPLAIN`` before it changes nothing, ``EXPLAIN ANALYZE`` does what
+        statement: A MERGE in Delta's SQL; ``EXPLAIN`` before it changes nothing, ``EXPLAIN ANALYZE`` does what
             `analyze` does.
         tables: Delta tables by the names that they have in the statement; paths or `DeltaTable`s.
         progress: Is called with each step as it begins.
@@ -103,7 +103,7 @@ def plan_sql(
         DeltaAnalysisException: A name, a type or a clause is wrong, or the plan that the session asks for does not
             fit.
     """
-    parsed = parse_merge(text)
+    parsed = parse_merge(statement)
     command = _command(spark, parsed, tables, dedupe_by)
     analyze = analyze or parsed.explain == "analyze"
     return MergePlanReport(explain_merge(command, analyze=analyze, progress=progress))
@@ -137,7 +137,7 @@ def _statement(parsed: ParsedMerge, source: DataFrame, dedupe_by: tuple[str, ...
         condition=expression(parsed.condition),
         clauses=tuple(clause.rewritten(expression, target_column) for clause in parsed.clauses),
         schema_evolution=parsed.schema_evolution,
-        text=parsed.sql,
+        sql=parsed.sql,
         dedupe_by=dedupe_by,
     )
 

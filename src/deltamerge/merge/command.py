@@ -33,7 +33,7 @@ from deltamerge.spark.session import (
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
 from deltamerge.txn.application import session_transaction
-from deltamerge.write.data_files import leaving_nothing_behind, remove_leftovers
+from deltamerge.write.data_files import remove_leftovers, removing_leftovers
 
 __all__ = ["MergeIntoCommand", "run_merge"]
 
@@ -118,7 +118,7 @@ def _run_once(
     execution = prepare(command, snapshot, conf, steps, clock, new_id)
     changes = carry_out(execution, new_id)
     store, folder = command.table.store, changes.execution.folder
-    with steps.step("commit", "committing"), leaving_nothing_behind(store, folder):
+    with steps.step("commit", "committing"), removing_leftovers(store, folder):
         metrics = metrics_of(changes)
         version = commit_merge(changes, metrics, new_id())
     reset_transaction(spark, conf)

@@ -37,7 +37,7 @@ class MergeStatement:
     condition: Expression
     clauses: tuple[MergeClause, ...]
     schema_evolution: bool
-    text: str | None = None
+    sql: str | None = None
     dedupe_by: tuple[str, ...] = ()
 
     def of_kind(self, kind: ClauseKind) -> tuple[MergeClause, ...]:
@@ -56,8 +56,8 @@ class MergeStatement:
 
     def to_sql(self, target: str) -> str:
         """Return the statement as SQL for a person to read; `target` names the table where there is no SQL yet."""
-        if self.text is not None:
-            return self.text.strip()
+        if self.sql is not None:
+            return self.sql.strip()
         evolution = " WITH SCHEMA EVOLUTION" if self.schema_evolution else ""
         lines = [
             f"MERGE{evolution} INTO {target}" + (f" AS {self.target_alias}" if self.target_alias else ""),

@@ -19,7 +19,7 @@ _WHOLE_NUMBER = re.compile(r"-?\d+L?", re.ASCII)
 _TRUTH = ("and", "or", "not")
 
 
-def printed_text(column: str) -> str:
+def printed_sql(column: str) -> str:
     """Return what is between ``Column<'`` and ``'>`` in a printed Column; other strings unchanged."""
     match = _PRINTED.fullmatch(column)
     return match[1] if match else column
@@ -30,7 +30,7 @@ def read_classic_column(column: str, double_quoted_identifiers: bool = False) ->
 
     Fractional numbers, timestamps and whatever else prints alike for different Columns become `Opaque`.
     """
-    tree = _settle(read_condition(printed_text(column), double_quoted_identifiers))
+    tree = _settle(read_condition(printed_sql(column), double_quoted_identifiers))
     return _operand(tree) if isinstance(tree, Name) else tree
 
 

@@ -104,8 +104,8 @@ def _literal(message: Any) -> Typed | None:  # noqa: ANN401
     if kind == "null":
         return None, "void"
     if kind == "decimal":
-        text: str = message.decimal.value
-        return number_value(text.lstrip("-") + "BD", text.startswith("-"))
+        digits: str = message.decimal.value
+        return number_value(digits.lstrip("-") + "BD", digits.startswith("-"))
     convert = _CONVERSIONS.get(kind)
     if convert is None:
         return None

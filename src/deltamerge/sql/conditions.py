@@ -51,7 +51,7 @@ class EquiKey:
     """
 
     target: ColumnRef
-    source_text: str
+    source_sql: str
     source_path: tuple[str, ...] | None
     null_safe: bool
 

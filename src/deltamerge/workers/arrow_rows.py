@@ -123,9 +123,9 @@ def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source = _Source(new)
         for batch in batches:
-            for text in batch.column(0).to_pylist():
+            for document in batch.column(0).to_pylist():
                 try:
-                    rows, detail = _done(json.loads(text), source, new)
+                    rows, detail = _done(json.loads(document), source, new)
                 except (ValueError, OSError, pa.ArrowException) as error:
                     rows, detail = UNFIT, str(error)
                 arrays = [pa.array([rows], pa.int64()), pa.array([detail], pa.string())]

@@ -16,7 +16,7 @@ from deltamerge.workers.staged_rows import is_of_other_calendar, plain_types
 _INTEGER = re.compile("-?[0-9]+")
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 # The most that the offsets of a string array can address.
-_MOST_TEXT_BYTES = (1 << 31) - 1
+_MOST_STRING_BYTES = (1 << 31) - 1
 
 Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
 """Columns of a file by the names that they get: their names in the table, and their types."""
@@ -98,26 +98,26 @@ def _typed(
     return pa.table([*arrays, pa.array(np.arange(*numbers))], names=[*asked, "row"])
 
 
-def _constant(text: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: ANN401
-    """Return a partition's value for each row; None where readers do not agree on what the text means."""
-    if text is None:
+def _constant(string: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: ANN401
+    """Return a partition's value for each row; None where readers do not agree on what the string means."""
+    if string is None:
         return pa.nulls(rows, kind)
-    if text in ("", "__HIVE_DEFAULT_PARTITION__"):
+    if string in ("", "__HIVE_DEFAULT_PARTITION__"):
         return None
-    if len(text.encode()) * rows > _MOST_TEXT_BYTES:
+    if len(string.encode()) * rows > _MOST_STRING_BYTES:
         return None
-    value = _read(text, kind)
+    value = _read(string, kind)
     return None if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
-def _read(text: str, kind: pa.DataType) -> str | int | date | None:
+def _read(string: str, kind: pa.DataType) -> str | int | date | None:
     """Read a partition's value; None where it is spelled in another way than usual, or is none of the type's."""
     if pa.types.is_string(kind):
-        return text
+        return string
     try:
         if pa.types.is_date(kind):
-            return date.fromisoformat(text) if _DAY.fullmatch(text) else None
-        value = int(text) if _INTEGER.fullmatch(text) else None
+            return date.fromisoformat(string) if _DAY.fullmatch(string) else None
+        value = int(string) if _INTEGER.fullmatch(string) else None
     except ValueError:
         return None
     most = 1 << (kind.bit_width - 1)

@@ -150,7 +150,7 @@ def remove_leftovers(store: Store, folder: str) -> None:
 
 
 @contextmanager
-def leaving_nothing_behind(store: Store, folder: str) -> Iterator[None]:
+def removing_leftovers(store: Store, folder: str) -> Iterator[None]:
     """Delete the files of a write where it is certain that no commit of it landed.
 
     Of a commit that is interrupted (KeyboardInterrupt) that is not certain.
@@ -192,21 +192,21 @@ def _physical(target: WriteTarget) -> list[Column]:
     partition_columns = set(target.partition_columns)
     fields = [*target.schema.fields, *(StructField(name, LongType()) for name in target.hidden_columns)]
     return [
-        partition_text(F.col(quote(f.name)), f).alias(physical_field(f, target.mode).name)
+        partition_string(F.col(quote(f.name)), f).alias(physical_field(f, target.mode).name)
         if f.name in partition_columns
         else as_physical(F.col(quote(f.name)), f, target.mode)
         for f in fields
     ]
 
 
-def partition_text(value: Column, field: StructField) -> Column:
+def partition_string(value: Column, field: StructField) -> Column:
     """Spell partition values as the log does, a TIMESTAMP's in UTC. Protocol: Partition Value Serialization."""
     if isinstance(field.dataType, TimestampType):
-        return _utc_text(value)
+        return _utc_string(value)
     return value.cast(StringType())
 
 
-def _utc_text(value: Column) -> Column:
+def _utc_string(value: Column) -> Column:
     micros = F.unix_micros(value)
     day, rest = F.floor(micros / F.lit(86_400_000_000)), F.pmod(micros, F.lit(86_400_000_000))
     date = F.date_add(F.lit("1970-01-01").cast("date"), day.cast("int")).cast("string")

@@ -26,7 +26,7 @@ from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings
-from deltamerge.write.data_files import WrittenFiles, leaving_nothing_behind
+from deltamerge.write.data_files import WrittenFiles, removing_leftovers
 from deltamerge.write.definition import TableDefinition, check_definition, physical_names
 from deltamerge.write.frame_rows import new_schema, now_ms, write_checked, write_fitted
 from deltamerge.write.generated_columns import check_generation_expressions
@@ -128,7 +128,7 @@ def write_table(
     _protocol(before, definition)
     definition = _with_column_ids(definition, before)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
-    with leaving_nothing_behind(table.store, folder):
+    with removing_leftovers(table.store, folder):
         written = write_checked(table, frame, definition, folder)
         return _commit_definition(table, before, definition, written, named)
 
@@ -166,7 +166,7 @@ def _write_rows(
         if mapping_mode(configuration) != mapping_mode(metadata.configuration):
             definition = _with_column_ids(definition, snapshot)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
-    with leaving_nothing_behind(table.store, folder):
+    with removing_leftovers(table.store, folder):
         written, schema = write_fitted(table, frame, definition, folder)
         actions: tuple[Action, ...] = (
             *(() if protocol == snapshot.protocol else (protocol,)),

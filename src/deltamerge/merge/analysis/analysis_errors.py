@@ -22,7 +22,7 @@ _AGGREGATES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "GROUP_BY_AGGREGAT
 
 
 def analysis_error(
-    error: PySparkException, expression: Expression, where: str, text: str | None, operation: str | None
+    error: PySparkException, expression: Expression, where: str, statement: str | None, operation: str | None
 ) -> DeltaAnalysisException:
     """Word Spark's error about one expression, with the clause that it is in.
 
@@ -37,7 +37,7 @@ def analysis_error(
     condition = error.getCondition() or ""
     summary = _first_lines(error)
     if condition.startswith(_UNRESOLVED):
-        return _unresolved(error, expression, where, text)
+        return _unresolved(error, expression, where, statement)
     if operation is not None and condition.startswith(_NON_DETERMINISTIC):
         return DeltaAnalysisException(
             "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED",
@@ -56,7 +56,7 @@ def analysis_error(
         )
     return DeltaAnalysisException(
         condition or "DELTA_MERGE_ANALYSIS_ERROR",
-        f"{summary} In: {where}" + _caret(expression, text, None),
+        f"{summary} In: {where}" + _caret(expression, statement, None),
         sqlstate=error.getSqlState() or "42000",
         parameters=_parameters(error),
     )
@@ -77,7 +77,7 @@ def _is_aggregate(condition: str, error: PySparkException) -> bool:
 
 
 def _unresolved(
-    error: PySparkException, expression: Expression, where: str, text: str | None
+    error: PySparkException, expression: Expression, where: str, statement: str | None
 ) -> DeltaAnalysisException:
     parameters = _parameters(error)
     name = parameters.get("objectName") or parameters.get("fieldName") or expression.text
@@ -86,19 +86,19 @@ def _unresolved(
     hint = f" Did you mean one of: {', '.join(candidates)}?" if candidates else ""
     return DeltaAnalysisException(
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
-        f"Cannot resolve {name} in {where}.{hint}" + _caret(expression, text, name),
+        f"Cannot resolve {name} in {where}.{hint}" + _caret(expression, statement, name),
         sqlstate="42601",
         parameters={"sqlExpr": name, "clause": where, "cols": proposal},
     )
 
 
-def _caret(expression: Expression, text: str | None, name: str | None) -> str:
-    """Shows the place in the statement, or in the expression where there is no statement's text."""
+def _caret(expression: Expression, statement: str | None, name: str | None) -> str:
+    """Shows the place in the statement, or in the expression where there is no statement's SQL."""
     if expression.column is not None:
         return ""
     whole, span = expression.text, Span(0, len(expression.text))
-    if text and expression.span is not None:
-        whole, span = text, expression.span
+    if statement and expression.span is not None:
+        whole, span = statement, expression.span
     bare = re.sub(r"`", "", name or "")
     if bare:
         found = re.search(re.escape(bare.split(".")[-1]), whole[span.start : span.end], re.IGNORECASE)
@@ -120,7 +120,7 @@ def _parameters(error: PySparkException) -> dict[str, str]:
 
 
 def unknown_target_column(
-    path: Sequence[str], depth: int, within: StructType, where: str, text: str | None
+    path: Sequence[str], depth: int, within: StructType, where: str, statement: str | None
 ) -> DeltaAnalysisException:
     """An assignment to a column or field that the target lacks."""
     names = [f.name for f in within.fields]
@@ -135,10 +135,10 @@ def unknown_target_column(
             parameters={"fieldName": f"`{path[depth]}`", "fields": ", ".join(names)},
         )
     caret = ""
-    if text is not None and path[0] in text and where in text:
-        start = text.index(where)
-        found = text.find(path[0], start)
-        caret = "\n" + point_at(text, Span(found, found + len(path[0]))) if found >= 0 else ""
+    if statement is not None and path[0] in statement and where in statement:
+        start = statement.index(where)
+        found = statement.find(path[0], start)
+        caret = "\n" + point_at(statement, Span(found, found + len(path[0]))) if found >= 0 else ""
     return DeltaAnalysisException(
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
         f"Cannot resolve {quote_name(path)} in {where}: the target has no column `{path[0]}`.{hint} Its columns are "

@@ -100,7 +100,7 @@ def join_keys(merge: ResolvedMerge, on: ConditionShape) -> JoinKeys:
     others = sum(conjunct.side != "target_only" for conjunct in on.conjuncts) - len(on.equi_keys)
     if not keys:
         return JoinKeys((), say_all=False)
-    columns = [F.expr(key.source_text).alias(f"k{i}") for i, key in enumerate(keys)]
+    columns = [F.expr(key.source_sql).alias(f"k{i}") for i, key in enumerate(keys)]
     source = merge.statement.source
     frame = source if merge.source_alias is None else source.alias(merge.source_alias)
     given = [field.dataType for field in frame.select(*columns).schema.fields]
@@ -124,7 +124,7 @@ def _guarded_keys(merge: ResolvedMerge, on: ConditionShape) -> list[EquiKey]:
     return [
         key
         if key.source_path is not None
-        else replace(key, source_text=f"CASE WHEN {admitted} THEN {key.source_text}\nEND")
+        else replace(key, source_sql=f"CASE WHEN {admitted} THEN {key.source_sql}\nEND")
         for key in on.equi_keys
     ]
 

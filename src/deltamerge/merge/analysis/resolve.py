@@ -202,7 +202,7 @@ class _Resolver:
         sides = (self.sides.target_schema, self.sides.source_schema)
         for path in paths:
             if all(find_field(schema, path[0], self.case_sensitive) is None for schema in sides):
-                raise unknown_target_column(path, 0, sides[0], clause.to_sql(), self.statement.text)
+                raise unknown_target_column(path, 0, sides[0], clause.to_sql(), self.statement.sql)
 
     def _check_path(self, path: tuple[str, ...], clause: MergeClause, schema: StructType) -> None:
         data_type: DataType = schema
@@ -211,7 +211,7 @@ class _Resolver:
                 raise unsettable_field(path, depth, data_type, clause.to_sql())
             index = find_field(data_type, part, self.case_sensitive)
             if index is None:
-                raise unknown_target_column(path, depth, data_type, clause.to_sql(), self.statement.text)
+                raise unknown_target_column(path, depth, data_type, clause.to_sql(), self.statement.sql)
             data_type = data_type.fields[index].dataType
 
     def _spelled(self, path: tuple[str, ...], schema: StructType) -> tuple[str, ...]:
@@ -258,7 +258,7 @@ class _Resolver:
         for name in star.except_columns:
             path = self._without_alias(name)
             if find_field(schema, path[0], self.case_sensitive) is None:
-                raise unknown_target_column(path, 0, schema, clause.to_sql(), self.statement.text)
+                raise unknown_target_column(path, 0, schema, clause.to_sql(), self.statement.sql)
         excepted = self._excepted(star)
         for field in schema.fields:
             wanted = field.name.lower() not in excepted and not self.evolution
@@ -355,7 +355,7 @@ class _Resolver:
                 self._refused_by_ansi(given, wanted, column) or error,
                 Expression(column),
                 clause.to_sql(),
-                self.statement.text,
+                self.statement.sql,
                 None,
             ) from None
         self._assignable.add(pair)

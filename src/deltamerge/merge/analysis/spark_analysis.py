@@ -44,7 +44,7 @@ class Sides:
         return self._under_its_alias(self.statement.source)
 
     @cached_property
-    def source_alone(self) -> DataFrame:
+    def source_only(self) -> DataFrame:
         """The source as INSERT clauses see it: by name or by the alias, by no other qualifier."""
         return self._under_its_alias(self.statement.source.toDF(*self.source_schema.names))
 
@@ -127,7 +127,7 @@ class Analysis:
         try:
             analyse(attempt([to_column(condition)]))
         except PySparkException as error:
-            worded = analysis_error(error, condition, where, self.statement.text, operation)
+            worded = analysis_error(error, condition, where, self.statement.sql, operation)
             if not is_of_types(worded):
                 raise worded from None
             return worded
@@ -166,7 +166,7 @@ class Analysis:
         return lambda: self.sides.source.join(self.sides.target, _all(conditions), "inner")
 
     def _on_source(self, conditions: list[Column]) -> Callable[[], DataFrame]:
-        return lambda: self.sides.source_alone.join(self.sides.other, _all(conditions), "inner")
+        return lambda: self.sides.source_only.join(self.sides.other, _all(conditions), "inner")
 
     def _on_target(self, conditions: list[Column]) -> Callable[[], DataFrame]:
         return lambda: self.sides.target.join(self.sides.other, _all(conditions), "inner")
@@ -189,7 +189,7 @@ class Analysis:
             return [[] for _ in clauses]
         frame = {
             "matched": lambda: self.sides.source.join(self.sides.target, F.lit(True), "inner"),
-            "not_matched": lambda: self.sides.source_alone,
+            "not_matched": lambda: self.sides.source_only,
             "not_matched_by_source": lambda: self.sides.target,
         }[kind]()
         try:
@@ -205,7 +205,7 @@ class Analysis:
         try:
             analyse(lambda: frame.select(column))
         except PySparkException as error:
-            raise analysis_error(error, value, clause.to_sql(), self.statement.text, None) from None
+            raise analysis_error(error, value, clause.to_sql(), self.statement.sql, None) from None
 
 
 def condition_of(clause: MergeClause) -> str:

@@ -37,7 +37,7 @@ def table_after(
     evolved = parse_schema(json.dumps(merge.output_schema.jsonValue()))
     check_names(evolved, snapshot.metadata.configuration)
     version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
-    text = schema_to_json(with_type_changes(snapshot.schema, evolved, version))
-    metadata = with_column_ids(replace(snapshot.metadata, schema_string=text), new_id)
-    schema = StructType.fromJson(json.loads(metadata.schema_string or text))
+    schema_string = schema_to_json(with_type_changes(snapshot.schema, evolved, version))
+    metadata = with_column_ids(replace(snapshot.metadata, schema_string=schema_string), new_id)
+    schema = StructType.fromJson(json.loads(metadata.schema_string or schema_string))
     return replace(merge, output_schema=schema), metadata

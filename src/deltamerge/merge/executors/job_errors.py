@@ -51,7 +51,7 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        if isinstance(error, DeltaError) or _stands_in_a_condition(str(error), merge):
+        if isinstance(error, DeltaError) or _is_in_condition(str(error), merge):
             raise
         found = _cause(str(error))
         overflow = overflow_in(str(error))
@@ -73,7 +73,7 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
         ) from error
 
 
-def _stands_in_a_condition(message: str, merge: ResolvedMerge) -> bool:
+def _is_in_condition(message: str, merge: ResolvedMerge) -> bool:
     """Return whether the text that Spark points at is part of ON or a clause's condition, and of no value."""
     found = _POINTED_AT.search(message)
     if found is None:

@@ -72,7 +72,7 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
     frame = statement.source if merge.source_alias is None else statement.source.alias(merge.source_alias)
     by_key = Window.partitionBy(key)
     ranked = (
-        frame.withColumn(key, F.struct(*(F.expr(k.source_text).alias(f"k{i}") for i, k in enumerate(keys))))
+        frame.withColumn(key, F.struct(*(F.expr(k.source_sql).alias(f"k{i}") for i, k in enumerate(keys))))
         .withColumn(order, F.struct(*(F.col(quote(name)) for name in statement.dedupe_by)))
         .withColumn(latest, F.max(order).over(by_key))
         .withColumn(ties, F.sum(F.col(order).eqNullSafe(F.col(latest)).cast("bigint")).over(by_key))

@@ -135,7 +135,7 @@ def key_aggregates(
     if keys.keys and keys.say_all:
         is_whole, values = F.lit(True), []
         for key in keys.keys:
-            value = F.expr(key.key.source_text)
+            value = F.expr(key.key.source_sql)
             # A hash passes over NULLs: that there is one is part of a key that equals others in it.
             values += [value, value.isNull()] if key.key.null_safe else [value]
             is_whole = is_whole if key.key.null_safe else is_whole & value.isNotNull()
@@ -147,7 +147,7 @@ def key_aggregates(
             about = F.approx_count_distinct(F.when(is_whole, hashed), _STANDARD_ERROR)
             aggregates.append(about.alias("about_different"))
     for i, key in enumerate(_ranged(keys.keys)):
-        expression = F.expr(key.key.source_text)
+        expression = F.expr(key.key.source_sql)
         value = _comparable(expression, key.given)
         aggregates += [
             F.min(value).alias(f"lo{i}"),
@@ -156,7 +156,7 @@ def key_aggregates(
         ]
         if isinstance(key.given, StringType):
             aggregates.append(F.sum(F.octet_length(expression)).alias(f"bytes{i}"))
-            aggregates.append(F.count(F.when(~F.is_valid_utf8(expression), F.lit(1))).alias(f"no_text{i}"))
+            aggregates.append(F.count(F.when(~F.is_valid_utf8(expression), F.lit(1))).alias(f"not_utf8{i}"))
         if slices is None:
             continue
         of_target = _slices_of(key, slices)
@@ -164,7 +164,7 @@ def key_aggregates(
             aggregates.append(F.bitmap_construct_agg(_slice_of(value, of_target)).alias(f"slices{i}"))
         if not isinstance(of_target, IntegerHistogram):
             is_first = is_among_first(_FEW_ROWS, _FEW_PARTITIONS)
-            # As text: Spark 4.0 does not hand out arrays that it observes.
+            # As a string: Spark 4.0 does not hand out arrays that it observes.
             aggregates.append(F.to_json(F.collect_set(F.when(is_first, value))).alias(f"few{i}"))
     return aggregates
 
@@ -205,7 +205,7 @@ def summary_of(
             ``whole``, how many rows have no NULL that keeps them from a match, ``different``, how many keys these
             have, where partitions have few rows, and ``about_different``, about how many elsewhere; and of the i-th
             key whose order is kept ``lo<i>`` and ``hi<i>``, its range, ``n<i>``, how many are not NULL, ``bytes<i>``,
-            the bytes of its strings, ``no_text<i>``, how many are no UTF-8, ``slices<i>``, which of the target's
+            the bytes of its strings, ``not_utf8<i>``, how many are no UTF-8, ``slices<i>``, which of the target's
             slices have a value, and ``few<i>``, its values where partitions have few rows, as JSON.
         slices: As for `key_aggregates`.
     """
@@ -224,7 +224,7 @@ def summary_of(
             ranges = [(value, value) for value in few]
         elif ranges and of_target is not None and bits is not None:
             ranges = of_target.ranges(bytes(bits), low, high)
-        if row.get(f"no_text{i}"):
+        if row.get(f"not_utf8{i}"):
             # Python has other characters in their place, which stand elsewhere in Spark's order.
             parts.append(ALWAYS)
         else:
