@@ -26,7 +26,7 @@ help:
 	@echo "make test          the quick tests"
 	@echo "make coverage      the quick tests, and the lines of the source that they miss"
 	@echo "make examples      every script of examples/"
-	@echo "make test-all      all tests of deltamerge alone, on classic Spark and over Spark Connect"
+	@echo "make test-all      all tests that need only deltamerge, on classic Spark and over Spark Connect"
 	@echo "make test-oracle   the tests beside delta-spark (needs Maven)"
 	@echo "make test-golden   the tests of tables over more tables of other engines: DELTAMERGE_GOLDEN=folder (needs Maven)"
 	@echo "make versions      the quick tests with other versions of PySpark: VERSIONS='4.0.4 4.1.4 4.2.1'"

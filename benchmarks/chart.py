@@ -35,8 +35,8 @@ font-family="sans-serif" font-size="11">
 {% for row in rows -%}
 <text x="{{ left - 10 }}" y="{{ row.y + 4 }}" text-anchor="end">{{ row.name }}</text>
 <line x1="{{ row.first }}" y1="{{ row.y }}" x2="{{ row.last }}" y2="{{ row.y }}" stroke="#bbb"/>
-{% for colour, x, said in row.dots -%}
-<circle cx="{{ x }}" cy="{{ row.y }}" r="4.5" fill="{{ colour }}"><title>{{ said }}</title></circle>
+{% for colour, x, title in row.dots -%}
+<circle cx="{{ x }}" cy="{{ row.y }}" r="4.5" fill="{{ colour }}"><title>{{ title }}</title></circle>
 {% endfor -%}
 {% endfor -%}
 </svg>

@@ -32,7 +32,7 @@ _TAIL = 10
 
 
 def main() -> None:
-    """Parses the arguments; makes and loads logs, or (with ``--load``) loads one and prints a JSON line."""
+    """Parse the arguments; make and load logs, or (with ``--load``) load one and print a JSON line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def load(root: Path) -> dict[str, float]:
-    """Loads one log, then advances the snapshot by nothing; peak and kept memory are above the imports'."""
+    """Load one log, then advance the snapshot by nothing; peak and kept memory are above the imports'."""
     from deltamerge.log.snapshot import load_snapshot
     from deltamerge.skipping.statistics import read_statistics
     from deltamerge.storage.store import open_store
@@ -104,7 +104,7 @@ def _memory(key: str) -> float:
 
 
 def make(root: Path, variant: str, files: int, columns: int) -> None:
-    """Writes a log.
+    """Write a log.
 
     Args:
         root: The table's folder, to be made.

@@ -21,7 +21,7 @@ class Clause:
     condition: str | None = None
 
     def sql(self) -> str:
-        """Writes the clause."""
+        """Write the clause."""
         when = "NOT MATCHED" if self.kind == "insert" else "MATCHED"
         condition = f" AND {self.condition}" if self.condition else ""
         action = {"update": "UPDATE SET *", "delete": "DELETE", "insert": "INSERT *"}[self.kind]
@@ -47,7 +47,7 @@ class MergeCase:
     clauses: tuple[Clause, ...]
 
     def sql(self, target: str, source: str) -> str:
-        """Writes the statement over a table and a Parquet folder."""
+        """Write the statement over a table and a Parquet folder."""
         clauses = " ".join(clause.sql() for clause in self.clauses)
         return f"MERGE INTO delta.`{target}` t USING parquet.`{source}` s ON {ON} {clauses}"
 

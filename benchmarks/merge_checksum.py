@@ -18,7 +18,7 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _PRIME = np.uint64(1099511628211)
-# A hash of texts takes tens of bytes for each of theirs.
+# A hash of strings takes tens of bytes for each of theirs.
 _BATCH = 1 << 18
 _NULL = np.uint64(0x5851F42D4C957F2D)
 
@@ -43,7 +43,7 @@ class Checksum:
 
 
 def table_checksum(path: Path, known: dict[str, Checksum]) -> Checksum:
-    """Reads a Delta table's files and sums them up.
+    """Read a Delta table's files and sum them up.
 
     Args:
         path: The table's folder.
@@ -65,7 +65,7 @@ def table_checksum(path: Path, known: dict[str, Checksum]) -> Checksum:
 
 
 def file_checksum(path: Path, kept: list[bool] | None) -> Checksum:
-    """Sums up one Parquet file.
+    """Sum up one Parquet file.
 
     Args:
         path: The file.
@@ -83,7 +83,7 @@ def file_checksum(path: Path, kept: list[bool] | None) -> Checksum:
 
 
 def rows_checksum(rows: pa.Table) -> Checksum:
-    """Sums up rows; the columns' order does not matter."""
+    """Sum up rows; the columns' order does not matter."""
     batches = rows.to_batches(max_chunksize=_BATCH)
     return sum((_summed(row_hashes(pa.Table.from_batches([b]))) for b in batches), Checksum(0, 0))
 
@@ -93,7 +93,7 @@ def _summed(hashes: np.ndarray) -> Checksum:
 
 
 def row_hashes(rows: pa.Table) -> np.ndarray:
-    """Gives each row's hash."""
+    """Return each row's hash."""
     total = np.zeros(rows.num_rows, dtype=np.uint64)
     for name in sorted(rows.column_names):
         seed = _string_hashes(pa.array([name], pa.large_string()))[0]

@@ -45,7 +45,7 @@ class Layout:
         return sum(self.files.values(), Checksum(0, 0))
 
     def copy(self, path: Path, *, deletion_vectors: bool = False) -> None:
-        """Makes a fresh copy; data files are linked, since no engine changes them in place.
+        """Make a fresh copy; data files are linked, since no engine changes them in place.
 
         Args:
             path: Where to; what is there is deleted.
@@ -75,7 +75,7 @@ class Source:
 
 
 def generator() -> str:
-    """Finds ``tpchgen-cli``, beside this Python or on the path."""
+    """Find ``tpchgen-cli``, beside this Python or on the path."""
     found = shutil.which("tpchgen-cli", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if found is None:
         raise SystemExit(
@@ -85,7 +85,7 @@ def generator() -> str:
 
 
 def prepare(folder: Path, scale: float, name: str) -> Layout:
-    """Makes a layout of lineitem at a scale, or takes the one that is there."""
+    """Make a layout of lineitem at a scale, or take the one that is there."""
     place = folder / f"lineitem-{scale:g}"
     table, description = place / name, place / f"{name}.json"
     if not description.exists():
@@ -148,7 +148,7 @@ def _enable_deletion_vectors(commit: Path) -> None:
 
 
 def read(path: Path) -> pa.Table:
-    """Reads a file of lineitem, with plain and nullable types."""
+    """Read a file of lineitem, with plain and nullable types."""
     rows = pq.read_table(path)
     return rows.cast(
         pa.schema([(f.name, pa.string() if f.type == pa.string_view() else f.type) for f in rows.schema])
@@ -156,7 +156,7 @@ def read(path: Path) -> pa.Table:
 
 
 def make_source(layout: Layout, case: MergeCase) -> Source:
-    """Makes a case's source, or takes the one that is there.
+    """Make a case's source, or take the one that is there.
 
     Matched rows are drawn from the files without putting back and get another quantity and comment. New rows
     are drawn in the same way; TPC-H's order keys use 8 of every 32 numbers, so that their key + 8 is new,

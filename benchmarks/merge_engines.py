@@ -53,7 +53,7 @@ class Engine:
             self._process = LineProcess([sys.executable, worker, name, json.dumps(settings)], variables, log)
 
     def merge_case(self, case: MergeCase, target: Path, source: Path) -> dict[str, Any]:
-        """Merges a case's source into a table; the answer has ``seconds``."""
+        """Merge a case's source into a table; the answer has ``seconds``."""
         if self.name == "delta-rs":
             clauses = [[clause.kind, clause.condition] for clause in case.clauses]
             file = str(next(source.glob("*.parquet")))
@@ -61,11 +61,11 @@ class Engine:
         return self.merge_sql(case.sql(str(target), str(source)), {})
 
     def merge_sql(self, statement: str, queries: Mapping[str, str]) -> dict[str, Any]:
-        """Runs a MERGE over temporary views of these queries."""
+        """Run a MERGE over temporary views of these queries."""
         return self._process.ask("merge", statement=statement, queries=dict(queries))
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         self._process.close()
 
     def __enter__(self) -> Engine:
@@ -76,12 +76,12 @@ class Engine:
 
 
 def lineitem_settings(name: str) -> dict[str, str | None]:
-    """Gives an engine's settings for merges of lineitem."""
+    """Return an engine's settings for merges of lineitem."""
     return {**SPARK, **(DELTA_SPARK if name == "delta-spark" else {})}
 
 
-def said(title: str, runs: Mapping[str, list[dict[str, Any]]], about: str) -> str:
-    """Says how long each engine took, what deltamerge did, and the ratio.
+def comparison(title: str, runs: Mapping[str, list[dict[str, Any]]], about: str) -> str:
+    """Return how long each engine took, what deltamerge did, and the ratio.
 
     Args:
         title: What was merged.

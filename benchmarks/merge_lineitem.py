@@ -41,7 +41,7 @@ def run_engines(
     *,
     deletion_vectors: bool,
 ) -> Times:
-    """Runs engines over all cases; in each they take turns, so that all see the same machine.
+    """Run engines over all cases; in each they take turns, so that all see the same machine.
 
     Args:
         names: The engines.
@@ -82,7 +82,7 @@ def run_engines(
 
 
 def run_once(engine: Engine, layout: Layout, case: MergeCase, source: Source, target: Path) -> dict[str, Any]:
-    """Merges once and checks the table.
+    """Merge once and check the table.
 
     Raises:
         SystemExit: The table is not what it must be.
@@ -98,18 +98,18 @@ def run_once(engine: Engine, layout: Layout, case: MergeCase, source: Source, ta
 
 
 def median_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Takes the run of the (lower) median time, with all times beside it."""
+    """Take the run of the (lower) median time, with all times beside it."""
     ordered = sorted(runs, key=lambda run: run["seconds"])
     return {**ordered[(len(ordered) - 1) // 2], "all": [run["seconds"] for run in runs]}
 
 
 def geometric_mean(values: list[float]) -> float:
-    """Gives the geometric mean; NaN of nothing."""
+    """Return the geometric mean; NaN of nothing."""
     return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan
 
 
 def table(times: Times, layouts: list[str], cases: list[str], engines: list[str]) -> str:
-    """Writes the times, and how many times as long the others take as deltamerge, as Markdown."""
+    """Write the times, and how many times as long the others take as deltamerge, as Markdown."""
     others = [name for name in engines if name != "deltamerge"] if "deltamerge" in engines else []
     head = [
         "case",
@@ -131,7 +131,7 @@ def table(times: Times, layouts: list[str], cases: list[str], engines: list[str]
 
 
 def chosen(text: str, known: tuple[str, ...]) -> list[str]:
-    """Takes the names that match one of some patterns, which stand between commas."""
+    """Take the names that match one of some patterns, separated by commas."""
     found = [name for name in known if any(fnmatchcase(name, part) for part in text.split(","))]
     if not found:
         raise SystemExit(f"nothing is called {text}; there are {', '.join(known)}")
@@ -139,7 +139,7 @@ def chosen(text: str, known: tuple[str, ...]) -> list[str]:
 
 
 def main() -> None:
-    """Runs the benchmark from the command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -3,7 +3,7 @@
     python benchmarks/merge_locality.py
 
 Each file holds 1,000 rows of a key range of its own; the merge updates 500 rows of one file and inserts 500
-beside them. Only that file exists: the others are in the log alone, with their statistics, and a merge that
+beside them. Only that file exists: the others are only in the log, with their statistics, and a merge that
 read one would fail.
 The first merge of a session loads the log, which is shown by itself; the others find it loaded.
 
@@ -48,7 +48,7 @@ SCHEMA = json.dumps(
 
 
 def make(path: Path, files: int) -> int:
-    """Makes a table.
+    """Make a table.
 
     Args:
         path: Its folder.
@@ -83,7 +83,7 @@ def make(path: Path, files: int) -> int:
 
 
 def ids_of(number: int) -> range:
-    """Gives the keys of a file."""
+    """Return the keys of a file."""
     return range(number * ROWS * STEP, (number + 1) * ROWS * STEP, STEP)
 
 
@@ -93,7 +93,7 @@ def file_name(number: int) -> str:
 
 
 def add(number: int, size: int) -> dict[str, Any]:
-    """Writes a file's action."""
+    """Write a file's action."""
     ids = ids_of(number)
     statistics_of = {
         "numRecords": ROWS,
@@ -112,7 +112,7 @@ def add(number: int, size: int) -> dict[str, Any]:
 
 
 def check(path: Path, files: int, there: int, text: str) -> None:
-    """Compares the table with what the merges must have made of it.
+    """Compare the table with what the merges must have made of it.
 
     Raises:
         SystemExit: It is another.
@@ -131,7 +131,7 @@ def check(path: Path, files: int, there: int, text: str) -> None:
 
 
 def run(spark: SparkSession, path: Path, files: int, repeat: int) -> dict[str, Any]:
-    """Merges several times into a table; the log's load, the first merge and the others apart."""
+    """Merge several times into a table; the log's load, the first merge and the others apart."""
     there = make(path, files)
     start = time.perf_counter()
     Merged.forPath(spark, str(path)).detail().collect()
@@ -156,7 +156,7 @@ def run(spark: SparkSession, path: Path, files: int, repeat: int) -> dict[str, A
 
 
 def main() -> None:
-    """Runs the benchmark from the command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -25,7 +25,7 @@ CASE = MergeCase("upsert-1-.3-.001", 1.0, 0.3, 0.001, (Clause("update"), Clause(
 
 
 def main() -> None:
-    """Runs the benchmark from the command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

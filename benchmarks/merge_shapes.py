@@ -3,9 +3,9 @@
     python benchmarks/merge_shapes.py
 
 A table of 30 days, partitioned or with a file for each day, takes one day's snapshot: rows that the source
-no longer has are deleted, for that day alone. The same table takes change data: a source whose column ``op`` says
-of each row whether it is deleted, updated or inserted. A table of 1,000 columns has three of them updated. Beside
-the times of deltamerge and delta-spark stands how many of the table's files deltamerge scanned.
+no longer has are deleted, of that day only. The same table takes change data: a source whose column ``op`` holds
+for each row whether it is deleted, updated or inserted. A table of 1,000 columns has three of them updated. Beside
+the times of deltamerge and delta-spark is how many of the table's files deltamerge scanned.
 
 It needs the dependency group dev, Java and, for delta-spark, an environment of its own that it builds by
 Maven when there is none (see tests/oracle/environment.py). The engines take turns, so that both see the
@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from merge_engines import ROOT, Engine, lineitem_settings, said
+from merge_engines import ROOT, Engine, comparison, lineitem_settings
 
 DAYS = 30
 DAY = 17
@@ -63,7 +63,7 @@ class Shape:
     statement: str
 
     def make(self, folder: Path) -> tuple[Path, Path]:
-        """Makes the table and the source; merges work on copies."""
+        """Make the table and the source; merges work on copies."""
         path, source = folder / "shape", folder / "shape-source"
         for old in (path, source):
             shutil.rmtree(old, ignore_errors=True)
@@ -75,14 +75,14 @@ class Shape:
         return path, source
 
     def is_right(self, path: Path) -> bool:
-        """Tells whether a table is what the merge must make of it."""
+        """Return whether a table is what the merge must make of it."""
         wanted = self.result()
         rows = DeltaTable(path).to_pyarrow_table(columns=wanted.column_names).cast(wanted.schema)
         return rows.sort_by("id").equals(wanted.sort_by("id"))
 
 
 def day(number: int) -> pa.Table:
-    """Gives the rows of a day."""
+    """Return the rows of a day."""
     ids = np.arange(ROWS_OF_DAY, dtype=np.int64) + number * ROWS_OF_DAY
     return pa.table(
         {
@@ -95,12 +95,12 @@ def day(number: int) -> pa.Table:
 
 
 def days() -> list[pa.Table]:
-    """Gives the rows of all days."""
+    """Return the rows of all days."""
     return [day(number) for number in range(DAYS)]
 
 
 def snapshot_of_day() -> pa.Table:
-    """Gives the source: a tenth of the day's rows are gone, a tenth of the others has changed."""
+    """Return the source: a tenth of the day's rows are missing, a tenth of the others has changed."""
     rows = day(DAY)
     kept = rows.filter(pc.not_equal(pc.bit_wise_and(rows["id"], 7), 0))
     changed = pc.equal(pc.bit_wise_and(kept["id"], 7), 1)
@@ -109,7 +109,7 @@ def snapshot_of_day() -> pa.Table:
 
 
 def days_after() -> pa.Table:
-    """Gives the rows of all days after the merge."""
+    """Return the rows of all days after the merge."""
     return pa.concat_tables([*(day(n) for n in range(DAYS) if n != DAY), snapshot_of_day()])
 
 
@@ -119,7 +119,7 @@ CHANGED_EVERY = 10
 
 
 def change_data() -> pa.Table:
-    """Gives the source: of the changed rows the first is deleted, the others updated; each tenth one is new as well."""
+    """Return the source: of the changed rows the first is deleted, the others updated; each tenth is new as well."""
     rows = pa.concat_tables([day(number) for number in range(CHANGED_DAYS)])
     ids = rows["id"].to_numpy()
     changed = rows.filter(pa.array(ids % CHANGED_EVERY == 0))
@@ -135,7 +135,7 @@ def change_data() -> pa.Table:
 
 
 def days_after_changes() -> pa.Table:
-    """Gives the rows of all days after the change data."""
+    """Return the rows of all days after the change data."""
     rows = pa.concat_tables(days())
     ids = rows["id"].to_numpy()
     stay = rows.filter(pa.array((ids >= CHANGED_DAYS * ROWS_OF_DAY) | (ids % CHANGED_EVERY != 0)))
@@ -146,19 +146,19 @@ def days_after_changes() -> pa.Table:
 
 
 def wide_file(number: int) -> pa.Table:
-    """Gives the rows of one file of the wide table."""
+    """Return the rows of one file of the wide table."""
     ids = np.arange(WIDE_ROWS, dtype=np.int64) * WIDE_FILES + number
     return pa.table({"id": ids, **{f"c{i}": ids + i for i in range(1, COLUMNS)}})
 
 
 def wide_source() -> pa.Table:
-    """Gives new values of three columns for some rows of each file."""
+    """Return new values of three columns for some rows of each file."""
     ids = np.arange(0, WIDE_ROWS * WIDE_FILES, EVERY, dtype=np.int64)
     return pa.table({"id": ids, "c1": -ids, "c2": -ids, "c3": -ids})
 
 
 def wide_after() -> pa.Table:
-    """Gives the wide table's rows after the merge."""
+    """Return the wide table's rows after the merge."""
     rows = pa.concat_tables([wide_file(number) for number in range(WIDE_FILES)])
     hit = pc.equal(pc.subtract(rows["id"], pc.multiply(pc.divide(rows["id"], EVERY), EVERY)), 0)
     for i in (1, 2, 3):
@@ -204,7 +204,7 @@ SHAPES = (
 
 
 def merge(engine: Engine, shape: Shape, prepared: tuple[Path, Path], target: Path) -> dict[str, Any]:
-    """Merges into a fresh copy and checks it.
+    """Merge into a fresh copy and check it.
 
     Raises:
         SystemExit: The table is not what it must be.
@@ -219,7 +219,7 @@ def merge(engine: Engine, shape: Shape, prepared: tuple[Path, Path], target: Pat
 
 
 def main() -> None:
-    """Runs the benchmark from the command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -245,7 +245,7 @@ def main() -> None:
                 for engine in engines:
                     runs[engine.name].append(merge(engine, shape, prepared, folder / f"shape-{engine.name}"))
             results[shape.name] = {name: answers[options.warm_up :] for name, answers in runs.items()}
-            print(said(shape.name, results[shape.name], ABOUT), flush=True)
+            print(comparison(shape.name, results[shape.name], ABOUT), flush=True)
     (folder / "merge_shapes.json").write_text(json.dumps(results, indent=1) + "\n")
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/merge_small.py
 
-Ten rows upserted into a ten-row table, and 1,000 rows into one file of a table of 20. Beside the times stands how
+Ten rows upserted into a ten-row table, and 1,000 rows into one file of a table of 20. Beside the times is how
 many Spark jobs a merge of deltamerge takes, and what one job costs on this machine.
 
 It needs the dependency group dev, Java and, for delta-spark, an environment of its own that it builds by
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from merge_engines import ROOT, SPARK, Engine, said
+from merge_engines import ROOT, SPARK, Engine, comparison
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SmallCase:
     count: int
 
     def make(self, folder: Path) -> Path:
-        """Makes the table; merges work on copies."""
+        """Make the table; merges work on copies."""
         path = folder / f"small-{self.files}-files"
         shutil.rmtree(path, ignore_errors=True)
         for file in range(self.files):
@@ -55,11 +55,11 @@ class SmallCase:
         return path
 
     def query(self) -> str:
-        """Writes the source as SQL."""
+        """Write the source as SQL."""
         return f"SELECT id, concat('new ', id) AS v FROM range({self.first}, {self.first + self.count})"
 
     def is_right(self, table: Path) -> bool:
-        """Tells whether a table is what the merge must make of it."""
+        """Return whether a table is what the merge must make of it."""
         files = [pq.read_table(uri.removeprefix("file://")) for uri in DeltaTable(table).file_uris()]
         rows = pa.concat_tables(
             f.cast(pa.schema({"id": pa.int64(), "v": pa.string()})) for f in files
@@ -94,7 +94,7 @@ MERGE = (
 
 
 def merge(engine: Engine, case: SmallCase, prepared: Path, target: Path) -> dict[str, float]:
-    """Merges into a fresh copy and checks it; gives the seconds, and the jobs where the engine counts them."""
+    """Merge into a fresh copy and check it; return the seconds, and the jobs where the engine counts them."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(prepared, target)
     answer = engine.merge_sql(MERGE.format(target=target), {"source": case.query()})
@@ -104,7 +104,7 @@ def merge(engine: Engine, case: SmallCase, prepared: Path, target: Path) -> dict
 
 
 def main() -> None:
-    """Runs the benchmark from the command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -129,7 +129,7 @@ def main() -> None:
                         merge(engine, case, prepared, folder / f"small-{engine.name}")
                     )
             results[case.name] = {name: runs[options.warm_up :] for name, runs in answers.items()}
-            print(said(case.name, results[case.name], ABOUT), flush=True)
+            print(comparison(case.name, results[case.name], ABOUT), flush=True)
     (folder / "merge_small.json").write_text(json.dumps(results, indent=1) + "\n")
 
 

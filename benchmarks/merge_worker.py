@@ -33,7 +33,7 @@ class Deltamerge:
         self._spark = builder.getOrCreate()
 
     def merge(self, statement: str, queries: dict[str, str]) -> dict[str, Any]:
-        """Merges and takes the time; says which executor ran, how long each step took and what jobs there were."""
+        """Merge and take the time; return which executor ran, how long each step took and what jobs there were."""
         from deltamerge import merge_sql
 
         for name, query in queries.items():
@@ -56,17 +56,17 @@ class Deltamerge:
         }
 
     def _jobs(self) -> int:
-        """Counts the Spark jobs so far."""
+        """Count the Spark jobs so far."""
         return len(self._spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
     def _job_seconds(self) -> float:
-        """Takes the time of a job that does next to nothing."""
+        """Take the time of a job that does next to nothing."""
         start = time.perf_counter()
         self._spark.range(1).collect()
         return time.perf_counter() - start
 
     def close(self) -> None:
-        """Ends the session."""
+        """End the session."""
         self._spark.stop()
 
 
@@ -77,7 +77,7 @@ class DeltaRs:
         """Needs no settings."""
 
     def merge(self, target: str, source: str, on: str, clauses: list[list[str | None]]) -> dict[str, Any]:
-        """Merges a Parquet folder into a table and takes the time.
+        """Merge a Parquet folder into a table and take the time.
 
         The source is handed over as a table, not as a stream: only then can delta-rs skip files by its keys.
         """

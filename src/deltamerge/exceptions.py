@@ -4,7 +4,7 @@
 
     DeltaError                                   everything below
     ├── DeltaAnalysisException                   the statement is wrong: correct it (an AnalysisException)
-    │   └── DeltaParseException                  the MERGE text cannot be read (a ParseException)
+    │   └── DeltaParseException                  the MERGE's SQL cannot be read (a ParseException)
     ├── DeltaIllegalArgumentException            a setting's value is wrong (a ValueError)
     ├── DeltaTableException                      the table cannot be used
     │   ├── DeltaTableNotFoundException          there is no table (an AnalysisException)
@@ -93,23 +93,23 @@ class DeltaError(PySparkException):
         Exception.__init__(self, self._message)
 
     def getCondition(self) -> str:  # noqa: N802
-        """Gives the error class, as PySpark's exceptions do."""
+        """Return the error class, as PySpark's exceptions do."""
         return self.error_class
 
     def getErrorClass(self) -> str:  # noqa: N802
-        """Gives the error class, under PySpark's older name for it."""
+        """Return the error class, under PySpark's older name for it."""
         return self.error_class
 
     def getSqlState(self) -> str:  # noqa: N802
-        """Gives the SQLSTATE."""
+        """Return the SQLSTATE."""
         return self.sqlstate
 
     def getMessageParameters(self) -> dict[str, str]:  # noqa: N802
-        """Gives the error class's parameters by name."""
+        """Return the error class's parameters by name."""
         return self.parameters
 
     def getMessage(self) -> str:  # noqa: N802
-        """Gives the whole message."""
+        """Return the whole message."""
         return self._message
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ class DeltaAnalysisException(DeltaError, AnalysisException):
 
 
 class DeltaParseException(DeltaAnalysisException, ParseException):
-    """The text of a MERGE cannot be read; nothing was read or written."""
+    """The SQL of a MERGE cannot be read; nothing was read or written."""
 
 
 class DeltaIllegalArgumentException(DeltaError, IllegalArgumentException, ValueError):
@@ -198,4 +198,4 @@ class ProtocolChangedException(DeltaConcurrentModificationException):
 
 
 class CommitStateUnknownException(DeltaError):
-    """The store did not say whether the commit was written; the message says how to find out."""
+    """The store did not report whether the commit was written; the message names the file to look for."""

@@ -1,4 +1,4 @@
-"""The tables' API under the name that delta-spark gives its module: ``from deltamerge.tables import DeltaTable``."""
+"""The tables' API under the name of delta-spark's module: ``from deltamerge.tables import DeltaTable``."""
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder

@@ -18,8 +18,8 @@ _HEAD = f"""# What goes back and forth between engines
 
 Each cell is a test: a small table with the feature goes from one engine to the other, and its rows must be what they \
 are meant to be, for both. `make matrix` runs all of them and writes this page; it fails where a cell is no longer \
-what the page says. The tables are in [features.py](../tests/round_trip/features.py), the four ways in \
-[matrix.py](../tests/round_trip/matrix.py), and what is known to fail, with what the error says, in \
+what the page has. The tables are in [features.py](../tests/round_trip/features.py), the four ways in \
+[matrix.py](../tests/round_trip/matrix.py), and what is known to fail, with the error, in \
 [known.py](../tests/round_trip/known.py).
 
 The others are delta-spark {DELTA} on Spark {SPARK} and delta-rs {deltalake.__version__}.

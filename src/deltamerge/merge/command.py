@@ -57,7 +57,7 @@ def run_merge(
     """Run a merge.
 
     Args:
-        clock: Gives the time in milliseconds since 1970.
+        clock: Returns the time in milliseconds since 1970.
 
     Returns:
         What it did. Delta: MergeIntoCommand.run.

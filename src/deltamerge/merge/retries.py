@@ -104,7 +104,7 @@ def _admitted(execution: Execution, source: Source) -> Execution:
 
 @contextmanager
 def _source(execution: Execution, level: str) -> Iterator[Source]:
-    """Read the source as the plan says; only one that is kept has a summary."""
+    """Read the source as planned; only one that is kept has a summary."""
     merge, references = execution.merge, execution.references
     if execution.plan.source.choice in ("read_once", "recomputed"):
         yield read_source(merge)

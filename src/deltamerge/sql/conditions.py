@@ -81,7 +81,7 @@ def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
 
 
 def contains_star(sql: str) -> bool:
-    """Return whether a star in an expression stands for columns, as in ``struct(s.*)``, and is no product."""
+    """Return whether a star in an expression means columns, as in ``struct(s.*)``, and is no product."""
     around = ["", *(token.text for token in _tokens(sql)), ""]
     return any(
         token == "*" and before in (".", "(", ",", "") and after in (")", ",", "")

@@ -27,7 +27,7 @@ class TableReference:
     Args:
         span: Its place in the query, with the time travel after it and without an alias.
         kind: ``path`` for ``delta.`path` ``, ``name`` for one of the names asked for.
-        path_or_name: The path without ``@v…``, or the name as the caller gave it.
+        path_or_name: The path without ``@v…``, or the name as the caller passed it.
         version: The version that is asked for, by ``@v3`` or VERSION AS OF.
         timestamp: The expression of TIMESTAMP AS OF, verbatim; for ``@20200101000000000`` a literal.
         needs_alias: Whether the reference has no alias of its own, so that columns may be qualified by its name.

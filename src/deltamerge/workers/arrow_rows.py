@@ -234,7 +234,7 @@ def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, new: NewRows) -> pa.Table:
-    """Changes rows of a row group, whose first row is the file's row `start`, or leaves them out."""
+    """Change rows of a row group, whose first row is the file's row `start`, or leave them out."""
     if not len(changing.rows):
         return table
     updating = {number: changing.of_clause(number) for number in new.updates}

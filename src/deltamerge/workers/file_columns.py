@@ -44,7 +44,7 @@ def read_row_groups(
     """Read columns of a file, a row group at a time; one that the file lacks is NULL.
 
     Args:
-        needed: Tells whether some of the rows from one on and before another are needed.
+        needed: Whether some of the rows from one on and before another are needed.
 
     Returns:
         The columns of each such row group, and last the row's number in the file (``row``).

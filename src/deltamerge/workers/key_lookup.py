@@ -25,7 +25,7 @@ from deltamerge.workers.row_pairs import (
 from deltamerge.workers.staged_rows import KeptRows, open_staged, taken
 
 PAIRS_SCHEMA = "file STRING, path STRING, found BIGINT, pairs BIGINT, rows BIGINT, detail STRING"
-# In the place of a count: the file cannot be read in this way, and ``detail`` says why.
+# In the place of a count: the file cannot be read in this way, and ``detail`` has the reason.
 UNFIT = -1
 
 _ROWS_AT_ONCE = 4_000_000

@@ -135,7 +135,7 @@ def row_groups(
     """Read a file's row groups in their order, each of moderate size while the one before is worked on.
 
     Args:
-        wanted: Tells of a row group's rows in the file whether they are to be read.
+        wanted: Whether to read the rows of a row group, a range of the file's rows.
 
     Returns:
         For each row group its first row in the file, and its rows.

@@ -1,7 +1,7 @@
 """Identity columns: numbers that the table generates for its rows (Protocol: Identity Columns).
 
 Rows are numbered without gaps by the ``monotonically_increasing_id`` that they had when they were materialized, so that
-a task that runs again gives every row the same number. The committed mark is read from the written files.
+a task that runs again assigns every row the same number. The committed mark is read from the written files.
 """
 
 from __future__ import annotations

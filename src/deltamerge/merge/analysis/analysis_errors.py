@@ -72,7 +72,7 @@ def is_of_types(error: DeltaAnalysisException) -> bool:
 
 
 def _is_aggregate(condition: str, error: PySparkException) -> bool:
-    """Of the functions that no join takes, window functions say OVER; what is left are aggregates."""
+    """Of the functions that no join takes, window functions have OVER; what is left are aggregates."""
     return condition == "UNSUPPORTED_EXPR_FOR_OPERATOR" and " OVER " not in str(_parameters(error))
 
 
@@ -93,7 +93,7 @@ def _unresolved(
 
 
 def _caret(expression: Expression, statement: str | None, name: str | None) -> str:
-    """Shows the place in the statement, or in the expression where there is no statement's SQL."""
+    """Show the place in the statement, or in the expression where there is no statement's SQL."""
     if expression.column is not None:
         return ""
     whole, span = expression.text, Span(0, len(expression.text))

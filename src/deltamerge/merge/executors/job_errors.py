@@ -74,7 +74,7 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
 
 
 def _is_in_condition(message: str, merge: ResolvedMerge) -> bool:
-    """Return whether the text that Spark points at is part of ON or a clause's condition, and of no value."""
+    """Return whether the SQL that Spark points at is part of ON or a clause's condition, and of no value."""
     found = _POINTED_AT.search(message)
     if found is None:
         return False

@@ -1,7 +1,7 @@
 """KeyLookupMergeExecutor: key columns of files are looked up in the source's, without a join.
 
 The source is computed once into Arrow files, or read where it is. Each file's key columns are looked up in them, which
-gives pairs of rows. What changes is then written by PyArrow, or evaluated by Spark over only the pairs.
+returns pairs of rows. What changes is then written by PyArrow, or evaluated by Spark over only the pairs.
 """
 
 from __future__ import annotations

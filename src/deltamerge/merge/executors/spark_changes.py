@@ -107,7 +107,7 @@ class SparkChanges:
 
 
 def write_changes(changes: SparkChanges) -> MergeChanges:
-    """Write changed rows, and treat the others as the plan says.
+    """Write changed rows, and treat the others as planned.
 
     Returns:
         The files written and those they replace.

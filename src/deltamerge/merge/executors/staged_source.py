@@ -110,7 +110,7 @@ class StagedSource:
 
 
 def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
-    """Read the source as the plan says.
+    """Read the source as planned.
 
     Raises:
         Declined: It is not plain Parquet files, it has too many rows, or tasks write to another machine's disk.
