@@ -80,7 +80,6 @@ def explained(console: Console) -> Iterator[None]:
 
 
 def exit_code(error: Exception) -> ExitCode:
-    """Return the exit code for an error."""
     return next((code for kinds, code in _CODES if isinstance(error, kinds)), ExitCode.UNEXPECTED)
 
 

@@ -52,7 +52,6 @@ def detail_values(store: Store) -> dict[str, Any]:
 
 
 def sql_type(data_type: DataType) -> str:
-    """Return a type as SQL."""
     if isinstance(data_type, PrimitiveType):
         return _SQL_NAMES.get(data_type.name, data_type.name.upper())
     if isinstance(data_type, ArrayType):

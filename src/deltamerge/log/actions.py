@@ -224,7 +224,6 @@ Action: TypeAlias = (
 
 
 def first_of(kind: type[_Kind], actions: Iterable[Action]) -> _Kind | None:
-    """Return the first action of a kind."""
     return next((action for action in actions if isinstance(action, kind)), None)
 
 

@@ -67,7 +67,6 @@ def repeat(value: str, count: int) -> pa.Array:
 
 
 def scalar(value: str) -> pa.Scalar:
-    """Return a string as a scalar."""
     return repeat(value, 1)[0]
 
 

@@ -36,7 +36,6 @@ class FileTable:
 
     @staticmethod
     def from_add_files(files: Iterable[AddFile]) -> FileTable:
-        """Make a table of actions."""
         return FileTable(pa.Table.from_pylist([asdict(file) for file in files], schema=ADD_SCHEMA))
 
     @property

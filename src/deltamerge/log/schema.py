@@ -22,16 +22,12 @@ class PrimitiveType:
 
 @dataclass(frozen=True)
 class ArrayType:
-    """A list of elements."""
-
     element_type: DataType
     contains_null: bool = True
 
 
 @dataclass(frozen=True)
 class MapType:
-    """A map."""
-
     key_type: DataType
     value_type: DataType
     value_contains_null: bool = True
@@ -55,7 +51,6 @@ class StructType:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fields' names."""
         return tuple(item.name for item in self.fields)
 
     def find(self, name: str) -> StructField | None:

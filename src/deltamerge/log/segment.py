@@ -82,7 +82,6 @@ def log_file_version(name: str) -> int | None:
 
 
 def commit_path(version: int) -> str:
-    """Return the path of a version's commit file."""
     return f"{LOG_FOLDER}/{version:020d}.json"
 
 

@@ -41,7 +41,6 @@ def from_pieces(pieces: Iterable[tuple[int, bytes]]) -> BitMap64:
 
 
 def to_blocks(positions: BitMap64) -> Blocks:
-    """Return positions in blocks."""
     return blocks_of_rows(np.frombuffer(positions.to_array(), dtype=np.uint64))
 
 

@@ -50,7 +50,6 @@ def runs_in_local_mode(spark: SparkSession) -> bool:
 
 
 def merge_conf(spark: SparkSession) -> MergeConf:
-    """Read the settings of a merge from a session."""
     if is_connect(spark):
         # Each question is a request.
         return read_conf(spark.conf.getAll.get)

@@ -54,7 +54,6 @@ class Token:
 
 
 def words(listed: str) -> frozenset[str]:
-    """Return the set of words in a string."""
     return frozenset(listed.split())
 
 

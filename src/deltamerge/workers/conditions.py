@@ -51,7 +51,6 @@ class Operation:
 
     @property
     def kind(self) -> Kind:
-        """The kind of the result."""
         return self.operands[0].kind if self.op == "%" else "boolean"
 
 
@@ -59,7 +58,6 @@ Condition: TypeAlias = Column | Constant | Operation
 
 
 def columns_of(condition: Condition) -> frozenset[int]:
-    """Return the positions of the columns in a condition."""
     if isinstance(condition, Column):
         return frozenset({condition.index})
     if isinstance(condition, Constant):

@@ -151,7 +151,6 @@ class _Wanted:
 
     @property
     def names(self) -> list[str]:
-        """The names of the keys."""
         names: list[str] = self.keys.column_names
         return names[:-2]
 
@@ -276,7 +275,6 @@ def _unmatched(by_source: np.ndarray[Any, Any], matched: np.ndarray[Any, Any]) -
 
 
 def _count(pairs: RowPairs, *, unique: bool) -> int:
-    """Count the rows of the target in pairs."""
     return len(pairs.rows) if unique else len(distinct(pairs.rows))
 
 

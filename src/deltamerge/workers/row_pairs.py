@@ -77,7 +77,6 @@ def write_pairs(folder: str, pairs: RowPairs) -> str:
 
 
 def read_pairs(path: str) -> RowPairs:
-    """Read the pairs of one file."""
     table = pa.ipc.open_file(pa.memory_map(path)).read_all()
     return RowPairs(*(table[name].to_numpy() for name in ("row", "source", "clause")))
 

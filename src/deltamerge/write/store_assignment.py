@@ -82,7 +82,6 @@ class Overflow:
 
     @property
     def sqlstate(self) -> str:
-        """The SQLSTATE of the class."""
         return "22018" if self.source == "string" else "22003"
 
     @property

@@ -37,7 +37,6 @@ _UUID_LENGTH = 20
 
 
 def vector_file_name(file_id: uuid.UUID) -> str:
-    """Return the name of a deletion vector file."""
     return f"deletion_vector_{file_id}.bin"
 
 

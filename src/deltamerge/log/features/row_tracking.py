@@ -34,7 +34,6 @@ class MaterializedColumns:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Both names."""
         return self.row_id, self.row_commit_version
 
 

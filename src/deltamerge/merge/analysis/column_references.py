@@ -65,7 +65,6 @@ class MergeReferences:
     _trees: dict[int, Node] = field(default_factory=dict, repr=False, compare=False)
 
     def _tree(self, expression: Expression) -> Node:
-        """Return the parsed expression."""
         key = id(expression)
         if key not in self._trees:
             self._trees[key] = expression_tree(expression, self.merge.double_quoted_identifiers)
@@ -135,7 +134,6 @@ class MergeReferences:
         return {(c.clause.kind, c.number): self._references(c) for c in self.merge.clauses}
 
     def of(self, clause: ResolvedClause) -> ClauseReferences:
-        """Return what a clause refers to."""
         return self._clauses[clause.clause.kind, clause.number]
 
     def _references(self, clause: ResolvedClause) -> ClauseReferences:

@@ -78,7 +78,6 @@ class InternalColumns:
 
     @property
     def source_row_index(self) -> str:
-        """The source row's number."""
         return f"{self.prefix}source_row_index"
 
     @property

@@ -135,17 +135,14 @@ class ResolvedMerge:
 
     @property
     def matched(self) -> tuple[ResolvedClause, ...]:
-        """The MATCHED clauses."""
         return self.of_kind("matched")
 
     @property
     def not_matched(self) -> tuple[ResolvedClause, ...]:
-        """The NOT MATCHED clauses."""
         return self.of_kind("not_matched")
 
     @property
     def not_matched_by_source(self) -> tuple[ResolvedClause, ...]:
-        """The NOT MATCHED BY SOURCE clauses."""
         return self.of_kind("not_matched_by_source")
 
     @property

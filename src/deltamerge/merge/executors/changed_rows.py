@@ -51,7 +51,6 @@ class ChangedRows:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of each part."""
         names, width = self._names, range(len(self.merge.output_schema.fields))
         copies = tuple(names.copy(i) for i in width) if self.change_data else ()
         own = (names.change, *names.clauses, names.file_rewritten)

@@ -72,7 +72,6 @@ class Execution:
 
     @property
     def limits(self) -> Limits:
-        """The thresholds."""
         return self.context.limits
 
     @property

@@ -47,7 +47,6 @@ class LookupRecipe:
 
     @property
     def updates(self) -> tuple[ResolvedClause, ...]:
-        """The UPDATE clauses."""
         return tuple(clause for clause in self.matched if clause.action == "update")
 
 

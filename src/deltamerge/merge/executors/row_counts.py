@@ -37,7 +37,6 @@ class RowCounts:
 
 
 def inserting_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
-    """Return the INSERT clauses."""
     return [clause for clause in merge.not_matched if clause.action == "insert"]
 
 

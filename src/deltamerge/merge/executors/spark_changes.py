@@ -94,7 +94,6 @@ class SparkChanges:
 
     @cached_property
     def rows(self) -> ChangedRows:
-        """What makes the rows."""
         execution = self.execution
         return ChangedRows(
             spark=execution.table.spark,

@@ -55,7 +55,6 @@ def put_together(execution: Execution, frame: DataFrame, tasks: int, rows: int) 
 
 
 def write_table_rows(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> WrittenFiles:
-    """Write rows of the table."""
     target = replace(execution.write_target, hidden_columns=hidden)
     return write_files(guarded_rows(execution, frame), target)
 
