@@ -145,7 +145,10 @@ def connect_server(settings: Mapping[str, str], log: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     settings = {**settings, "spark.connect.grpc.binding.port": str(port)}
     confs = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    pyspark = Path(find_spec("pyspark").origin).parent  # type: ignore[arg-type]
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    pyspark = Path(spec.origin).parent
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     environment = {"SPARK_LOCAL_IP": "127.0.0.1", **os.environ, **python}
     submit = [str(pyspark / "bin" / "spark-submit"), "--master", "local[2]", *confs]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -416,8 +415,7 @@ def test_other_rows_when_positions_are_looked_for(
     monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", Limits(positions=0))
     path = table(spark, tmp_path)
     before, changed = (files_below(path), rows(DeltaTable.forPath(spark, path).toDF())), tmp_path / "changed"
-    place = str(changed)
-    chosen = F.udf(lambda i: i in ((3, 4) if os.path.exists(place) else (3, 12)), "boolean")
+    chosen = F.udf(lambda i: i in ((3, 4) if changed.exists() else (3, 12)), "boolean")
     spark.conf.set(EXECUTOR, "classic")
     deleting = merge(spark, path, [3, 4, 12]).whenMatchedDelete(chosen("t.id"))
     with pytest.raises(DeltaRuntimeException) as raised:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,9 +28,9 @@ def test_source_that_changes_fails_the_merge_where_that_is_asked_for(
     write_delta(spark.range(20).selectExpr("id", "0 AS v"), path)
 
     def one_more_each_time(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with open(runs, "a") as file:
+        with runs.open("a") as file:
             file.write("x")
-        ids = [100 + number for number in range(os.path.getsize(runs))]
+        ids = [100 + number for number in range(runs.stat().st_size)]
         yield pa.record_batch({"id": pa.array(ids, pa.int64()), "v": pa.array(ids, pa.int32())})
 
     changing = spark.range(0, 1, 1, 1).mapInArrow(one_more_each_time, "id BIGINT, v INT")

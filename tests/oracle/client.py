@@ -33,7 +33,7 @@ class LineProcess:
         environment: Mapping[str, str] | None = None,
         log: Path | None = None,
     ) -> None:
-        self._log: IO[bytes] = open(log, "wb+") if log else tempfile.TemporaryFile()  # noqa: SIM115
+        self._log: IO[bytes] = log.open("wb+") if log else tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             [str(part) for part in command],
             stdin=subprocess.PIPE,

@@ -180,7 +180,8 @@ class Requests:
 
     def describe(self, path: str) -> dict[str, Any]:
         """Describe a table: its newest snapshot, and its rows or the error of opening or reading it."""
-        delta_log = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog
+        jvm: Any = self._spark._jvm
+        delta_log = jvm.org.apache.spark.sql.delta.DeltaLog
         try:
             snapshot = delta_log.forTable(self._spark._jsparkSession, path).unsafeVolatileSnapshot()
         except (Py4JJavaError, PySparkException) as error:

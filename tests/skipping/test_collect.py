@@ -300,7 +300,7 @@ def signed_footer(table: pa.Table, signature: bytes, **options: int) -> pq.FileM
     """Gives the footer as another writer signs it: as many bytes, another name."""
     buffer = io.BytesIO()
     pq.write_table(table, buffer, **options)
-    name = re.search(rb"parquet-cpp-arrow version [\d.]+", buffer.getvalue()).group()
+    (name,) = set(re.findall(rb"parquet-cpp-arrow version [\d.]+", buffer.getvalue()))
     return pq.read_metadata(io.BytesIO(buffer.getvalue().replace(name, signature.ljust(len(name)))))
 
 

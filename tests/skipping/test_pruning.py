@@ -268,7 +268,7 @@ def test_nulls_of_arrays_are_not_what_writers_count() -> None:
         (Comparison("=", X, datetime(1883, 11, 1, 16, 52, 58, tzinfo=UTC), "timestamp"), [2]),
     ],
 )
-def test_timestamps(predicate: Predicate, expected: list[int]) -> None:
+def test_timestamps(predicate: Comparison, expected: list[int]) -> None:
     files = [
         ("2024-01-01T00:00:00.000Z", "2024-01-01T00:00:00.000Z"),
         ("2024-02-01T00:00:00.000-05:00", "2024-02-01T00:00:00.000-05:00"),

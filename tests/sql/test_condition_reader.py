@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import pytest
@@ -90,7 +91,14 @@ def test_trees(text: str, tree: str) -> None:
     node = read_condition(text)
     assert show(node) == tree
     for part in walk(node):
+        assert part.span is not None
         assert part.span.of(text) == part.text
+
+
+def right_operand(text: str) -> Node:
+    node = read_condition(text)
+    assert isinstance(node, Operation)
+    return node.operands[1]
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -137,7 +145,7 @@ def test_deep_conditions_are_no_error() -> None:
     ],
 )
 def test_literals(text: str, value: Any, type_name: str) -> None:
-    node = read_condition(f"x = {text}").operands[1]
+    node = right_operand(f"x = {text}")
     assert isinstance(node, Literal)
     if type_name.startswith("decimal"):
         assert (str(node.value), node.type_name) == (value, type_name)
@@ -165,7 +173,7 @@ def test_literals(text: str, value: Any, type_name: str) -> None:
     ],
 )
 def test_literals_that_are_left_alone(text: str) -> None:
-    assert isinstance(read_condition(f"x = {text}").operands[1], Opaque)
+    assert isinstance(right_operand(f"x = {text}"), Opaque)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +190,9 @@ def test_literals_that_are_left_alone(text: str) -> None:
     ],
 )
 def test_dates_and_timestamps(text: str, expected: str, type_name: str) -> None:
-    node = read_condition(f"x < {text}").operands[1]
+    node = right_operand(f"x < {text}")
+    assert isinstance(node, Literal)
+    assert isinstance(node.value, date)
     assert (node.value.isoformat(), node.type_name) == (expected, type_name)
 
 
@@ -225,5 +235,6 @@ PARTS = st.sampled_from(PIECES.split())
 def test_any_text_is_read(text: str) -> None:
     node = read_condition(text)
     for part in walk(node):
+        assert part.span is not None
         assert part.span.of(text) == part.text
     assert conjuncts_of(node)

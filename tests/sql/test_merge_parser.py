@@ -21,6 +21,7 @@ def parse(sql: str) -> Any:
         if clause.condition is not None:
             expressions.append(clause.condition)
     for expression in expressions:
+        assert expression.span is not None
         assert expression.span.of(sql) == expression.text
         assert expression.text == expression.text.strip()
     return merge

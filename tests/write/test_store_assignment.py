@@ -299,8 +299,9 @@ UP_CASTS = {
 def test_strict_takes_the_casts_that_spark_calls_up_casts(spark: SparkSession) -> None:
     types = {name: DataType.fromDDL(name) for name in UP_CASTS}
     if hasattr(spark, "_jvm"):
-        cast = getattr(spark._jvm, "org.apache.spark.sql.catalyst.expressions.Cast$").__getattr__("MODULE$")
-        java = {name: spark._jvm.org.apache.spark.sql.types.DataType.fromDDL(name) for name in UP_CASTS}
+        jvm: Any = spark._jvm
+        cast = getattr(jvm, "org.apache.spark.sql.catalyst.expressions.Cast$").__getattr__("MODULE$")
+        java = {name: jvm.org.apache.spark.sql.types.DataType.fromDDL(name) for name in UP_CASTS}
         assert {
             a: {b for b in UP_CASTS if a != b and cast.canUpCast(java[a], java[b])} for a in UP_CASTS
         } == {a: set(taken.split()) for a, taken in UP_CASTS.items()}

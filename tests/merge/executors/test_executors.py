@@ -68,7 +68,7 @@ def test_materialization_settings(spark: SparkSession, tmp_path: Path, setting: 
 def test_a_source_that_is_not_kept_is_computed_by_many_tasks(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     spark.conf.set(MATERIALIZE, "none")
-    task = F.udf(lambda _: TaskContext.get().partitionId(), "int")
+    task = F.udf(lambda _: TaskContext.get().partitionId(), "int")  # type: ignore[union-attr]
     source = spark.range(0, 40, 1, 4).select(
         F.col("id").cast("int").alias("id"), F.lit("x").alias("name"), task("id").alias("age")
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +30,7 @@ ROUTES = {
 
 def changing_answer(changed: Path, first: bool) -> Column:
     """TRUE, but for t.id = 2 one answer until a file is there, and the other from then on."""
-    place = str(changed)
-    return F.udf(lambda number: number != 2 or os.path.exists(place) != first, "boolean")(F.col("t.id"))
+    return F.udf(lambda number: number != 2 or changed.exists() != first, "boolean")(F.col("t.id"))
 
 
 MERGES: dict[str, Callable[[DeltaMergeBuilder, Column], DeltaMergeBuilder]] = {
