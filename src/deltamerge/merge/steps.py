@@ -38,7 +38,7 @@ class Steps:
             name: The step's name, such as ``find_touched_files``.
             description: What it is about to do; Spark's UI shows it behind ``MERGE operation -``.
         """
-        self._tell(name, description)
+        self._report(name, description)
         began = time.monotonic()
         try:
             with job_description(self._spark, f"MERGE operation - {description}"):
@@ -47,8 +47,8 @@ class Steps:
             elapsed = int((time.monotonic() - began) * 1000)
             self._timings.append(StepTiming(name, description, elapsed))
 
-    def _tell(self, name: str, description: str) -> None:
-        """Return whoever watches; one that fails, such as on a closed pipe, must not fail the merge."""
+    def _report(self, name: str, description: str) -> None:
+        """Call the progress; one that fails, such as on a closed pipe, must not fail the merge."""
         if self._progress is None:
             return
         try:

@@ -51,6 +51,7 @@ def _blocks(content: bytes, vector: Mapping[str, Any]) -> Blocks:
             raise ValueError("its file has another format version")
         positions = deserialize(checked_data(content[begin : begin + stored_size(size)], size))
     except Exception as error:
+        # The bitmaps' parser raises errors of several kinds on damaged bytes.
         raise ValueError(f"{vector['name']} cannot be read: {error}") from error
     if len(positions) != vector["cardinality"]:
         raise ValueError(
