@@ -147,14 +147,13 @@ def _about_statistics(context: PlanningContext) -> list[str]:
             f"{NUM_INDEXED_COLS} or delta.dataSkippingStatsColumns only {len(indexed.paths)} columns have them. Name "
             "it in delta.dataSkippingStatsColumns, and write the table again."
         )
-    sample = snapshot.files.take(
-        range(min(context.limits.sampled_files, snapshot.files.num_files))
-    ).add_files()
+    sampled = min(context.limits.sampled_files, snapshot.files.num_files)
+    sample = snapshot.files.take(range(sampled)).add_files()
     without = sum(1 for file in sample if not file.stats)
     if keys and without:
         found.append(
             f"{without} of the first {sampled} files have no statistics in the log, "
-            " so they are always read. Write them again, as OPTIMIZE does."
+            "so they are always read. Write them again, as OPTIMIZE does."
         )
     return found
 
