@@ -153,8 +153,8 @@ def _about_statistics(context: PlanningContext) -> list[str]:
     without = sum(1 for file in sample if not file.stats)
     if keys and without:
         found.append(
-            f"{without} of the first {sampled} files have no statistics in the log, "
-            " so they are always read. Write them again, as OPTIMIZE does."
+            f"{without} of the first {len(sample)} files have no statistics in the log, "
+            "so they are always read. Write them again, as OPTIMIZE does."
         )
     return found
 
