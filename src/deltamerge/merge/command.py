@@ -43,7 +43,6 @@ _RUN_AGAIN = (ConcurrentAppendException, ConcurrentDeleteReadException, Concurre
 
 
 def now_in_milliseconds() -> int:
-    """Return the time in milliseconds since 1970."""
     return int(time.time() * 1000)
 
 
@@ -54,13 +53,10 @@ def run_merge(
     clock: Callable[[], int] = now_in_milliseconds,
     new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
 ) -> MergeOutcome:
-    """Run a merge.
+    """Run a merge; nothing is left behind where it fails. Delta: MergeIntoCommand.run.
 
     Args:
-        clock: Returns the time in milliseconds since 1970.
-
-    Returns:
-        What it did. Delta: MergeIntoCommand.run.
+        clock: Returns milliseconds since 1970.
 
     Raises:
         DeltaAnalysisException: The statement is wrong; nothing was read or written.
@@ -104,7 +100,6 @@ def _run_once(
     clock: Callable[[], int],
     new_id: Callable[[], str],
 ) -> MergeOutcome:
-    """Run a merge on the table's latest version."""
     spark = command.table.spark
     with steps.step("snapshot", "loading the table's log"):
         snapshot = command.table.snapshot()

@@ -16,7 +16,7 @@ class ClauseOutcome:
     Args:
         kind: ``matched``, ``not_matched`` or ``not_matched_by_source``.
         action: ``update``, ``delete``, ``insert`` or ``do_nothing``.
-        condition: The clause's condition as written, or None.
+        condition: The condition as written.
         rows: How many rows of the table it changed.
         text: The clause as SQL, for a person to read.
     """
@@ -30,14 +30,6 @@ class ClauseOutcome:
 
 @dataclass(frozen=True)
 class StepTiming:
-    """One step of the merge and how long it took.
-
-    Args:
-        name: The step's name, such as ``find_touched_files``.
-        description: What it did, for a person to read.
-        milliseconds: Wall-clock time.
-    """
-
     name: str
     description: str
     milliseconds: int
@@ -50,16 +42,11 @@ class MergeOutcome:
     Args:
         table: The target's path or URL.
         statement: The MERGE as SQL; of a merge from the builder, the equivalent SQL.
-        executor: The plan's name: ``key_lookup``, ``insert_only``, ``low_shuffle`` or ``classic``; ``none`` where the
-            application transaction was committed before.
+        executor: The plan's name; ``none`` where the application transaction was committed before.
         executor_reason: Why matches were found in this way.
-        read_version: The version of the table that was read.
         version: The version that the merge made, or None where nothing changed.
         metrics: Delta's operation metrics by name; counts of rows and files, bytes, milliseconds.
-        clauses: The clauses in the statement's order.
-        steps: The steps in the order they ran.
         notes: Sentences on what was pruned, skipped or chosen.
-        operation_parameters: The commit's ``operationParameters``.
         plan: The plan as it was carried out; None where nothing ran.
     """
 
@@ -95,10 +82,7 @@ class MergeForecast:
     """What a merge would do, found by reading the source and matching its rows; nothing was written.
 
     Args:
-        source_rows: Rows of the source.
-        clauses: The clauses in the statement's order.
         files_touched: Files with rows that a clause changes.
-        bytes_touched: Their bytes.
         bytes_to_write: About how many bytes would be written: touched files again, or only changed rows.
         null_keys: Source rows with NULL in a key, which match nothing; None where they were not counted.
         repeated_keys: Source rows with the keys of another; None where they were not counted.
@@ -123,11 +107,7 @@ class MergeExplanation:
         table: The target's path or URL.
         statement: The MERGE as SQL.
         version: The version of the table that was read.
-        plan: The plan.
-        files: Files of the table.
-        bytes: Their bytes.
         files_to_read: Files that ON's conditions and BY SOURCE clauses leave, before the source's keys are known.
-        bytes_to_read: Their bytes.
         read_predicate: The rows of the target that are read, in words.
         features: Sentences on what the table's features cost in this merge.
         conflicts: Sentences on which other writers' commits this merge would conflict with.
@@ -151,8 +131,6 @@ class MergeExplanation:
 
 
 class Progress(Protocol):
-    """Is called with each step of a merge as it begins."""
-
     def step(self, name: str, description: str) -> None:
         """Is called when a step begins.
 

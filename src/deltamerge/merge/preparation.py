@@ -52,11 +52,7 @@ def prepare(
     clock: Callable[[], int],
     new_id: Callable[[], str],
 ) -> Execution:
-    """Resolve, analyze and plan a merge.
-
-    Args:
-        command: The merge; its timestamp is set.
-        clock: Returns milliseconds since 1970.
+    """Resolve, analyze and plan a merge whose timestamp is set.
 
     Raises:
         DeltaAnalysisException: The statement is wrong, or a plan that the session asks for does not fit.
@@ -92,6 +88,5 @@ def prepare(
 
 
 def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
-    """How far the table's types may be widened."""
     features = writer_features(snapshot.protocol)
     return widening_mode(snapshot.metadata.configuration, features, conf.allow_automatic_widening)

@@ -120,7 +120,6 @@ def _source(execution: Execution, level: str) -> Iterator[Source]:
 
 
 def _numbering(execution: Execution, source: Source) -> Execution:
-    """Number the source's rows where identity columns take their values from that."""
     if not generated_identities(execution.merge):
         return execution
     with execution.steps.step("number_source", "numbering the source's rows for identity columns"):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def to_column(expression: Expression) -> Column:
-    """Return the Column that Spark evaluates."""
     if expression.column is not None:
         return expression.column
     return F.expr(expression.evaluated or expression.text)
@@ -41,17 +40,14 @@ class MergeStatement:
     dedupe_by: tuple[str, ...] = ()
 
     def of_kind(self, kind: ClauseKind) -> tuple[MergeClause, ...]:
-        """Return the clauses of one kind in their order."""
         return tuple(clause for clause in self.clauses if clause.kind == kind)
 
     @property
     def is_insert_only(self) -> bool:
-        """Whether there are only NOT MATCHED clauses."""
         return all(clause.kind == "not_matched" for clause in self.clauses)
 
     @property
     def is_matched_only(self) -> bool:
-        """Whether there are only MATCHED clauses."""
         return all(clause.kind == "matched" for clause in self.clauses)
 
     def to_sql(self, target: str) -> str:

@@ -18,12 +18,6 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
 class Steps:
-    """Run the steps of one merge.
-
-    Args:
-        progress: Is called with each step as it begins, or None.
-    """
-
     def __init__(self, spark: SparkSession, progress: Progress | None) -> None:
         self._spark = spark
         self._progress = progress
@@ -32,12 +26,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str, description: str) -> Iterator[None]:
-        """Run one step.
-
-        Args:
-            name: The step's name, such as ``find_touched_files``.
-            description: What it is about to do; Spark's UI shows it behind ``MERGE operation -``.
-        """
+        """Time a step, which Spark's UI shows as ``MERGE operation - `` and the description."""
         self._report(name, description)
         began = time.monotonic()
         try:
@@ -59,11 +48,9 @@ class Steps:
 
     @property
     def timings(self) -> tuple[StepTiming, ...]:
-        """The steps so far."""
         return tuple(self._timings)
 
     def milliseconds(self, *names: str) -> int:
-        """Sum the time of the steps with these names."""
         return sum(t.milliseconds for t in self._timings if t.name in names)
 
     @property

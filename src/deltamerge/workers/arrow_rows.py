@@ -61,7 +61,6 @@ class NewRows:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the kept rows that are needed."""
         wanted = [
             *(name for each in self.updates.values() for name in each.values()),
             *(name for each in self.inserts.values() for name in each.values()),
@@ -70,17 +69,14 @@ class NewRows:
 
     @property
     def updated_columns(self) -> tuple[str, ...]:
-        """The table's columns that an UPDATE sets."""
         return tuple(dict.fromkeys(name for each in self.updates.values() for name in each))
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of new files."""
         return pa.schema([pa.field(name, data_type) for name, data_type in self.types.items()])
 
 
 def patch_work(source: str, target: str, pairs: str) -> str:
-    """Describe a file to be written again."""
     return json.dumps({"source": source, "target": target, "pairs": pairs})
 
 
@@ -151,7 +147,6 @@ class _Source:
 
     @property
     def is_new(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return of each row whether it matches nothing."""
         if self._is_new is None:
             self._is_new = unmatched(self._new.pairs, len(self.rows))
         return self._is_new
@@ -164,7 +159,7 @@ def _done(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[int, 
 
 
 def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) -> int:
-    """Write a file again with its matched rows changed, or without them.
+    """Write a file again with its matched rows changed, or without them; return the rows of the new file.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
     lacks is NULL in its other rows. Protocol: Schema Serialization, missing columns.
@@ -172,9 +167,6 @@ def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) 
     Args:
         target: The path of the new file; it appears there whole or not at all.
         pairs: The file of its pairs; a row of the target is in one pair at most.
-
-    Returns:
-        The rows of the new file.
 
     Raises:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
@@ -266,10 +258,7 @@ def _values(source: _Source, column: str, rows: np.ndarray[Any, Any], name: str,
 
 
 def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[int, str]:
-    """Write a new file.
-
-    Args:
-        work: Its description by `new_file_work`; it appears whole or not at all.
+    """Write the new file of a `new_file_work`, whole or not at all.
 
     Returns:
         The rows of the new file, and, as JSON, how many of them which INSERT clause took.
@@ -285,7 +274,6 @@ def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[i
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Put rows together until they make a row group of some size."""
     pending: list[pa.Table] = []
     for table in tables:
         pending.append(table)
@@ -299,7 +287,7 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def _rows_of_new_file(
     work: Mapping[str, Any], source: _Source, new: NewRows, counts: dict[str, int]
 ) -> Iterator[pa.Table]:
-    """Return the rows of a new file, and counts the inserted ones by clause."""
+    """Return the rows of a new file, and count the inserted ones by clause."""
     for path, pairs in work["rewritten"]:
         rows = _rows_of(path, new.schema.names, None, new)
         yield _changed(rows, source, read_pairs(pairs).changing, 0, new)
@@ -317,7 +305,6 @@ def _rows_of_new_file(
 def _updated(
     path: str, source: _Source, pairs: RowPairs, setting: Mapping[str, str], new: NewRows
 ) -> pa.Table:
-    """Return what one UPDATE makes of rows of a file."""
     kept = [name for name in new.schema.names if name not in setting]
     own = _rows_of(path, kept, pairs.rows, new)
     columns = {
@@ -355,7 +342,6 @@ def _inserted(
 
 
 def _pieces(staged: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
-    """Return rows in contiguous pieces."""
     pending: list[pa.RecordBatch] = []
     for batch in staged.slice(begin, end - begin).to_batches():
         pending.append(batch)
@@ -378,7 +364,7 @@ def _have(piece: pa.Table, values: Mapping[str, int | str | None]) -> np.ndarray
 def _inserted_rows(
     piece: pa.Table, rows: np.ndarray[Any, Any], schema: pa.Schema, new: NewRows
 ) -> tuple[pa.Table, dict[int, int]]:
-    """Make the new rows of a piece of the kept ones, and counts them by clause."""
+    """Make the new rows of a piece of the kept ones, and count them by clause."""
     if new.clause is None:
         ((number, columns),) = new.inserts.items()
         return _made(piece, rows, columns, schema, new), {number: len(rows)}

@@ -36,8 +36,6 @@ class Column:
 
 @dataclass(frozen=True)
 class Constant:
-    """A Python value of a kind."""
-
     value: object
     kind: Kind
 
@@ -90,7 +88,6 @@ class ClauseChoice:
 
     @property
     def columns(self) -> frozenset[int]:
-        """The positions of the columns in the conditions."""
         conditions = [condition for _, condition in self.clauses if condition is not None]
         return frozenset[int]().union(*map(columns_of, conditions))
 

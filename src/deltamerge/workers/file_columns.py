@@ -23,14 +23,7 @@ Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
 
 
 def read_columns(path: str, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
-    """Read columns of a whole file; one that the file lacks is NULL.
-
-    Returns:
-        The columns, and last the row's number in the file (``row``).
-
-    Raises:
-        ValueError: As for `read_row_groups`.
-    """
+    """Read columns of a whole file, and last the row's number (``row``); else as `read_row_groups`."""
     with pq.ParquetFile(path, memory_map=True) as file:
         stored = _stored(file, values, asked)
         rows = file.metadata.num_rows
@@ -41,13 +34,12 @@ def read_columns(path: str, values: Mapping[str, str | None], asked: Asked) -> p
 def read_row_groups(
     path: str, values: Mapping[str, str | None], asked: Asked, needed: Callable[[int, int], bool]
 ) -> Iterator[pa.Table]:
-    """Read columns of a file, a row group at a time; one that the file lacks is NULL.
+    """Read columns of a file, and last the row's number in it (``row``), a row group at a time.
+
+    A column that the file lacks is NULL.
 
     Args:
-        needed: Whether some of the rows from one on and before another are needed.
-
-    Returns:
-        The columns of each such row group, and last the row's number in the file (``row``).
+        needed: Returns whether some of the rows from one on and before another are needed.
 
     Raises:
         ValueError: They have other types in the file, another case or another calendar, or readers do not agree on what
@@ -65,7 +57,6 @@ def read_row_groups(
 
 
 def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked) -> list[str]:
-    """Return those of some columns that a file has."""
     schema = file.schema_arrow
     names = {name for name, _ in asked.values() if name not in values}
     stored = sorted(name for name in names if schema.get_field_index(name) >= 0)

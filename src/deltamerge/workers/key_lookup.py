@@ -119,11 +119,7 @@ def pairing(
 
 @dataclass(frozen=True)
 class _File:
-    """A file of the target.
-
-    Args:
-        deleted: The rows that its deletion vector deletes.
-    """
+    """A file of the target, and the rows that its deletion vector deletes."""
 
     name: str
     path: str
@@ -131,7 +127,6 @@ class _File:
     deleted: Blocks = NO_BLOCKS
 
     def live(self, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return for each of its rows whether it is not deleted."""
         return ~mask_of(self.deleted, rows) if len(self.deleted[0]) else np.ones(rows, np.bool_)
 
 
@@ -202,7 +197,6 @@ def _unmatched_rows(file: _File, by_source: TargetChoice | None, folder: str) ->
 
 
 def _kept(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Found:
-    """Write the pairs of a file, and count them."""
     changing = pairs.changing
     rows_taken = {
         int(number): _count(changing.of_clause(number), unique=unique)
@@ -268,7 +262,6 @@ def _with_choice(file: _File, pairs: RowPairs, wanted: _Wanted) -> RowPairs:
 
 
 def _unmatched(by_source: np.ndarray[Any, Any], matched: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the places of the rows that a BY SOURCE clause takes and that are none of the matched ones."""
     free = by_source != NO_CLAUSE
     free[matched] = False
     return np.flatnonzero(free)

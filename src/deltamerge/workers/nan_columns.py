@@ -30,7 +30,6 @@ class NanColumns:
         }
 
     def watch(self, table: pa.Table) -> None:
-        """Look at some more rows."""
         for path, known in self._found.items():
             self._found[path] = known or pc.any(pc.is_nan(_column(table, path))).as_py() is True
 

@@ -28,11 +28,7 @@ _CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}
 
 
 def reason_not_to_patch(file: pq.ParquetFile) -> str | None:
-    """Return why PyArrow cannot write a file's schema exactly as it is.
-
-    Returns:
-        The reason, or None where a file of PyArrow has the very same Parquet schema.
-    """
+    """Return why PyArrow cannot write a file's schema exactly as it is; None where it can."""
     for index in range(len(file.schema)):
         if file.schema.column(index).physical_type == "INT96":
             return f"column {file.schema.column(index).path} is INT96"
@@ -64,12 +60,7 @@ def own_metadata(file: pq.ParquetFile) -> dict[bytes, bytes]:
 
 
 def writer_options(file: pq.ParquetFile) -> dict[str, Any]:
-    """Find how a file was written.
-
-    Returns:
-        Arguments of ``ParquetWriter``: per column its compression and whether it has a dictionary, and how decimals
-        are stored.
-    """
+    """Return the arguments of ``ParquetWriter`` by which a file was written."""
     metadata = file.metadata
     dictionaries: list[str] = []
     encodings: dict[str, str] = {}
@@ -107,13 +98,10 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def patch_file(source: str, target: str, deleted: Blocks) -> int:
-    """Write a file again without some rows.
+    """Write a file again without some rows; return the rows of the new file, with none there is no file.
 
     Args:
         target: The path of the new file, in an existing folder; it appears whole or not at all.
-
-    Returns:
-        The rows of the new file; with none there is no file.
 
     Raises:
         ValueError: A row to leave out is not in the file.
@@ -132,13 +120,10 @@ def patch_file(source: str, target: str, deleted: Blocks) -> int:
 def row_groups(
     file: pq.ParquetFile, wanted: Callable[[slice], bool] = lambda _: True
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Read a file's row groups in their order, each of moderate size while the one before is worked on.
+    """Read each row group and its first row's number, one of moderate size while the one before is worked on.
 
     Args:
-        wanted: Whether to read the rows of a row group, a range of the file's rows.
-
-    Returns:
-        For each row group its first row in the file, and its rows.
+        wanted: Returns of a row group's rows in the file whether they are to be read.
     """
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     ends = list(accumulate(group.num_rows for group in groups))
@@ -182,7 +167,6 @@ class TableWriter:
         self._writer = pq.ParquetWriter(self._hidden, schema, **options)
 
     def write(self, table: pa.Table) -> None:
-        """Write rows as a row group; without rows nothing."""
         if table.num_rows:
             self._nan.watch(table)
             self._writer.write_table(table, row_group_size=table.num_rows)

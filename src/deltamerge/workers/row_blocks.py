@@ -26,7 +26,6 @@ NO_BLOCKS: Blocks = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def blocks_of_rows(rows: np.ndarray[Any, np.dtype[np.uint64]]) -> Blocks:
-    """Put row positions, in order, into blocks."""
     numbers, words = [NO_BLOCKS[0]], [NO_BLOCKS[1]]
     begin = 0
     while begin < len(rows):
@@ -53,11 +52,7 @@ def _blocks_of_rows(rows: np.ndarray[Any, np.dtype[np.uint64]]) -> Blocks:
 
 
 def mask_of(blocks: Blocks, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return for each row of a file whether it is in a set.
-
-    Raises:
-        ValueError: A position is not in the file.
-    """
+    """Return for each row of a file whether it is in a set; a ValueError where a position is not in the file."""
     numbers, words = blocks
     most = max(int(numbers.max()) + 1 if len(numbers) else 0, -(-rows // BLOCK_ROWS))
     whole = np.zeros((most, WORDS), np.int64)

@@ -32,7 +32,6 @@ class RowPairs:
 
     @property
     def changing(self) -> RowPairs:
-        """Those that a clause takes."""
         return self.among(self.clauses != NO_CLAUSE)
 
     @property
@@ -42,15 +41,9 @@ class RowPairs:
         return found
 
     def of_clause(self, number: int) -> RowPairs:
-        """Return those that one clause takes."""
         return self.among(self.clauses == number)
 
     def among(self, wanted: np.ndarray[Any, Any] | slice) -> RowPairs:
-        """Return some of them.
-
-        Args:
-            wanted: For each whether it stays, or a slice.
-        """
         return RowPairs(self.rows[wanted], self.sources[wanted], self.clauses[wanted])
 
 
@@ -68,7 +61,6 @@ def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def write_pairs(folder: str, pairs: RowPairs) -> str:
-    """Write the pairs of one file and return their path."""
     path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
     table = pa.table({"row": pairs.rows, "source": pairs.sources, "clause": pairs.clauses})
     with pa.ipc.new_file(path, table.schema) as writer:
@@ -82,7 +74,7 @@ def read_pairs(path: str) -> RowPairs:
 
 
 def unmatched(pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return of source rows whether they match nothing."""
+    """Return of each source row whether it matches nothing."""
     found = np.ones(rows, np.bool_)
     for path in pairs:
         found[read_pairs(path).matched_sources] = False

@@ -56,7 +56,6 @@ class KeptFile:
 
     @classmethod
     def of(cls, path: str) -> KeptFile:
-        """Look at a file."""
         status = Path(path).stat()
         return cls(path, status.st_size, status.st_mtime_ns)
 
@@ -149,8 +148,6 @@ def _kept_before(folder: str) -> tuple[int, int]:
 
 
 class _Staged:
-    """What a task reports of its rows."""
-
     def __init__(self, keys: int) -> None:
         self.rows = self.kept = self.size = 0
         self.too_many = False
@@ -231,11 +228,7 @@ def _written(writer: Any, path: Path, pending: list[pa.RecordBatch]) -> Any:  # 
 
 
 def open_staged(kept: KeptRows, columns: Sequence[str]) -> pa.Table:
-    """Return kept rows, in the order of their files.
-
-    Raises:
-        ValueError: A file is no longer the one that it was.
-    """
+    """Return kept rows, in the order of their files; a ValueError where a file has changed."""
     in_files = [name for name in columns if not kept.computed or name in kept.names]
     computed = [name for name in columns if name not in in_files]
     found = {}
@@ -263,7 +256,6 @@ def _opened(file: KeptFile, columns: list[str]) -> pa.Table:
 
 
 def _in_positions(positions: Any, rows: int) -> np.ndarray[Any, Any]:  # noqa: ANN401
-    """Return where the row of each position is."""
     found = positions.to_numpy()
     order = np.argsort(found, kind="stable")
     if positions.null_count or len(found) != rows or not np.array_equal(found[order], np.arange(rows)):
@@ -277,10 +269,6 @@ def in_plain_numbers(column: Any) -> Any:  # noqa: ANN401
 
 
 def taken(column: Any, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401
-    """Take rows of a column in their order.
-
-    Returns:
-        An array.
-    """
+    """Return an array of some rows of a column, in their order."""
     found = column.take(pa.array(rows))
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found

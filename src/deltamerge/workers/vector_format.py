@@ -36,8 +36,6 @@ class SizeMismatchError(ValueError):
 
 
 class ChecksumMismatchError(ValueError):
-    """A vector's bytes are not those that were written."""
-
     def __init__(self) -> None:
         super().__init__("CRC checksum verification failed")
 

@@ -30,9 +30,6 @@ def analysis_error(
         where: The clause, or ``ON``.
         operation: What it is the condition of, in Delta's words, since conditions must be deterministic and without
             aggregates; None for a value.
-
-    Returns:
-        The error for the user.
     """
     condition = error.getCondition() or ""
     summary = _first_lines(error)
@@ -63,11 +60,7 @@ def analysis_error(
 
 
 def is_of_types(error: DeltaAnalysisException) -> bool:
-    """Return whether all names are known, but an operator does not take its operands' types.
-
-    Args:
-        error: The result of `analysis_error`.
-    """
+    """Return whether all names are known, but an operator does not take its operands' types."""
     return error.error_class.startswith(_TYPES)
 
 
@@ -168,7 +161,6 @@ def unsettable_field(
 
 
 def nested_field_in_insert(path: Sequence[str], where: str) -> DeltaAnalysisException:
-    """INSERT lists a field instead of a column."""
     return DeltaAnalysisException(
         "DELTA_UNSUPPORTED_NESTED_FIELD_IN_OPERATION",
         f"Nested field is not supported in the INSERT clause of MERGE operation (field = {quote_name(path)}). Insert "
@@ -190,7 +182,6 @@ def default_of_field(path: Sequence[str], schema: StructType, where: str) -> Del
 
 
 def duplicate_insert_columns(path: Sequence[str], where: str) -> DeltaAnalysisException:
-    """INSERT lists a column twice."""
     return DeltaAnalysisException(
         "DELTA_DUPLICATE_COLUMNS_ON_INSERT",
         f"Duplicate column names in INSERT clause: {quote_name(path)} is named twice. In: {where}",
@@ -210,7 +201,6 @@ def conflicting_assignments(left: Sequence[str], right: Sequence[str], where: st
 
 
 def missing_star_column(name: str, source: StructType, where: str) -> DeltaAnalysisException:
-    """A star needs a column that the source lacks."""
     names = [f.name for f in source.fields]
     misses = near_misses(name, names)
     hint = f" Did you mean {' or '.join(f'`{m}`' for m in misses)}?" if misses else ""

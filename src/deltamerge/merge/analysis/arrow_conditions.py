@@ -46,13 +46,10 @@ _ORDERED = frozenset({"whole", "string", "day", "instant", "local"})
 def arrow_condition(
     node: Node, column: Callable[[Name], int | None], fields: Sequence[StructField]
 ) -> Condition | None:
-    """Return a condition as Arrow evaluates it.
+    """Return a condition as Arrow evaluates it; None where something in it is left to Spark.
 
     Args:
         column: Returns the position of a name's column; None where the name is not certainly one column.
-
-    Returns:
-        A boolean condition that is NULL where Spark's is; None where something in it is left to Spark.
     """
     found = _value(node, column, fields)
     return found if found is not None and found.kind == "boolean" else None
@@ -86,7 +83,6 @@ def _kind_of(field: StructField) -> Kind:
 
 
 def _is_exact(operation: Operation) -> bool:
-    """Return whether Arrow evaluates an operation as Spark does."""
     op, operands = operation.op, operation.operands
     if op in ("isnull", "isnotnull"):
         return True

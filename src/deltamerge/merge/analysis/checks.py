@@ -43,10 +43,7 @@ def check_clause_order(statement: MergeStatement) -> None:
 
 
 def check_schema_since_analysis(table: Table, snapshot: Snapshot) -> None:
-    """Refuse a table whose columns were dropped, renamed or given other types since it was opened.
-
-    Args:
-        table: The table; one that was not opened by a user's call has nothing to compare.
+    """Refuse a table whose columns were dropped, renamed or given other types since a user's call opened it.
 
     Raises:
         DeltaAnalysisException: The schema has changed so (DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS).

@@ -108,11 +108,7 @@ class MergeReferences:
         return And((self.on.target_predicate, source))
 
     def to_read(self, source: Predicate) -> Predicate:
-        """Return a predicate of the target rows that the merge may have to read.
-
-        Returns:
-            ON's predicate or, with BY SOURCE clauses, theirs beside it.
-        """
+        """Return a predicate of the target rows that the merge may have to read: ON's or BY SOURCE clauses'."""
         by_source = self.by_source_predicates
         if ALWAYS in by_source:
             return ALWAYS
@@ -186,11 +182,7 @@ class MergeReferences:
         return None if of_source is None else len(self.merge.target_schema) + of_source
 
     def source_choice(self, clauses: Sequence[ResolvedClause], kept: Collection[int]) -> ClauseChoice | None:
-        """Return which MATCHED or NOT MATCHED clause takes a source row, as Arrow evaluates it.
-
-        Returns:
-            The choice over the source's columns; None where Spark must evaluate a condition.
-        """
+        """Return which MATCHED or NOT MATCHED clause takes a source row; None where Spark must evaluate a condition."""
         return self._choice(clauses, kept, self._source_column, self.merge.source_schema.fields)
 
     def pair_choice(self, kept: Collection[int]) -> ClauseChoice | None:
@@ -222,12 +214,6 @@ class MergeReferences:
 
 
 def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> Node:
-    """Parse a condition or a value.
-
-    Args:
-        expression: SQL or a Column.
-        double_quoted_identifiers: ``spark.sql.ansi.doubleQuotedIdentifiers``.
-    """
     if expression.column is None:
         return read_condition(expression.evaluated or expression.text, double_quoted_identifiers)
     column: Any = expression.column
@@ -254,7 +240,6 @@ def _relation(alias: str | None, schema: StructType) -> Relation:
 
 
 def field_tree(schema: StructType) -> FieldTree:
-    """Return a schema's columns and struct fields by name."""
     return {
         field.name: field_tree(field.dataType) if isinstance(field.dataType, StructType) else None
         for field in schema.fields

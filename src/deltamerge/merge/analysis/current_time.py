@@ -14,12 +14,10 @@ from deltamerge.sql.merge_ast import Expression
 def at_one_time(statement: MergeStatement, microseconds: int, columns: Collection[str]) -> MergeStatement:
     """Fix the current time of a statement's expressions, also where several Spark queries evaluate them.
 
-    Args:
-        statement: The statement; expressions whose time is fixed already keep it.
-        microseconds: The timestamp, microseconds since 1970.
+    Expressions whose time is fixed already keep it; what is shown of the statement stays as written.
 
-    Returns:
-        The statement with what is to be evaluated; what is shown stays as written.
+    Args:
+        microseconds: The timestamp, microseconds since 1970.
     """
     spark = statement.source.sparkSession
 

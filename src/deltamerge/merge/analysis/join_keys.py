@@ -56,11 +56,7 @@ class PlainKeys:
 
 
 def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | str:
-    """Return the keys by which Arrow finds the matches.
-
-    Returns:
-        The keys, or what in ON is against that.
-    """
+    """Return the keys by which Arrow finds the matches, or what in ON is against that."""
     if not on.equi_keys:
         return "ON equates no column of the target with one of the source"
     if len(on.equi_keys) < len(on.conjuncts):

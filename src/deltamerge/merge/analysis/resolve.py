@@ -74,9 +74,6 @@ def resolve(
     Args:
         widening: How far the table's types may be widened: ``always``, ``same_family_type`` or ``never``.
 
-    Returns:
-        What it means.
-
     Raises:
         DeltaAnalysisException: A name, a type or a clause is wrong; no job has run.
     """
@@ -95,8 +92,6 @@ def resolve(
 
 
 class _Resolver:
-    """One resolution; holds what all its steps look at."""
-
     def __init__(
         self, statement: MergeStatement, sides: Sides, target_alias: str, conf: MergeConf, widening: str
     ) -> None:
@@ -215,7 +210,6 @@ class _Resolver:
             data_type = data_type.fields[index].dataType
 
     def _spelled(self, path: tuple[str, ...], schema: StructType) -> tuple[str, ...]:
-        """Return a path in the table's own spelling."""
         spelled: list[str] = []
         data_type: DataType = schema
         for part in path:

@@ -81,7 +81,6 @@ class ResolvedClause:
 
     @cached_property
     def condition(self) -> Column | None:
-        """Its condition as Spark evaluates it."""
         return None if self.clause.condition is None else to_column(self.clause.condition)
 
     @cached_property
@@ -116,7 +115,6 @@ class ResolvedMerge:
 
     @cached_property
     def condition(self) -> Column:
-        """ON as Spark evaluates it."""
         return to_column(self.statement.condition)
 
     @cached_property
@@ -125,12 +123,10 @@ class ResolvedMerge:
         return InternalColumns(free_prefix((*self.output_schema.names, *self.source_schema.names)))
 
     def of_kind(self, kind: ClauseKind) -> tuple[ResolvedClause, ...]:
-        """Return the clauses of one kind in their order."""
         return tuple(clause for clause in self.clauses if clause.clause.kind == kind)
 
     @property
     def case_sensitive(self) -> bool:
-        """The session's rule for names."""
         return self.assignment.case_sensitive
 
     @property
@@ -147,7 +143,6 @@ class ResolvedMerge:
 
     @property
     def inserts(self) -> bool:
-        """Whether any clause inserts."""
         return any(clause.action == "insert" for clause in self.clauses)
 
     @property
@@ -161,5 +156,4 @@ class ResolvedMerge:
 
     @property
     def evolves_schema(self) -> bool:
-        """Whether the merge changes the table's schema."""
         return self.output_schema != self.target_schema

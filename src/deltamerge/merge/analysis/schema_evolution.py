@@ -41,17 +41,14 @@ def evolved_schema(
 ) -> StructType:
     """Add to a table's schema the source's columns and fields that a merge uses.
 
+    New columns come last, in the source's order. Delta: SchemaMergingUtils.mergeSchemas.
+
     Args:
         used: Paths of the columns and fields that assignments name; one of a single part takes the whole column.
-        case_sensitive: The session's rule for names.
         widening: How far types may be widened: ``always``, ``same_family_type`` or ``never``.
 
-    Returns:
-        The target's columns in their order, with their types or the source's wider ones, new ones after them, in the
-        source's order. A new column takes the source column's type. Delta: SchemaMergingUtils.mergeSchemas.
-
     Raises:
-        DeltaAnalysisException: A new column is VOID.
+        DeltaAnalysisException: A new column is VOID, or types are incompatible.
     """
     # A table never gets two columns whose names differ only in case, also where the session distinguishes them.
     merging = _Merging(case_sensitive=False, widening=widening)
@@ -74,8 +71,6 @@ def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensit
 
 @dataclass(frozen=True)
 class _Merging:
-    """The rules that hold at every depth."""
-
     case_sensitive: bool
     widening: str
 
@@ -160,5 +155,4 @@ def _refuse_void(field: StructField, above: tuple[str, ...]) -> None:
 
 
 def wants_evolution(statement: MergeStatement, schema_auto_merge: bool) -> bool:
-    """Return whether a merge may add columns: by its own words or by the session's setting."""
     return statement.schema_evolution or schema_auto_merge

@@ -62,19 +62,12 @@ class Sides:
 def sides_of(
     spark: SparkSession, statement: MergeStatement, target_schema: StructType, target_alias: str
 ) -> Sides:
-    """Make the frames that a statement's names are resolved on."""
     target = empty_frame(spark, target_schema).alias(target_alias)
     return Sides(spark, statement, target, target_schema, statement.source.schema)
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Spark's analysis of a statement.
-
-    Args:
-        double_quoted_identifiers: Whether ``"a"`` is a name: ``spark.sql.ansi.doubleQuotedIdentifiers``.
-    """
-
     statement: MergeStatement
     sides: Sides
     double_quoted_identifiers: bool
@@ -172,10 +165,7 @@ class Analysis:
         return lambda: self.sides.target.join(self.sides.other, _all(conditions), "inner")
 
     def typed_values(self, kind: ClauseKind) -> list[list[DataType]]:
-        """Find the types of the values that clauses assign.
-
-        Returns:
-            By clause, in the order of the statement, the types of its values but for DEFAULT.
+        """Return, for each clause of a kind, the types of the values that it assigns, but for DEFAULT.
 
         Raises:
             DeltaAnalysisException: A value is wrong.
@@ -209,11 +199,7 @@ class Analysis:
 
 
 def condition_of(clause: MergeClause) -> str:
-    """Return Delta's words for a clause's condition.
-
-    Returns:
-        What errors have as the parameter ``operation``.
-    """
+    """Return Delta's words for a clause's condition, which errors have as the parameter ``operation``."""
     return f"{clause.action_name.replace('_', ' ').upper()} condition of MERGE operation"
 
 
@@ -222,10 +208,6 @@ def _all(conditions: list[Column]) -> Column:
 
 
 def analyse(frame: Callable[[], DataFrame]) -> None:
-    """Have Spark resolve a frame.
-
-    Raises:
-        PySparkException: Spark cannot.
-    """
+    """Have Spark resolve a frame, which raises a PySparkException where it cannot."""
     # Classic Spark resolves as the frame is made, Connect when its schema is asked for.
     _ = frame().schema

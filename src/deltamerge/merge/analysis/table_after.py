@@ -21,11 +21,10 @@ from deltamerge.write.dependents import check_dependents
 def table_after(
     snapshot: Snapshot, merge: ResolvedMerge, new_id: Callable[[], str]
 ) -> tuple[ResolvedMerge, Metadata]:
-    """Work out the metadata that a merge leaves.
+    """Return the merge and the metadata of the table after it.
 
-    Returns:
-        The merge, new fields of whose output schema have the ids and physical names that files will know them by and
-        whose wider fields say what they were, and the metadata.
+    New fields of the merge's output schema have the ids and physical names that files will know them by, wider ones
+    their type changes.
 
     Raises:
         DeltaAnalysisException: A new field's name needs column mapping, which the table does not have; or a constraint

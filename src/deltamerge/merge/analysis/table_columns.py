@@ -16,13 +16,7 @@ from deltamerge.write.identity_columns import explicit_insert, identity_column, 
 def outputs_of_table(
     clause: MergeClause, outputs: tuple[Output, ...], schema: StructType
 ) -> tuple[Output, ...]:
-    """Let the table fill the columns of its own that a clause does not set.
-
-    Args:
-        clause: The UPDATE or INSERT clause.
-
-    Returns:
-        The same, but generated columns that the clause does not assign are computed anew.
+    """Return what an UPDATE or INSERT makes of the columns; generated ones that it does not set are computed anew.
 
     Raises:
         DeltaAnalysisException: The clause sets an identity column that it must not set.

@@ -38,8 +38,6 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 @dataclass(frozen=True)
 class ArrowChanges:
-    """What PyArrow is to write."""
-
     execution: Execution
     recipe: LookupRecipe
     staged: StagedSource
@@ -62,7 +60,6 @@ class ArrowChanges:
         return TouchedFiles(files, (), counts, has_multiple_matches=False)
 
     def updated(self, pairs: Pairs) -> int:
-        """Count the rows of a file that are updated."""
         return sum(pairs.rows_by_clause.get(clause.number, 0) for clause in self.recipe.updates)
 
     def located(self, pairs: Sequence[Pairs]) -> list[tuple[str, str]]:
@@ -119,7 +116,6 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
 
 
 def _step(changes: ArrowChanges) -> tuple[str, str]:
-    """Return the name of the step that writes, and its description."""
     touched = len(changes.touched.rewrite)
     if not touched:
         return "write_only_inserts", "writing new files for only inserts"
@@ -174,7 +170,6 @@ def _items(changes: ArrowChanges, partitions: Sequence[Partition]) -> list[str]:
 
 
 def _one_item(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
-    """Describe one file for all that is written to a partition."""
     target = changes.new_file(partition, "part", number, 0)
     files, values = changes.located(partition.pairs), partition.values
     (inserted,) = partition.inserted or ((0, 0),)
@@ -184,7 +179,6 @@ def _one_item(changes: ArrowChanges, partition: Partition, number: int) -> list[
 
 
 def _changed_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
-    """Describe the files of a partition for changed rows, and for those that stay with them."""
     if not changes.execution.writes_deletion_vectors:
         return [
             patch_work(path, changes.new_file(partition, "kept", number, i), found)
@@ -201,7 +195,6 @@ def _changed_items(changes: ArrowChanges, partition: Partition, number: int) -> 
 
 
 def _new_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
-    """Describe the files of a partition for new rows."""
     return [
         new_file_work(
             changes.new_file(partition, "part", number, i), inserted=inserted, values=partition.values
@@ -227,7 +220,6 @@ def _is_small(changes: ArrowChanges, partition: Partition) -> bool:
 
 
 def _rows_written_again(changes: ArrowChanges, changed: Sequence[Pairs]) -> int:
-    """Count about how many rows of files go into new ones."""
     if changes.execution.writes_deletion_vectors:
         return sum(map(changes.updated, changed))
     return rows_about((pairs.file.stats, pairs.file.size) for pairs in changed)
@@ -285,7 +277,6 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> dict[int, int]:
 
 
 def _bytes_read(changes: ArrowChanges, new: NewRows) -> float:
-    """Return how many bytes of source and files are read to write new files."""
     share = 1.0
     if changes.execution.writes_deletion_vectors:
         # Of a changed row only what its UPDATE leaves as it was is read in its file.

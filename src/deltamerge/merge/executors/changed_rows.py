@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Make the parts of what is written."""
-
     spark: SparkSession
     merge: ResolvedMerge
     references: MergeReferences
@@ -68,7 +66,7 @@ class ChangedRows:
         return not all(all(self.references.of(clause).from_source) for clause in updating)
 
     def updated_from_source(self, source: Rows) -> DataFrame:
-        """Return the updated rows, made from the source's: one for each source row that updates a target row."""
+        """Return the updated rows, one for each source row that updates a target row."""
         names = self._names
         merge = replace(self.merge, clauses=self.merge.matched)
         found = source
@@ -88,8 +86,7 @@ class ChangedRows:
         """Return the rows that a clause updates and, for change data, deletes.
 
         Args:
-            rows: Joined rows, both sides visible; target rows that nothing matches among them where BY SOURCE clauses
-                change those.
+            rows: Joined rows, both sides visible, by `join_type`.
         """
         names, looked_at = self._names, self.merge.not_matched_by_source if self._by_source else ()
         merge = replace(self.merge, clauses=(*self.merge.matched, *looked_at))
@@ -118,7 +115,7 @@ class ChangedRows:
         return "right_outer" if self._by_source else "inner"
 
     def inserted(self, source: Rows) -> DataFrame:
-        """Return the inserted rows: one for each source row that matches nothing and that an INSERT takes."""
+        """Return a row for each source row that matches nothing and that an INSERT takes."""
         merge, names = self.merge, self._names
         if len(self.matches.matched_sources):
             source = self._with_words(source, self.matches.matched_sources, names.block_words)

@@ -71,11 +71,7 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
 def execute_classic(execution: Execution, source: Source) -> MergeChanges:
-    """Run any merge in two scans: find the touched files, then write them again with all changes.
-
-    Returns:
-        The files written and those they replace. Delta: ClassicMergeExecutor.
-    """
+    """Run any merge in two scans: find the touched files, then write them again. Delta: ClassicMergeExecutor."""
     merge, steps, references = execution.merge, execution.steps, execution.references
     summary = source.summary
     if summary is None:
@@ -149,7 +145,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
 
 
 def _has_rows_to_write(execution: Execution, touched: TouchedFiles) -> bool:
-    """Return whether the changes of touched files come to more than rows that deletion vectors delete."""
+    """Return whether there is more to write than deletion vectors."""
     merge = execution.merge
     if merge.inserts or execution.writes_change_data or not execution.writes_deletion_vectors:
         return True
@@ -236,7 +232,6 @@ def _copies_rows(execution: Execution) -> bool:
 
 
 def _side_to_rewrite(execution: Execution, target: TargetFiles, touched: TouchedFiles) -> TargetSide:
-    """Make the target's side of the second join."""
     joined = target.joined_among(touched.rewrite)
     copies_rows = F.lit(_copies_rows(execution))
     frame = _scan_to_rewrite(execution, joined, copies_rows)
@@ -273,12 +268,7 @@ def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[
 
 
 def join_type(merge: ResolvedMerge, conf: MergeConf, *, copies_rows: bool) -> str:
-    """Choose the join of `write_all_changes`.
-
-    Returns:
-        ``right_outer`` (source left, target right) where no source row is inserted, else ``full_outer``; where no row
-        is copied, target rows without a match are kept only for BY SOURCE clauses.
-    """
+    """Return the join, source left and target right, of `write_all_changes`."""
     if not copies_rows and not merge.not_matched_by_source:
         return "left_outer" if merge.inserts else "inner"
     if merge.statement.is_matched_only and not conf.optimize_matched_only_merge:
@@ -295,16 +285,12 @@ def write_all_changes_rows(
     *,
     copies_rows: bool,
 ) -> Rows:
-    """Join source and touched files and computes what every row becomes.
-
-    Args:
-        target: The target's side, of the touched files and of those that only matched.
+    """Join source and touched files, and compute what every row becomes. Delta: ClassicMergeExecutor.writeAllChanges.
 
     Returns:
         Per row, joined or not, its output columns (what it becomes; for a deleted one what it was), the target's own
         values, what change it is (`row_change`), the clause of each kind that takes it, its file, position and source
         row number.
-        Delta: ClassicMergeExecutor.writeAllChanges.
     """
     how = join_type(merge, conf, copies_rows=copies_rows)
     logger.debug(
@@ -342,15 +328,13 @@ def changes_output(merge: ResolvedMerge, rows: Rows, defaults: Callable[[int], C
 
 
 def keep_one_match(rows: Rows, names: InternalColumns) -> Rows:
-    """Keep one joined row of each target row that several source rows match.
+    """Keep one joined row of each target row that several source rows match: the one that changes it.
+
+    Rows without a target row all stay. Delta: deduplicateCDFDeletes, which does so for change data only.
 
     Args:
         rows: Rows of `write_all_changes_rows`, at most one change among those of a target row, or the
             same DELETE in all of them.
-
-    Returns:
-        The rows, of each target row the one that changes it where there is one; rows without a target row all stay.
-        Delta: deduplicateCDFDeletes, which does so for change data only.
     """
     source_row = F.when(F.col(names.file_name).isNull(), F.col(names.source_row_index))
     same_row = Window.partitionBy(names.file_name, names.row_index, source_row)

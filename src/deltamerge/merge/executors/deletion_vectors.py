@@ -19,7 +19,7 @@ from deltamerge.write.deletion_vectors import VectorChanges, all_of, write_delet
 
 
 def fit_the_driver(execution: Execution, files: Sequence[AddFile]) -> bool:
-    """Return whether the driver holds the positions of all these files' rows at once."""
+    """Return whether the driver holds the positions of all rows of these files at once."""
     return rows_about((file.stats, file.size) for file in files) <= execution.limits.positions
 
 
@@ -34,7 +34,6 @@ def delete_rows(
     """Write the deletion vectors of touched files.
 
     Args:
-        execution: What the executor works on.
         found: The positions of the rows that clauses change, by `file_key`, where the first scan found them; else
             they are looked for once more, in a few of the touched files at a time.
         files: The files that may match, by `file_key`.
@@ -66,7 +65,7 @@ def delete_rows(
 
 
 def _groups(execution: Execution, files: Sequence[AddFile]) -> Iterator[tuple[AddFile, ...]]:
-    """Put files together, as many as the driver takes positions of; one at least."""
+    """Yield as many files at a time as the driver takes positions of, at least one."""
     group: list[AddFile] = []
     rows = 0
     for file in files:

@@ -62,12 +62,10 @@ class Execution:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The table's state that the merge reads."""
         return self.context.snapshot
 
     @property
     def conf(self) -> MergeConf:
-        """The session's settings."""
         return self.context.conf
 
     @property
@@ -76,7 +74,6 @@ class Execution:
 
     @property
     def references(self) -> MergeReferences:
-        """What the merge's expressions refer to."""
         return self.context.references
 
     @property
@@ -87,7 +84,6 @@ class Execution:
 
     @property
     def writes_change_data(self) -> bool:
-        """Whether the table has a change data feed."""
         return self.context.writes_change_data
 
     @property
@@ -97,7 +93,6 @@ class Execution:
 
     @cached_property
     def write_target(self) -> WriteTarget:
-        """Where and how rows are written."""
         return WriteTarget(
             store=self.table.store,
             schema=self.merge.output_schema,
@@ -159,6 +154,5 @@ class MergeChanges:
 
     @property
     def removed_files(self) -> tuple[AddFile, ...]:
-        """The touched files that are no longer part of the table."""
         kept = {file.path for file in self.vectors.kept}
         return tuple(file for file in self.touched.rewrite if file.path not in kept)

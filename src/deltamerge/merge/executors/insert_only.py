@@ -53,11 +53,7 @@ WHEN_NO_MATCHES = "writeInsertsOnlyWhenNoMatches"
 
 
 def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
-    """Run a merge that only inserts.
-
-    Returns:
-        The files written. Delta: InsertOnlyMergeExecutor.writeOnlyInserts with filterMatchedRows.
-    """
+    """Run a merge that only inserts. Delta: InsertOnlyMergeExecutor.writeOnlyInserts with filterMatchedRows."""
     merge, steps, summary = execution.merge, execution.steps, source.summary
     with steps.step("plan", "choosing the files to read"):
         possible = ALWAYS if summary is None else summary.predicate
@@ -100,7 +96,6 @@ def _source_count(source: Source, counted: Observation) -> int:
 
 
 def unmatched_of(execution: Execution, rows: Rows, summary: SourceSummary, target: Rows) -> Rows:
-    """Keep the source rows that match no row of the target's."""
     broadcast = can_broadcast(
         summary, execution.conf.auto_broadcast_join_threshold, execution.limits.broadcast_key_bytes
     )
@@ -110,7 +105,7 @@ def unmatched_of(execution: Execution, rows: Rows, summary: SourceSummary, targe
 def write_inserts(
     execution: Execution, unmatched: Rows, extra_op_type: str
 ) -> tuple[WrittenFiles, RowCounts | None]:
-    """Write source rows that match nothing; count them by clause where several insert."""
+    """Write source rows that match nothing; counts are None where a single clause inserts."""
     merge, names = execution.merge, execution.merge.names
     rows = generate_inserts_only_output(merge, unmatched, execution.defaults, extra_op_type)
     inserting, observation = inserting_clauses(merge), None
@@ -142,9 +137,6 @@ def unmatched_by_number(merge: ResolvedMerge, source: Rows, target: Rows, *, bro
 
     A left anti join cannot broadcast its left side, so it would shuffle the target; an inner join can, and the
     numbers of the source rows that come back are few.
-
-    Returns:
-        The source's rows, users' names still in sight.
     """
     names = merge.names
     sent = Rows(F.broadcast(source.frame), source.names) if broadcast else source
@@ -171,15 +163,13 @@ def generate_inserts_only_output(
     defaults: Callable[[int], Column],
     extra_op_type: str,
 ) -> Rows:
-    """Make the output of an insert-only merge.
+    """Make the output of an insert-only merge, with the number of the clause that inserts each row.
+
+    Delta: generateInsertsOnlyOutputDF.
 
     Args:
         source: The source rows that match nothing, users' names still in sight.
         extra_op_type: Delta's name for the route, for the log.
-
-    Returns:
-        The output columns under internal column names, and the number of the clause that inserts each row.
-        Delta: generateInsertsOnlyOutputDF.
     """
     names = merge.names
     rows = evaluate_not_matched(source.renamed(), merge)

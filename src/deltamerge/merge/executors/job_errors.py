@@ -87,7 +87,7 @@ def _is_in_condition(message: str, merge: ResolvedMerge) -> bool:
 
 
 def _narrowing(merge: ResolvedMerge) -> list[tuple[Overflow, str]]:
-    """Return the assignments that can fail so, each with its clause."""
+    """Return the assignments whose cast may fail, each with its clause."""
     return [
         (
             Overflow(given.simpleString(), field.dataType.simpleString(), field.name),
@@ -123,12 +123,7 @@ def _given_type(merge: ResolvedMerge, clause: ResolvedClause, output: Output) ->
 
 
 def translated(error: Exception, table: str) -> Exception:
-    """Return the error a user can act on.
-
-    Returns:
-        A constraint's violation where one is behind it; the error that Spark's words of a failed write are wrapped
-        around; else the error itself.
-    """
+    """Return the error that a user can act on: the one behind Spark's or Java's, if any."""
     if isinstance(error, DeltaError) or not (isinstance(error, PySparkException) or _is_of_the_jvm(error)):
         return error
     at_fault = violation_in(str(error), table) or excess_in(str(error)) or tie_in(str(error))
@@ -145,7 +140,6 @@ def translated(error: Exception, table: str) -> Exception:
 
 
 def _is_of_the_jvm(error: Exception) -> bool:
-    """Return whether Spark's error came wrapped in one of Java's, of which PySpark makes none of its own."""
     return hasattr(error, "java_exception")
 
 

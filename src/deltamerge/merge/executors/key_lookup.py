@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 def execute_key_lookup(execution: Execution) -> MergeChanges:
     """Run a merge by key lookup.
 
-    Returns:
-        The files written and those they replace.
-
     Raises:
         Declined: It came out on the way that another operator must do a part of it.
     """
@@ -75,11 +72,7 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
 
 
 def _with_keys(execution: Execution, staged: StagedSource) -> tuple[StagedSource, Mask]:
-    """Look at the source's keys for NULLs and repetitions, and for gaps where their ranges leave several files.
-
-    Returns:
-        The source, and which files the ranges leave.
-    """
+    """Look at the keys for NULLs, repetitions and gaps, and return which files their ranges leave."""
     predicate = execution.references.to_read(staged.summary.predicate)
     files = may_match_mask(execution.snapshot, predicate, execution.conf.session_time_zone)
     if not staged.rows:
@@ -153,7 +146,6 @@ def _check_visible(execution: Execution, rows: Callable[[], Rows]) -> None:
 
 
 def _matches_of(recipe: LookupRecipe, found: Sequence[Pairs]) -> Matches:
-    """Return the rows that change where the pairs know their clauses."""
     numbers = {("matched", clause.number): clause.number for clause in recipe.matched}
     numbers |= {("not_matched_by_source", c.number): by_source_number(c.number) for c in recipe.by_source}
     changing = [pairs for pairs in found if pairs.rows]
@@ -181,8 +173,6 @@ def _updating(recipe: LookupRecipe, found: Sequence[Pairs]) -> dict[int, BitMap6
 
 @dataclass(frozen=True)
 class _PairFrames:
-    """The rows of pairs, and the rows of the source, as frames."""
-
     execution: Execution
     recipe: LookupRecipe
     staged: StagedSource
@@ -264,7 +254,6 @@ class _PairFrames:
         )
 
     def source_frame(self) -> DataFrame:
-        """Return the source's rows with their numbers."""
         merge, names, staged = self.execution.merge, self.execution.merge.names, self.staged
         source = [names.source(index) for index in range(len(merge.source_schema))]
         schema = StructType(

@@ -48,7 +48,6 @@ class Pairs:
 
     @property
     def changed(self) -> BitMap64:
-        """The positions of the rows that a clause takes."""
         return BitMap64(distinct(read_pairs(self.path).changing.rows).astype(np.uint64))
 
 
@@ -124,7 +123,6 @@ def fires_twice(found: Sequence[Pairs]) -> bool:
 
 
 def matched_sources(found: Iterable[Pairs]) -> BitMap64:
-    """Return the numbers of the source rows that match a target row."""
     sources = [read_pairs(pairs.path).matched_sources for pairs in found]
     return BitMap64(distinct(np.concatenate(sources)).astype(np.uint64)) if sources else BitMap64()
 

@@ -21,11 +21,7 @@ from deltamerge.spark import columns as F
 
 
 def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSummary) -> MergeChanges:
-    """Run a merge whose source is kept.
-
-    Returns:
-        The files written and those they replace.
-    """
+    """Run a merge whose source is kept."""
     merge, steps, conf = execution.merge, execution.steps, execution.conf
     with steps.step("plan", "choosing the files to read"):
         target = target_files(
@@ -56,7 +52,6 @@ class _Join:
     target: TargetFiles
 
     def find(self, summary: SourceSummary, source: Rows) -> Matches:
-        """Find the rows that change."""
         execution, merge = self.execution, self.execution.merge
         side = first_side(execution, self.target, summary)
         by_source = any(c.action != "do_nothing" for c in merge.not_matched_by_source)

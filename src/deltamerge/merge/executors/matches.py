@@ -46,7 +46,6 @@ NO_MATCHES = Matches({}, {}, {}, BitMap64(), has_competing=False, sources_fire_o
 
 
 def changing_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
-    """Return the clauses that change target rows."""
     clauses = (*merge.matched, *merge.not_matched_by_source)
     return [clause for clause in clauses if clause.action in ("update", "delete")]
 
@@ -105,7 +104,6 @@ def _code(merge: ResolvedMerge, changing: list[ResolvedClause]) -> Column:
 
 
 def _source_code(merge: ResolvedMerge) -> Column:
-    """Return which UPDATE takes a new row from the source row."""
     code = F.lit(_OF_SOURCE)
     number = F.col(merge.names.clause("matched"))
     for clause in merge.matched:

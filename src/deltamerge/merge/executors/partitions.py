@@ -74,7 +74,6 @@ def partitions_of(
 def _new_partitions(
     execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs]
 ) -> list[Partition]:
-    """Find the partitions of the rows that are inserted."""
     columns, limits = execution.snapshot.metadata.partition_columns, execution.limits
     kept = staged.columns
     names = [next(iter(kept.inserts.values()))[column] for column in columns]
@@ -145,6 +144,6 @@ def _spelled(value: int | str | None, kind: pa.DataType) -> str | None:
 
 
 def rows_of_a_file(execution: Execution) -> int | None:
-    """Return the number of rows that a new file has at most, by the table's property or the session's setting."""
+    """Return how many rows a new file has at most, by the table's property or the session's setting."""
     of_table = execution.write_target.records_per_file
     return execution.context.session.records_per_file if of_table is None else of_table

@@ -46,7 +46,6 @@ def observing_clauses(
     """Count rows by clause as they are written.
 
     Args:
-        frame: The rows, with the columns that say which clause of a kind takes them.
         is_row: TRUE for the rows that become rows of the table.
     """
     observation = Observation()
@@ -60,9 +59,8 @@ def observing_clauses(
 def counted(observation: Observation, clauses: Sequence[ResolvedClause]) -> RowCounts | None:
     """Read the counts of `observing_clauses`.
 
-    Returns:
-        The counts; None where Spark found on the way that no row is to be written, and dropped them with the rest of
-        the plan. `count_rows` then sees that every updated row is missing.
+    None where Spark found on the way that no row is to be written, and dropped them with the rest of the plan;
+    `count_rows` then sees that every updated row is missing.
     """
     found = observed(observation)
     if not found:
@@ -80,11 +78,7 @@ def _name(clause: ResolvedClause) -> str:
 def inserts_by_clause(
     merge: ResolvedMerge, counts: RowCounts | None, inserted: int
 ) -> dict[tuple[str, int], int]:
-    """Return the inserted rows by clause; a single clause has all of them.
-
-    Args:
-        counts: What was counted, which is needed where several clauses insert.
-    """
+    """Return the inserted rows by clause; counts are needed only where several clauses insert."""
     inserting = inserting_clauses(merge)
     if counts is None or len(inserting) < 2:
         return {("not_matched", c.number): inserted for c in inserting}

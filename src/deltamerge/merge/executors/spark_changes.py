@@ -72,13 +72,11 @@ class SparkChanges:
 
     @cached_property
     def touched(self) -> dict[str, AddFile]:
-        """The touched files by their path in the log."""
         by_path = {file.path: file for file in self.target.files}
         return {path: by_path[path] for path in self.matches.changed}
 
     @cached_property
     def patched(self) -> list[AddFile]:
-        """The touched files that PyArrow copies."""
         if self.execution.plan.unchanged_rows.choice != "patch":
             return []
         fit = patchable(self.execution.table.store, list(self.touched.values()))
@@ -86,7 +84,6 @@ class SparkChanges:
 
     @cached_property
     def copied(self) -> list[AddFile]:
-        """The touched files whose other rows Spark writes."""
         if self.execution.plan.unchanged_rows.choice == "deletion_vector":
             return []
         patched = {file.path for file in self.patched}
@@ -106,11 +103,6 @@ class SparkChanges:
 
 
 def write_changes(changes: SparkChanges) -> MergeChanges:
-    """Write changed rows, and treat the others as planned.
-
-    Returns:
-        The files written and those they replace.
-    """
     execution, matches, summary = changes.execution, changes.matches, changes.summary
     merge, steps = execution.merge, execution.steps
     touched = NOTHING_TOUCHED
@@ -149,7 +141,6 @@ def write_changes(changes: SparkChanges) -> MergeChanges:
 
 
 def _step(changes: SparkChanges) -> tuple[str, str]:
-    """Return the name of the step that writes, and its description."""
     touched = len(changes.touched)
     if not touched:
         return "write_only_inserts", "writing new files for only inserts"
@@ -165,7 +156,6 @@ def _delete_rows(changes: SparkChanges) -> VectorChanges:
 
 
 def _write(changes: SparkChanges) -> tuple[WrittenFiles, RowCounts | None]:
-    """Write new rows by Spark and patch files, both at a time."""
     execution = changes.execution
     parts, scanned = _parts(changes)
     observation: Observation | None = None
@@ -181,7 +171,6 @@ def _write(changes: SparkChanges) -> tuple[WrittenFiles, RowCounts | None]:
 
 
 def _check_same_changes(changes: SparkChanges, counts: RowCounts, written: WrittenFiles) -> None:
-    """Compare the rows that Spark wrote with those that were found before."""
     execution = changes.execution
     # Deleted rows are computed only for change data.
     actions = ("update", "delete") if execution.writes_change_data else ("update",)
@@ -243,7 +232,6 @@ def _count(changes: SparkChanges, kind: str, number: int) -> int:
 
 
 def _unchanged(changes: SparkChanges) -> DataFrame:
-    """Return the unchanged rows of the files that Spark writes again."""
     table, matches = changes.execution.table, changes.matches
     target = scan_rows(changes.execution, changes.copied).renamed()
     changed = {

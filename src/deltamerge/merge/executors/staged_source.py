@@ -95,12 +95,6 @@ class StagedColumns:
 
 @dataclass(frozen=True)
 class StagedSource:
-    """The source's rows in files.
-
-    Args:
-        bytes: About how many bytes they take together.
-    """
-
     columns: StagedColumns
     kept: KeptRows
     rows: int
@@ -130,11 +124,7 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
 
 
 def look_in_place(execution: Execution) -> None:
-    """Check that the source's own files hold its rows.
-
-    Raises:
-        Declined: They do not.
-    """
+    """Raise Declined where the source's own files do not hold its rows."""
     recipe = lookup_recipe(execution.context, by_spark=execution.plan.changed_rows.choice == "spark")
     _in_place(execution, recipe, _kept_columns(execution, recipe))
 
@@ -202,7 +192,6 @@ def _every_column(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
 
 
 def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
-    """Choose what PyArrow needs of each source row."""
     merge, references, names = execution.merge, execution.references, execution.merge.names
     columns = _Columns(execution)
     keys = tuple(columns.of_source(index) for index in recipe.keys.source)
@@ -229,7 +218,6 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
 def _in_place(
     execution: Execution, recipe: LookupRecipe, columns: StagedColumns
 ) -> tuple[StagedSource, PlainParquet]:
-    """Return the source's own files, if they hold all that is not computed."""
     merge, types, limits = execution.merge, recipe.types, execution.limits
     in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
     wanted = {
@@ -285,12 +273,10 @@ def _with_chosen(execution: Execution, source: StagedSource) -> StagedSource | N
 
 
 def _place(execution: Execution) -> str:
-    """Return the name of the column with a row's number among all rows of the source."""
     return execution.merge.names.source_row_index
 
 
 def _beside(execution: Execution, source: StagedSource, table: pa.Table) -> StagedSource:
-    """Write what was computed of the source's rows beside them."""
     file = KeptFile(execution.local(f"{execution.folder}/computed{STAGED_SUFFIX}"), 0, 0)
     with pa.ipc.new_file(file.path, table.schema) as writer:
         writer.write_table(table)
@@ -339,7 +325,6 @@ def _with_computed(
 
 
 def _position(files: PlainParquet) -> Column:
-    """Return a row's number among the rows of all files."""
     row = F.col("_metadata.row_index")
     if len(files.files) == 1:
         return row
@@ -376,7 +361,6 @@ def _stage(
     clause: str | None,
     keys: tuple[JoinKey, ...] = (),
 ) -> list[dict[str, Any]]:
-    """Write rows into files; return what the tasks report of them."""
     limits = execution.limits
     kept = StagedRows(
         folder=execution.local(execution.folder),
@@ -430,8 +414,6 @@ def _aliased(columns: Mapping[str, Column]) -> list[Column]:
 
 
 class _Columns:
-    """Collect columns to keep, each of them once."""
-
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self.own: dict[str, int] = {}

@@ -33,12 +33,10 @@ _MOST_FILTERS = 16
 
 
 def scan_rows(execution: Execution, files: Sequence[AddFile]) -> Rows:
-    """Return the target's side of a join from some files."""
     return target_rows(scan_files(execution, files), execution.merge)
 
 
 def target_side(execution: Execution, target: TargetFiles, files: Sequence[AddFile]) -> TargetSide:
-    """Return the target's side of a merge from some of the files that it reads."""
     unmatchable = target.unmatchable_among(files)
     joined = scan_rows(execution, target.joined_among(files))
     return TargetSide(joined, scan_rows(execution, unmatchable) if unmatchable else None)
@@ -84,7 +82,6 @@ def _may_match(ranges: InRanges, schema: StructType) -> Column | None:
 
 
 def scan_files(execution: Execution, files: Sequence[AddFile]) -> DataFrame:
-    """Read some files of the target, with each row's file and position."""
     return target_frame(*_scan_of(execution, files))
 
 
@@ -98,7 +95,6 @@ def scan_to_rewrite(execution: Execution, files: Sequence[AddFile]) -> DataFrame
 def _scan_of(
     execution: Execution, files: Sequence[AddFile]
 ) -> tuple[Table, StructType, tuple[str, ...], tuple[AddFile, ...], ScanColumns, str]:
-    """Return the arguments of `target_frame` and `tracked_frame`."""
     metadata, names = execution.snapshot.metadata, execution.merge.names
     return (
         execution.table,

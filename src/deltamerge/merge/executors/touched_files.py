@@ -49,7 +49,6 @@ class TouchedFiles:
     has_multiple_matches: bool
 
     def rows(self, clauses: Sequence[ResolvedClause], action: str) -> int:
-        """Sum the target rows that clauses with an action change."""
         return sum(
             self.rows_by_clause.get((clause.clause.kind, clause.number), 0)
             for clause in clauses
@@ -66,14 +65,12 @@ def find_touched_files(
     target: TargetSide,
     files: Mapping[str, AddFile],
 ) -> TouchedFiles:
-    """Join source and target once and finds what the merge changes.
+    """Join source and target once and find what the merge changes. Delta: ClassicMergeExecutor.findTouchedFiles.
+
+    Other than there, only rows for which a clause fires count as touched, and as matched more than once.
 
     Args:
-        files: These files by `file_key`.
-
-    Returns:
-        The touched files and the rows each clause changes. Delta: ClassicMergeExecutor.findTouchedFiles; other than
-        there only rows for which a clause fires count as touched, and as matched more than once.
+        files: The target's files by `file_key`.
 
     Raises:
         MultipleSourceRowsException: Clauses fire for several source rows on one target row.
@@ -92,17 +89,9 @@ def find_touched_rows(
     target: TargetSide,
     files: Mapping[str, AddFile],
 ) -> tuple[TouchedFiles, dict[str, BitMap64]]:
-    """Join source and target once and finds what the merge changes, down to the rows.
+    """Return also, by `file_key`, the positions of the rows that a clause changes; else as `find_touched_files`.
 
-    Args:
-        files: These files by `file_key`.
-
-    Returns:
-        As `find_touched_files`, and of the touched files the positions of the rows that a clause changes, by
-        `file_key`. Delta: ClassicMergeExecutor.findTouchedFiles and writeDVs, which joins a second time.
-
-    Raises:
-        MultipleSourceRowsException: Clauses fire for several source rows on one target row.
+    Delta: ClassicMergeExecutor.findTouchedFiles and writeDVs, which joins a second time.
     """
     if not _looks_at_target(merge):
         return NOTHING_TOUCHED, {}
@@ -133,7 +122,6 @@ def _looks_at_target(merge: ResolvedMerge) -> bool:
 
 
 def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: TargetSide) -> Rows:
-    """Join the sides and finds the clause that takes each row."""
     how = "right_outer" if merge.not_matched_by_source else "inner"
     rows = joined(source, target.joined, merge.condition, how)
     rows = evaluate_matched(rows, merge, values=False)
@@ -177,7 +165,6 @@ def _touched(
     found: Sequence[Mapping[str, Any]],
     files: Mapping[str, AddFile],
 ) -> TouchedFiles:
-    """Read the counts of files, or of parts of files."""
     names = merge.names
     competing = sum(row["competing"] or 0 for row in found)
     if competing and not merge.is_only_one_unconditional_delete:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()) -> DataFrame:
-    """Return output columns the table's names; the hidden ones keep theirs."""
+    """Select the output columns under the table's names, and hidden ones."""
     schema, names = execution.merge.output_schema, execution.merge.names
     return rows.frame.select(
         *(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)),

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 def generate_cdc_and_output_rows(
     rows: Rows, schema: StructType, names: InternalColumns, hidden: tuple[str, ...] = ()
 ) -> DataFrame:
-    """Make the table's rows and the change data of joined rows.
+    """Make the table's rows and the change data of joined rows. Delta: generateCdcAndOutputRows.
+
+    Every value was computed once, also where several rows have it.
 
     Args:
         rows: Rows of `write_all_changes_rows`.
         hidden: Columns of the rows that are written beside the table's.
 
     Returns:
-        The table's columns, the change type (NULL for a row of the table), and the hidden columns. Every value was
-        computed once, also where several rows have it. Delta: generateCdcAndOutputRows.
+        The table's columns, the change type (NULL for a row of the table), and the hidden columns.
     """
     return pack_and_explode_cdc_output(rows, _cdc_array(schema, names, hidden), names).select(
         *_unpacked(schema, names, hidden)
@@ -34,24 +35,12 @@ def generate_cdc_and_output_rows(
 
 
 def generate_inserted_rows(rows: Rows, schema: StructType, names: InternalColumns) -> DataFrame:
-    """Make the table's rows and the change data of inserted rows.
-
-    Returns:
-        As `generate_cdc_and_output_rows`.
-    """
     packed = F.array(_row(schema, names.output, names, "insert"), _row(schema, names.output, names, None))
     return pack_and_explode_cdc_output(rows, packed, names).select(*_unpacked(schema, names))
 
 
 def pack_and_explode_cdc_output(rows: Rows, packed: Column, names: InternalColumns) -> DataFrame:
-    """Turn each row into the rows of an array of structs.
-
-    Args:
-        packed: For each row the array.
-
-    Returns:
-        One struct column. Delta: packAndExplodeCDCOutput.
-    """
+    """Turn each row into the rows of an array of structs, in one column. Delta: packAndExplodeCDCOutput."""
     return rows.frame.select(packed.alias(names.packed)).select(F.explode(names.packed).alias(names.packed))
 
 

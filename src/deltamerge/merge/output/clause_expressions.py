@@ -36,17 +36,15 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
 def source_row_missing(names: InternalColumns) -> Column:
-    """TRUE for a joined row without a source row."""
     return F.col(names.source_row_present).isNull()
 
 
 def target_row_missing(names: InternalColumns) -> Column:
-    """TRUE for a joined row without a target row."""
     return F.col(names.target_row_present).isNull()
 
 
 def rows_of_kind(kind: ClauseKind, names: InternalColumns) -> Column:
-    """TRUE for the joined rows that clauses of a kind look at."""
+    """Return TRUE for the joined rows that clauses of a kind look at."""
     if kind == "matched":
         return ~source_row_missing(names) & ~target_row_missing(names)
     if kind == "not_matched":
@@ -92,14 +90,7 @@ def _first_true(clauses: Sequence[ResolvedClause], applies: Column, names: Inter
 def generate_clause_values(
     rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, names: InternalColumns
 ) -> Rows:
-    """Add each assigned value as a column, computed only where its clause takes the row.
-
-    Args:
-        rows: Rows in which the clauses' names can be seen, with the number of the clause that takes each.
-
-    Returns:
-        The rows with one column a value.
-    """
+    """Add each assigned value as a column, computed only where its clause takes the row."""
     number = F.col(names.clause(kind))
     return rows.adding(
         [
@@ -111,7 +102,7 @@ def generate_clause_values(
 
 
 def evaluate_matched(rows: Rows, merge: ResolvedMerge, *, values: bool) -> Rows:
-    """Evaluate the MATCHED clauses on joined rows, and ends the users' names."""
+    """Evaluate the MATCHED clauses on joined rows, and end the users' names."""
     names = merge.names
     applies = rows_of_kind("matched", names)
     rows = generate_precomputed_conditions(rows, merge.matched, "matched", applies, names)
@@ -155,11 +146,7 @@ def _evaluate_one_side(
 def generate_all_action_exprs(
     merge: ResolvedMerge, clause: ResolvedClause, defaults: Callable[[int], Column]
 ) -> list[Column]:
-    """Return what each output column becomes under one UPDATE or INSERT clause.
-
-    Returns:
-        One expression for each column of the output schema, of that column's type.
-    """
+    """Return, for each output column, what it becomes under an UPDATE or INSERT, of that column's type."""
     return [generate_action_expr(merge, clause, index, defaults) for index in range(len(clause.outputs))]
 
 
@@ -180,7 +167,6 @@ def generate_action_expr(
     index: int,
     defaults: Callable[[int], Column],
 ) -> Column:
-    """Return what one output column becomes under an UPDATE or INSERT clause; see `generate_all_action_exprs`."""
     names = merge.names
     field, output = merge.output_schema.fields[index], clause.outputs[index]
     kind = clause.clause.kind
@@ -231,9 +217,6 @@ def generate_clause_output_exprs(
     Args:
         per_clause: For each clause that writes rows, its number and what each output column becomes.
         otherwise: What the columns are where no clause takes the row, or one that writes nothing.
-
-    Returns:
-        One expression for each output column.
     """
     if not per_clause:
         return otherwise
@@ -253,11 +236,10 @@ def generate_clause_output_exprs(
 def generate_write_all_changes_output_cols(
     merge: ResolvedMerge, defaults: Callable[[int], Column]
 ) -> list[tuple[str, Column]]:
-    """Return the output columns for joined rows on which all clauses are evaluated.
+    """Return the output columns' names and CASEs for joined rows on which all clauses are evaluated.
 
-    Returns:
-        Per output column its own name and one CASE: rows without a source row take the BY SOURCE expressions, rows
-        without a target row the INSERT expressions, all others the MATCHED ones.
+    Rows without a source row take the BY SOURCE expressions, rows without a target row the INSERT expressions, all
+    others the MATCHED ones.
     """
     names = merge.names
     width = len(merge.output_schema.fields)

@@ -29,7 +29,6 @@ class Rows:
     names: tuple[str, ...]
 
     def adding(self, columns: Sequence[tuple[str, Column]]) -> Rows:
-        """Add columns and keep the qualifiers."""
         if not columns:
             return self
         added = self.frame.select("*", *(column.alias(name) for name, column in columns))
@@ -53,7 +52,6 @@ class TargetSide:
 
 
 def target_rows(frame: DataFrame, merge: ResolvedMerge) -> Rows:
-    """Return the target's side of a join."""
     names = merge.names
     marked = frame.select("*", F.lit(True).alias(names.target_row_present)).alias(merge.target_alias)
     own = (*(names.target(i) for i in range(len(merge.target_schema))), names.file_name, names.row_index)
@@ -61,7 +59,6 @@ def target_rows(frame: DataFrame, merge: ResolvedMerge) -> Rows:
 
 
 def source_rows(frame: DataFrame, merge: ResolvedMerge) -> Rows:
-    """Return the source's side of a join."""
     names = merge.names
     marked = frame.select("*", F.lit(True).alias(names.source_row_present))
     if merge.source_alias is not None:
@@ -71,7 +68,6 @@ def source_rows(frame: DataFrame, merge: ResolvedMerge) -> Rows:
 
 
 def joined(source: Rows, target: Rows, condition: Column, how: str) -> Rows:
-    """Join the two sides, both visible."""
     return Rows(source.frame.join(target.frame, condition, how), (*source.names, *target.names))
 
 
@@ -103,5 +99,4 @@ def _seeing(rows: Rows, visible: list[tuple[str, str]], alias: str | None) -> Ro
 
 
 def own_columns(rows: Rows) -> Rows:
-    """Return the rows under only their internal names."""
     return Rows(rows.frame.select(*rows.names), rows.names)

@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 
 def generated_flags(merge: ResolvedMerge, kinds: tuple[ClauseKind, ...]) -> list[tuple[str, Column]]:
-    """Return for which rows generated columns are to be computed.
+    """Return, for each generated column that some clause leaves to the table, whether such a clause takes the row.
+
+    The flags (BOOLEAN) belong into the same projection as the output columns.
 
     Args:
         kinds: The kinds of clauses that are evaluated on the rows.
-
-    Returns:
-        One BOOLEAN column for each generated column that some clause leaves to the table: whether such a clause takes
-        the row. They belong into the same projection as the output columns.
     """
     names = merge.names
     flags = []
@@ -44,13 +42,12 @@ def _computes(clause: ResolvedClause, index: int) -> bool:
 
 
 def compute_generated_columns(rows: Rows, merge: ResolvedMerge) -> Rows:
-    """Compute generated columns from what the row's other columns become.
+    """Compute generated columns from what the row's other columns become, and drop the flags.
+
+    Delta: UpdateExpressionsSupport.generateUpdateExprsForGeneratedColumns.
 
     Args:
         rows: Rows with the output columns, and the flags of `generated_flags`.
-
-    Returns:
-        The same rows without the flags. Delta: UpdateExpressionsSupport.generateUpdateExprsForGeneratedColumns.
     """
     names = merge.names
     flags = {

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def generated_identities(merge: ResolvedMerge) -> frozenset[str]:
-    """Find the identity columns that some INSERT clause leaves to the table.
-
-    Returns:
-        Their names.
-    """
+    """Return the names of the identity columns that some INSERT clause leaves to the table."""
     return frozenset(
         field.name
         for clause in merge.not_matched
@@ -30,14 +26,12 @@ def generated_identities(merge: ResolvedMerge) -> frozenset[str]:
 def with_identities(
     default: Callable[[int], Column], merge: ResolvedMerge, numbers: RowNumbers | None
 ) -> Callable[[int], Column]:
-    """Return identity columns their values where other columns have defaults.
+    """Return the defaults of columns by position, for identity columns their values.
+
+    A value follows only from the source row's number, so a row gets the same one in every attempt of a task.
 
     Args:
         numbers: The numbers of the source's rows; None where no clause leaves an identity column to the table.
-
-    Returns:
-        For a column's position its default. An identity column's follows only from the source row's number, so a
-        row gets the same value in every attempt of a task.
     """
     names = merge.names
 

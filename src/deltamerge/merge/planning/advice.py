@@ -27,7 +27,6 @@ from deltamerge.write.identity_columns import identity_column
 
 
 def feature_costs(context: PlanningContext) -> tuple[str, ...]:
-    """Return what the table's features cost in this merge."""
     facts, merge = context.facts, context.merge
     found = []
     if context.writes_deletion_vectors and context.changes_target_rows:
@@ -189,7 +188,6 @@ def _about_files(context: PlanningContext) -> list[str]:
 
 
 def describe(predicate: Predicate) -> str:
-    """Return a predicate as a person reads it."""
     if isinstance(predicate, And):
         return _joined(predicate.parts, " and ", neutral="all rows", absorbing="no rows")
     if isinstance(predicate, Or):

@@ -39,11 +39,7 @@ class SessionFacts:
 
 @dataclass(frozen=True)
 class PlanningContext:
-    """What a plan is made from.
-
-    Args:
-        summary: What is known of the source once it was read.
-    """
+    """What a plan is made from; the summary is what is known of the source once it was read."""
 
     merge: ResolvedMerge
     references: MergeReferences
@@ -61,7 +57,6 @@ class PlanningContext:
 
     @cached_property
     def facts(self) -> TableFacts:
-        """The table's features in use."""
         return TableFacts(self.snapshot.metadata, self.snapshot.schema)
 
     @cached_property
@@ -73,20 +68,16 @@ class PlanningContext:
 
     @property
     def writes_change_data(self) -> bool:
-        """Whether the table has a change data feed."""
         return self.facts.property_is("delta.enableChangeDataFeed", "true")
 
     @property
     def writes_deletion_vectors(self) -> bool:
-        """Whether changed rows are deleted by deletion vectors."""
         return writes_deletion_vectors(self.snapshot, self.conf)
 
     @property
     def has_deletion_vectors(self) -> bool:
-        """Whether files of the table have deletion vectors."""
         return self.snapshot.files.has_deletion_vectors
 
     @property
     def changes_target_rows(self) -> bool:
-        """Whether a clause updates or deletes."""
         return any(clause.action in ("update", "delete") for clause in self.merge.clauses)

@@ -16,23 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fits:
-    """Whether an operator fits a merge.
-
-    Args:
-        reason: Why, or what is against it.
-    """
+    """Whether an operator fits a merge, and why."""
 
     fits: bool
     reason: str
 
 
 def yes(reason: str) -> Fits:
-    """Return that an operator fits."""
     return Fits(True, reason)
 
 
 def no(reason: str) -> Fits:
-    """Return that an operator does not fit."""
     return Fits(False, reason)
 
 

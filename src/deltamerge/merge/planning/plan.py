@@ -11,13 +11,7 @@ DecisionName: TypeAlias = Literal["match", "source", "changed_rows", "unchanged_
 
 @dataclass(frozen=True)
 class Alternative:
-    """An operator that was not chosen.
-
-    Args:
-        decision: The decision that it belongs to.
-        choice: The operator's name.
-        reason: What was against it.
-    """
+    """An operator that was not chosen, and what was against it."""
 
     decision: DecisionName
     choice: str

@@ -17,10 +17,7 @@ from deltamerge.merge.planning.plan import PLAN_NAMES, Alternative, Decision, De
 
 
 def make_plan(context: PlanningContext) -> MergePlan:
-    """Plan a merge.
-
-    Returns:
-        The plan: for each decision the first operator that fits, given the decisions before it.
+    """Return the plan: for each decision the first operator that fits, given the decisions before it.
 
     Raises:
         DeltaAnalysisException: The plan that the session asks for does not fit (DELTAMERGE_EXECUTOR_NOT_AVAILABLE).

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def session_facts(spark: SparkSession, store: Store) -> SessionFacts:
-    """Read what a plan needs to know."""
     rebase = conf_value(spark, "spark.sql.parquet.datetimeRebaseModeInRead") or "CORRECTED"
     records = int(conf_value(spark, "spark.sql.files.maxRecordsPerFile") or 0)
     return SessionFacts(

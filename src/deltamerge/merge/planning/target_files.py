@@ -21,13 +21,7 @@ from deltamerge.skipping.pruning import extents, files_that_may_match
 
 @dataclass(frozen=True)
 class ScanSizes:
-    """What skipping left of a table.
-
-    Args:
-        bytes_before: Their bytes.
-        bytes_after: Their bytes.
-        partitions_after: Partitions of these, 0 on an unpartitioned table.
-    """
+    """What skipping left of a table; 0 partitions on an unpartitioned one."""
 
     files_before: int
     bytes_before: int
@@ -52,15 +46,12 @@ class TargetFiles:
     sizes: ScanSizes
 
     def joining_all(self) -> TargetFiles:
-        """Return the same plan with all files joined."""
         return replace(self, unmatchable=frozenset())
 
     def joined_among(self, files: Iterable[AddFile]) -> tuple[AddFile, ...]:
-        """Return those of some files that are joined with the source."""
         return tuple(file for file in files if file.path not in self.unmatchable)
 
     def unmatchable_among(self, files: Iterable[AddFile]) -> tuple[AddFile, ...]:
-        """Return those of some files that are not joined."""
         return tuple(file for file in files if file.path in self.unmatchable)
 
 
@@ -75,7 +66,6 @@ def target_files(
 
     Args:
         source: What a target row looks like that the source can match.
-        session_time_zone: ``spark.sql.session.timeZone``.
         among: Which files of the table are asked for, one bool per file; None for all.
     """
     predicate = references.to_read(source)
@@ -130,9 +120,6 @@ def key_slices(
     snapshot: Snapshot, references: MergeReferences, keys: JoinKeys, session_time_zone: str
 ) -> dict[tuple[str, ...], KeyHistogram]:
     """Cut the spans of the target's key columns into slices, by which gaps between the source's keys are found.
-
-    Args:
-        session_time_zone: ``spark.sql.session.timeZone``.
 
     Returns:
         The slices by the column's path; none where there is one file, of which nothing can be left out.

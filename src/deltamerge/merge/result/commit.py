@@ -19,13 +19,7 @@ from deltamerge.write.inert import schema_to_commit
 
 
 def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> int | None:
-    """Commit a merge.
-
-    Args:
-        changes: What the executor wrote, and what it read.
-
-    Returns:
-        The new version, or None where there is nothing to commit.
+    """Commit a merge; return the new version, or None where there is nothing to commit.
 
     Raises:
         DeltaConcurrentModificationException: Another writer's commit conflicts.

@@ -45,11 +45,7 @@ def metrics_of(changes: MergeChanges) -> dict[str, int]:
 def outcome_of(
     statement: MergeStatement, changes: MergeChanges, version: int | None, metrics: Mapping[str, int]
 ) -> MergeOutcome:
-    """Put together what a merge did.
-
-    Args:
-        version: The version that was committed; None where nothing changed.
-    """
+    """Put together what a merge did; the version is None where nothing changed."""
     execution = changes.execution
     merge, table, plan = execution.merge, execution.table, execution.plan
     return MergeOutcome(
@@ -134,7 +130,7 @@ def _clause_outcomes(merge: ResolvedMerge, changes: MergeChanges) -> tuple[Claus
 
 
 def already_committed(table: Table, statement: MergeStatement, snapshot: Snapshot) -> MergeOutcome:
-    """Return that a table already holds the application transaction of a merge."""
+    """Return the outcome of a merge whose application transaction the table already holds."""
     return MergeOutcome(
         table=table.name,
         statement=statement.to_sql(f"delta.`{table.name}`"),

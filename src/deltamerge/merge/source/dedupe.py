@@ -21,14 +21,7 @@ _END = ":deltamerge-tie-end"
 
 
 def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive: bool) -> None:
-    """Refuse columns to go by that the source does not have.
-
-    Args:
-        case_sensitive: The session's rule for names.
-
-    Raises:
-        DeltaAnalysisException: DELTA_MERGE_UNRESOLVED_EXPRESSION.
-    """
+    """Refuse columns to go by that the source does not have (DELTA_MERGE_UNRESOLVED_EXPRESSION)."""
     known = source.names if case_sensitive else [name.lower() for name in source.names]
     for name in dedupe_by:
         if (name if case_sensitive else name.lower()) not in known:
@@ -43,16 +36,10 @@ def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive
 
 
 def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMerge:
-    """Leave all source rows out but the latest of each key.
+    """Leave all source rows out but the latest of each key, by the statement's ``dedupe_by``.
 
-    A row whose key has a NULL that matches nothing has no rivals. NULL is earlier than every value.
-
-    Args:
-        merge: The merge; its statement's ``dedupe_by`` names the columns whose greatest values are the latest.
-
-    Returns:
-        The merge over the rows that are left. Several latest rows of one key fail the job that reads them; see
-        `tie_in`.
+    A row whose key has a NULL that matches nothing has no rivals. NULL is earlier than every value. Several latest rows
+    of one key fail the job that reads them; see `tie_in`.
 
     Raises:
         DeltaAnalysisException: ON equates no target column with the source.

@@ -101,7 +101,6 @@ def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str, mo
 
     Args:
         auto_broadcast_join_threshold: ``spark.sql.autoBroadcastJoinThreshold``; a negative one forbids it.
-        most_bytes: Up to how many bytes of keys.
     """
     forbidden = auto_broadcast_join_threshold.lstrip().startswith("-")
     return not forbidden and summary.key_bytes <= most_bytes

@@ -11,11 +11,10 @@ if TYPE_CHECKING:
 
 
 def observed(observation: Observation) -> dict[str, Any]:
-    """Return what was observed in a frame's first action.
+    """Return what was observed in a frame's first action, by name.
 
-    Returns:
-        The values by name; none where Spark found out beforehand that no row can come of the frame, as from a
-        condition that is never TRUE, and took the observation away with the rest of the plan.
+    Nothing where Spark found out beforehand that no row can come of the frame, as from a condition that is never TRUE,
+    and took the observation away with the rest of the plan.
     """
     try:
         return observation.get

@@ -16,22 +16,14 @@ from deltamerge.spark.config import MergeConf
 
 @dataclass(frozen=True)
 class SecondScan:
-    """The source's rows as they are read again.
-
-    Args:
-        counted: What counts them, where they may have changed and the session wants to know.
-    """
+    """The source's rows as they are read again, and what counts them where they may have changed."""
 
     rows: Rows
     counted: Observation | None
 
 
 def counted_again(source: Source, rows: Rows, merge: ResolvedMerge, conf: MergeConf) -> SecondScan:
-    """Let the second scan count the source's rows (``merge.failIfSourceChanged``).
-
-    Args:
-        source: The source; where Spark keeps its rows they cannot change.
-    """
+    """Let the second scan count the source's rows (``merge.failIfSourceChanged``), unless Spark keeps them."""
     if source.summary is not None or not conf.fail_if_source_changed:
         return SecondScan(rows, None)
     counted = Observation()

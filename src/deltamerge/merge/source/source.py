@@ -42,18 +42,15 @@ class Source:
     summary: SourceSummary | None = None
 
     def release(self) -> None:
-        """Return back what Spark keeps of it; the source cannot be read afterwards."""
+        """Drop what Spark keeps of the source, which cannot be read afterwards."""
         if self.summary is not None:
             release_checkpoint(self.frame)
 
 
 def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
-    """Find the source columns that a merge may refer to.
+    """Return the positions of the source columns that a merge may refer to; all where two have one name.
 
     A column is left out only where its name is in no expression's SQL, nor can come from a variable.
-
-    Returns:
-        Positions in the source's schema, in order; all of them where two columns have one name.
     """
     everything = tuple(range(len(merge.source_schema.fields)))
     names = [name.lower() for name in merge.source_schema.names]
@@ -78,11 +75,7 @@ def _expressions(merge: ResolvedMerge) -> list[str]:
 
 
 def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
-    """Leave the source's columns out that a merge does not refer to.
-
-    Returns:
-        The same merge over a source of the columns in use.
-    """
+    """Leave the source's columns out that a merge does not refer to."""
     used = columns_in_use(merge)
     if len(used) == len(merge.source_schema.fields):
         return merge
@@ -129,12 +122,11 @@ def materialize_source(
 ) -> Source:
     """Compute the source once, keep its rows for all later reads and find the ranges of its keys on the way.
 
+    Delta: MergeIntoMaterializeSource.
+
     Args:
         level: Where Spark keeps the rows, such as ``DISK_ONLY``.
         slices: The slices of the target's columns by which gaps between keys are found.
-
-    Returns:
-        The kept source and its summary. Delta: MergeIntoMaterializeSource.
     """
     names = merge.names
     frame = _numbered(merge.statement.source, names)
@@ -161,14 +153,7 @@ def summarize_source(
     names: InternalColumns,
     slices: Mapping[tuple[str, ...], KeyHistogram] | None,
 ) -> SourceSummary:
-    """Count the source's rows and find the range of each of its keys, in one job.
-
-    Args:
-        slices: As for `key_aggregates`.
-
-    Returns:
-        The count, and the predicate that every target row fulfils which the source can match.
-    """
+    """Count the source's rows and find the range of each of its keys, in one job; slices as for `key_aggregates`."""
     frame = source.frame if alias is None else source.frame.alias(alias)
     found = frame.agg(*key_aggregates(keys, names, slices)).collect()[0]
     return summary_of(found.asDict(), keys.keys, slices)
