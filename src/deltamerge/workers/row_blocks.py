@@ -1,4 +1,4 @@
-"""Set of row positions on their way to Spark and to tasks: bitmaps in blocks of 4,096 rows.
+"""Sets of row positions on their way to Spark and to tasks: bitmaps in blocks of 4,096 rows.
 
 A block is 64 words of 64 bits: all bits of a file would be copied with every row where Spark generates no code, and a
 row of its own for every position would need hundreds of times the memory.
