@@ -1,1 +1,1 @@
-"""The round-trip matrix: tables with each of Delta's features go back and forth between deltamerge and others."""
+"""The round-trip matrix: tables with each of Delta's features, which deltamerge and others write in turn."""

@@ -74,9 +74,9 @@ def explain_merge(
         bytes=snapshot.files.size_in_bytes,
         files_to_read=context.files.num_files,
         bytes_to_read=context.files.size_in_bytes,
-        read_predicate=rows_to_read(context),
+        read_predicate=rows_to_read(context, plan.source.choice),
         features=feature_costs(context),
-        conflicts=conflicts(context),
+        conflicts=conflicts(context, plan.source.choice),
         warnings=warnings(context),
         forecast=forecast,
     )

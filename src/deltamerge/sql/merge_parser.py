@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from deltamerge.sql.clauses import read_clauses
 from deltamerge.sql.cursor import Cursor, like
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.merge_ast import NameParts, ParsedMerge, ParsedSource, ParsedTarget
+from deltamerge.sql.merge_clause_parser import read_clauses
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.operands import skip_value, starts_subquery
 from deltamerge.sql.tokens import Kind, parse_error

@@ -18,7 +18,7 @@ from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field
 from deltamerge.scan.target import NULL_PARTITION, escape_path_name, unescape_path_name
-from deltamerge.skipping.collect import parquet_statistics
+from deltamerge.skipping.collect_statistics import parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.nulls import count_nulls
 from deltamerge.spark import columns as F

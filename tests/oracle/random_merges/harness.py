@@ -22,6 +22,8 @@ from .neutral import ROW_IDS, identity_columns, neutral, row_ids, wrong_numbers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NOT_AVAILABLE = "DELTAMERGE_EXECUTOR_NOT_AVAILABLE"
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -137,7 +139,12 @@ class BothEngines:
         shutil.copytree(made_before, path)
 
     def _run_ours(self, merge: RandomMerge, case: Case, folder: Path) -> Outcome:
-        with settings(self._spark, {"spark.deltamerge.merge.executor": merge.executor}):
+        got = self._run_by(merge.executor, case, folder)
+        # A forced plan that cannot do the merge says so and leaves the table alone: the best plan does it then.
+        return self._run_by("auto", case, folder) if got.error == NOT_AVAILABLE else got
+
+    def _run_by(self, executor: str, case: Case, folder: Path) -> Outcome:
+        with settings(self._spark, {"spark.deltamerge.merge.executor": executor}):
             try:
                 return run_case(self._engine, self._spark, case, str(folder))
             except Exception as error:

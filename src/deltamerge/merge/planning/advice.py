@@ -60,7 +60,7 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
     return tuple(found)
 
 
-def conflicts(context: PlanningContext) -> tuple[str, ...]:
+def conflicts(context: PlanningContext, source: str) -> tuple[str, ...]:
     """Return which other writers' commits this merge would conflict with."""
     retries = context.conf.conflict_retries
     again = f"the merge then runs again, up to {retries} times" if retries > 0 else "the merge then fails"
@@ -68,7 +68,7 @@ def conflicts(context: PlanningContext) -> tuple[str, ...]:
     writers = "Commits other than plain appends" if blind else "Commits"
     found = [
         f"Commits that delete or replace one of the {files:,} files that may be read; {again}.",
-        f"{writers} that add files which may hold {rows_to_read(context)}; {again}.",
+        f"{writers} that add files which may hold {rows_to_read(context, source)}; {again}.",
         "Commits that change the schema, the properties or the protocol of the table; these end the merge.",
     ]
     if context.conf.txn_app_id is not None:
@@ -78,15 +78,17 @@ def conflicts(context: PlanningContext) -> tuple[str, ...]:
     return tuple(found)
 
 
-def rows_to_read(context: PlanningContext) -> str:
-    """Return which rows of the target the merge reads, as a person reads it."""
+def rows_to_read(context: PlanningContext, source: str) -> str:
+    """Return which rows of the target the merge reads, as a person reads it; sources that are not kept have no known keys."""
     references = context.references
     by_source = [describe(predicate) for predicate in references.by_source_predicates]
     if "all rows" in by_source:
         return "any row"
     on = describe(references.on.target_predicate)
     matched = (
-        "rows in the ranges of the source's keys" if references.on.equi_keys else "rows that ON may match"
+        "rows in the ranges of the source's keys"
+        if references.on.equi_keys and source not in ("read_once", "recomputed")
+        else "rows that ON may match"
     )
     if on != "all rows":
         matched += f" with {on}"
@@ -99,7 +101,7 @@ def _is_write_serializable(context: PlanningContext) -> bool:
 
 
 def warnings(context: PlanningContext) -> tuple[str, ...]:
-    """Return what makes this merge read, write or compare more than it need, each with what to do."""
+    """Return what makes this merge read, write or compare more than it needs to, each with what to do."""
     return (
         *_about_on(context),
         *_about_statistics(context),

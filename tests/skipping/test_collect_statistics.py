@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from deltamerge.skipping.collect import IndexedColumns, parquet_statistics, truncate_max_string
+from deltamerge.skipping.collect_statistics import IndexedColumns, parquet_statistics, truncate_max_string
 from deltamerge.workers.parquet_patch import TableWriter
 
 NAN = float("nan")
