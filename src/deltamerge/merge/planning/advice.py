@@ -79,7 +79,7 @@ def conflicts(context: PlanningContext, source: str) -> tuple[str, ...]:
 
 
 def rows_to_read(context: PlanningContext, source: str) -> str:
-    """Return which rows of the target the merge reads, as a person reads it; sources that are not kept have no known keys."""
+    """Return which rows of the target the merge reads; a source that is not kept has no known key ranges."""
     references = context.references
     by_source = [describe(predicate) for predicate in references.by_source_predicates]
     if "all rows" in by_source:
