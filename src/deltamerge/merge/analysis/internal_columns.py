@@ -1,11 +1,8 @@
-"""Return the name of for columns of our own inside users' frames, which never collide with theirs."""
+"""Names of columns of our own inside users' frames, which never collide with theirs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
 class InternalColumns:
     """The names of a merge's own columns; what follows the prefix is Delta's name for the same thing.
 
@@ -13,124 +10,64 @@ class InternalColumns:
         prefix: A prefix that no user's column has (see `free_prefix`).
     """
 
-    prefix: str
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        # The target row's data file, as Spark spells its URI, and the row's position in it.
+        self.file_name = f"{prefix}file_name_"
+        self.row_index = f"{prefix}target_row_index_"
+        # The target row's id, and the version that last changed the row. Protocol: Row Tracking.
+        self.row_id = f"{prefix}row_id"
+        self.row_commit_version = f"{prefix}row_commit_version"
+        self.source_row_index = f"{prefix}source_row_index"
+        # The number of a source row that matches some target row.
+        self.matched_source_row = f"{prefix}matched_source_row"
+        # TRUE where the joined row has a row of the side, else NULL.
+        self.source_row_present = f"{prefix}source_row_present_"
+        self.target_row_present = f"{prefix}target_row_present_"
+        # Whether the target row's file is to be rewritten.
+        self.file_rewritten = f"{prefix}file_rewritten_"
+        # What becomes of a joined row: insert, update, delete, drop, or NULL for a copy.
+        self.change = f"{prefix}change"
+        # The change that a row of change data records, NULL for a row of the table.
+        self.change_type = f"{prefix}change_type"
+        # The number of the match among those of its target row.
+        self.match_number = f"{prefix}match_number"
+        # The file that a block of a set of rows is about, the block's number, and its bits as words of 64 rows.
+        self.block_file = f"{prefix}block_file"
+        self.block = f"{prefix}block"
+        self.block_words = f"{prefix}block_words"
+        # The rows that one joined row becomes.
+        self.packed = f"{prefix}packed"
+        # The columns of `clause`.
+        self.clauses = tuple(map(self.clause, ("matched", "not_matched", "not_matched_by_source")))
 
     def target(self, index: int) -> str:
-        """Return the name of the target's column at a position."""
         return f"{self.prefix}target_{index}"
 
     def visible(self, index: int) -> str:
-        """Return the name of the target's column at a position, visible under the user's name beside a copy."""
+        """Name the target's column that is visible under the user's name beside a copy."""
         return f"{self.prefix}visible_{index}"
 
     def source(self, index: int) -> str:
-        """Return the name of the source's column at a position."""
         return f"{self.prefix}source_{index}"
 
     def condition(self, action: str, index: int) -> str:
-        """Return the name of a precomputed clause condition."""
         return f"{self.prefix}{action}_condition_{index}_"
 
     def clause(self, kind: str) -> str:
-        """Return the name of the column that holds the number of the clause of a kind that takes the row."""
+        """Name the column with the number of the clause of a kind that takes the row."""
         return f"{self.prefix}{kind}_clause"
 
-    @property
-    def clauses(self) -> tuple[str, ...]:
-        """The columns of `clause`, one for each kind."""
-        return tuple(self.clause(kind) for kind in ("matched", "not_matched", "not_matched_by_source"))
-
     def value(self, kind: str, clause: int, index: int) -> str:
-        """Return the name of an assigned value."""
         return f"{self.prefix}{kind}_{clause}_value_{index}"
 
     def output(self, index: int) -> str:
-        """Return the name of an output column."""
         return f"{self.prefix}output_{index}"
 
     def copy(self, index: int) -> str:
-        """Return the name of the target's own value of an output column."""
+        """Name the target's own value of an output column."""
         return f"{self.prefix}copy_{index}"
 
     def generated(self, index: int) -> str:
-        """Return the name of the flag for rows whose output column is computed by its generation expression."""
+        """Name the flag for rows whose output column is computed by its generation expression."""
         return f"{self.prefix}generated_{index}"
-
-    @property
-    def file_name(self) -> str:
-        """The target row's data file, as Spark spells its URI."""
-        return f"{self.prefix}file_name_"
-
-    @property
-    def row_index(self) -> str:
-        """The target row's position in its data file."""
-        return f"{self.prefix}target_row_index_"
-
-    @property
-    def row_id(self) -> str:
-        """The target row's id (Protocol: Row Tracking)."""
-        return f"{self.prefix}row_id"
-
-    @property
-    def row_commit_version(self) -> str:
-        """The version that last changed the target row."""
-        return f"{self.prefix}row_commit_version"
-
-    @property
-    def source_row_index(self) -> str:
-        return f"{self.prefix}source_row_index"
-
-    @property
-    def matched_source_row(self) -> str:
-        """The number of a source row that matches some target row."""
-        return f"{self.prefix}matched_source_row"
-
-    @property
-    def source_row_present(self) -> str:
-        """TRUE where the joined row has a source row, else NULL."""
-        return f"{self.prefix}source_row_present_"
-
-    @property
-    def target_row_present(self) -> str:
-        """TRUE where the joined row has a target row, else NULL."""
-        return f"{self.prefix}target_row_present_"
-
-    @property
-    def file_rewritten(self) -> str:
-        """Whether the target row's file is to be rewritten."""
-        return f"{self.prefix}file_rewritten_"
-
-    @property
-    def change(self) -> str:
-        """What becomes of a joined row: insert, update, delete, drop, or NULL for a copy."""
-        return f"{self.prefix}change"
-
-    @property
-    def change_type(self) -> str:
-        """The change that the row records, or NULL for a row of the table."""
-        return f"{self.prefix}change_type"
-
-    @property
-    def match_number(self) -> str:
-        """The number of the match among those of its target row."""
-        return f"{self.prefix}match_number"
-
-    @property
-    def block_file(self) -> str:
-        """The file that a block of a set of rows is about."""
-        return f"{self.prefix}block_file"
-
-    @property
-    def block(self) -> str:
-        """The number of a block of 4,096 rows in a set of rows."""
-        return f"{self.prefix}block"
-
-    @property
-    def block_words(self) -> str:
-        """The block's bits, as words of 64 rows."""
-        return f"{self.prefix}block_words"
-
-    @property
-    def packed(self) -> str:
-        """The rows that one joined row becomes."""
-        return f"{self.prefix}packed"
