@@ -146,8 +146,7 @@ def _matched(execution: Execution, source: Source, summary: SourceSummary) -> Me
     return MergeForecast(
         source_rows=summary.row_count,
         clauses=tuple(
-            ClauseForecast(clause.clause.to_sql(), counts.get((clause.clause.kind, clause.number), 0))
-            for clause in merge.clauses
+            ClauseForecast(clause.clause.to_sql(), counts.get(clause.key, 0)) for clause in merge.clauses
         ),
         files_touched=len(files),
         bytes_touched=sum(file.size for file in files),
@@ -192,12 +191,12 @@ def _bytes_to_write(
     row_bytes = snapshot.files.size_in_bytes / max(1, snapshot.files.rows_about())
     merge = execution.merge
     writing = [c for c in merge.clauses if c.action in ("update", "insert")]
-    rows = sum(counts.get((c.clause.kind, c.number), 0) for c in writing)
+    rows = sum(counts.get(c.key, 0) for c in writing)
     if execution.plan.unchanged_rows.choice == "deletion_vector":
         return int(row_bytes * rows)
-    inserted = sum(counts.get((c.clause.kind, c.number), 0) for c in writing if c.action == "insert")
+    inserted = sum(counts.get(c.key, 0) for c in writing if c.action == "insert")
     deleting = [c for c in merge.clauses if c.action == "delete"]
-    deleted = sum(counts.get((c.clause.kind, c.number), 0) for c in deleting)
+    deleted = sum(counts.get(c.key, 0) for c in deleting)
     return max(0, int(sum(file.size for file in files) + row_bytes * (inserted - deleted)))
 
 

@@ -97,7 +97,7 @@ class MergeReferences:
     @cached_property
     def by_source_predicates(self) -> tuple[Predicate, ...]:
         """For each BY SOURCE clause that changes rows, a predicate that such rows of the target fulfil."""
-        clauses = [c for c in self.merge.not_matched_by_source if c.action != "do_nothing"]
+        clauses = self.merge.changing_by_source
         return tuple(
             ALWAYS if condition is None else self._shape(condition, self._target).target_predicate
             for condition in (clause.clause.condition for clause in clauses)
@@ -127,10 +127,10 @@ class MergeReferences:
 
     @cached_property
     def _clauses(self) -> Mapping[tuple[str, int], ClauseReferences]:
-        return {(c.clause.kind, c.number): self._references(c) for c in self.merge.clauses}
+        return {c.key: self._references(c) for c in self.merge.clauses}
 
     def of(self, clause: ResolvedClause) -> ClauseReferences:
-        return self._clauses[clause.clause.kind, clause.number]
+        return self._clauses[clause.key]
 
     def _references(self, clause: ResolvedClause) -> ClauseReferences:
         condition = clause.clause.condition

@@ -1,4 +1,4 @@
-"""Names of internal columns inside users' frames, which never collide with theirs."""
+"""Names of columns of our own inside users' frames, which never collide with theirs."""
 
 from __future__ import annotations
 

@@ -89,6 +89,10 @@ class ResolvedClause:
         return tuple(to_column(value) for value in self.clause.values)
 
     @property
+    def key(self) -> tuple[ClauseKind, int]:
+        return self.clause.kind, self.number
+
+    @property
     def action(self) -> str:
         """``update``, ``delete``, ``insert`` or ``do_nothing``."""
         return self.clause.action_name
@@ -142,8 +146,22 @@ class ResolvedMerge:
         return self.of_kind("not_matched_by_source")
 
     @property
+    def inserting(self) -> list[ResolvedClause]:
+        return [clause for clause in self.not_matched if clause.action == "insert"]
+
+    @property
     def inserts(self) -> bool:
-        return any(clause.action == "insert" for clause in self.clauses)
+        return bool(self.inserting)
+
+    @property
+    def changing(self) -> list[ResolvedClause]:
+        """The clauses that update or delete rows of the target."""
+        clauses = (*self.matched, *self.not_matched_by_source)
+        return [clause for clause in clauses if clause.action in ("update", "delete")]
+
+    @property
+    def changing_by_source(self) -> list[ResolvedClause]:
+        return [clause for clause in self.not_matched_by_source if clause.action != "do_nothing"]
 
     @property
     def is_only_one_unconditional_delete(self) -> bool:

@@ -17,7 +17,7 @@ from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.partitions import Partition, partitions_of, rows_of_a_file
 from deltamerge.merge.executors.placement import fits_driver
-from deltamerge.merge.executors.row_counts import count_rows, inserting_clauses
+from deltamerge.merge.executors.row_counts import count_rows
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
 from deltamerge.merge.planning.declined import Declined
@@ -54,8 +54,7 @@ class ArrowChanges:
             *((clause, by_source_number(clause.number)) for clause in self.recipe.by_source),
         ]
         counts: dict[tuple[str, int], int] = {
-            (clause.clause.kind, clause.number): sum(p.rows_by_clause.get(code, 0) for p in self.found)
-            for clause, code in codes
+            clause.key: sum(p.rows_by_clause.get(code, 0) for p in self.found) for clause, code in codes
         }
         return TouchedFiles(files, (), counts, has_multiple_matches=False)
 
@@ -106,8 +105,7 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
         written=written,
         inserted=inserted,
         inserted_by_clause={
-            ("not_matched", clause.number): by_clause.get(clause.number, 0)
-            for clause in inserting_clauses(merge)
+            ("not_matched", clause.number): by_clause.get(clause.number, 0) for clause in merge.inserting
         },
         copied=copied,
         summary=changes.staged.summary,

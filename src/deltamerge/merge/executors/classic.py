@@ -23,7 +23,6 @@ from deltamerge.merge.executors.row_counts import (
     check_same_changes,
     count_rows,
     counted,
-    inserting_clauses,
     inserts_by_clause,
     observing_clauses,
 )
@@ -212,7 +211,7 @@ def _write_all_changes(
     change = F.col(names.change)
     kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
     observation = None
-    if counting or len(inserting_clauses(merge)) > 1:
+    if counting or len(merge.inserting) > 1:
         frame, observation = observing_clauses(rows.frame, merge.clauses, names, kept)
         rows = Rows(frame, rows.names)
     if execution.writes_change_data:

@@ -14,7 +14,6 @@ from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.row_counts import (
     RowCounts,
     counted,
-    inserting_clauses,
     inserts_by_clause,
     observing_clauses,
 )
@@ -108,7 +107,7 @@ def write_inserts(
     """Write source rows that match nothing; counts are None where a single clause inserts."""
     merge, names = execution.merge, execution.merge.names
     rows = generate_inserts_only_output(merge, unmatched, execution.defaults, extra_op_type)
-    inserting, observation = inserting_clauses(merge), None
+    inserting, observation = merge.inserting, None
     if len(inserting) > 1:
         frame, observation = observing_clauses(rows.frame, inserting, names, F.lit(True))
         rows = Rows(frame, rows.names)

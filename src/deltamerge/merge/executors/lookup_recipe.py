@@ -61,7 +61,7 @@ def lookup_recipe(context: PlanningContext, *, by_spark: bool) -> LookupRecipe:
     of_pairs = None
     if not takes_all(context) and (by_spark or not from_source):
         of_pairs = references.pair_choice([clause.number for clause in matched])
-    by_source = tuple(c for c in merge.not_matched_by_source if c.action != "do_nothing")
+    by_source = tuple(merge.changing_by_source)
     unmatched = references.by_source_choice([clause.number for clause in by_source]) if by_source else None
     constraints = constraints_of(merge.output_schema, context.snapshot.metadata.configuration)
     return LookupRecipe(

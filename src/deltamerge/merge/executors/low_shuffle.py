@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors.changed_rows import ChangedRows
 from deltamerge.merge.executors.execution import Execution, MergeChanges
-from deltamerge.merge.executors.matches import NO_MATCHES, Matches, changing_clauses, find_matches
+from deltamerge.merge.executors.matches import NO_MATCHES, Matches, find_matches
 from deltamerge.merge.executors.spark_changes import SparkChanges, write_changes
 from deltamerge.merge.executors.target_scan import first_side, target_side
 from deltamerge.merge.executors.touched_files import find_touched_files
@@ -33,7 +33,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     )
     join = _Join(execution, Rows(F.broadcast(rows.frame), rows.names) if broadcast else rows, target)
     matches = NO_MATCHES
-    if target.files and (changing_clauses(merge) or merge.inserts):
+    if target.files and (merge.changing or merge.inserts):
         with steps.step("find_touched_files", "scanning files for matches"):
             matches = join.find(summary, rows)
     return write_changes(SparkChanges(execution, summary, target, rows, join.rows, matches))
@@ -54,7 +54,7 @@ class _Join:
     def find(self, summary: SourceSummary, source: Rows) -> Matches:
         execution, merge = self.execution, self.execution.merge
         side = first_side(execution, self.target, summary)
-        by_source = any(c.action != "do_nothing" for c in merge.not_matched_by_source)
+        by_source = merge.changing_by_source
         rows = joined(self.source, side.joined, merge.condition, "right_outer" if by_source else "inner")
         by_name = {absolute_key(execution.table, file): file for file in self.target.files}
         of_source = merge.inserts or any(clause.action == "update" for clause in merge.matched)

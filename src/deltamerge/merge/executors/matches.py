@@ -45,11 +45,6 @@ class Matches:
 NO_MATCHES = Matches({}, {}, {}, BitMap64(), has_competing=False, sources_fire_once=True)
 
 
-def changing_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
-    clauses = (*merge.matched, *merge.not_matched_by_source)
-    return [clause for clause in clauses if clause.action in ("update", "delete")]
-
-
 def find_matches(
     merge: ResolvedMerge,
     rows: Rows,
@@ -63,9 +58,9 @@ def find_matches(
     Args:
         path_of: Returns the path in the log of a file as the rows name it.
     """
-    names, changing = merge.names, changing_clauses(merge)
+    names, changing = merge.names, merge.changing
     rows = evaluate_matched(rows, merge, values=False)
-    if any(clause.action != "do_nothing" for clause in merge.not_matched_by_source):
+    if merge.changing_by_source:
         rows = with_unmatchable(rows, unmatchable)
         rows = evaluate_not_matched_by_source(rows, merge, values=False)
     places = [_place(_code(merge, changing), F.col(names.file_name), F.col(names.row_index))]
@@ -125,7 +120,7 @@ def _matches(
     rows = {key: from_pieces(of_key) for key, of_key in pieces.items()}
     changed: dict[str, BitMap64] = {}
     fired: dict[str, int] = defaultdict(int)
-    counts: dict[tuple[str, int], int] = {(c.clause.kind, c.number): 0 for c in changing}
+    counts: dict[tuple[str, int], int] = {c.key: 0 for c in changing}
     sources: dict[int, BitMap64] = {}
     for (code, file), positions in rows.items():
         if file is None:
@@ -134,7 +129,7 @@ def _matches(
         clause, path = changing[code], path_of(file)
         changed[path] = changed.get(path, BitMap64()) | positions
         fired[path] += pairs[code, file]
-        counts[clause.clause.kind, clause.number] += len(positions)
+        counts[clause.key] += len(positions)
     updating = {number: positions for number, positions in sources.items() if number >= 0}
     updates = sum(count for (code, _), count in pairs.items() if code > _OF_SOURCE)
     return Matches(

@@ -36,10 +36,6 @@ class RowCounts:
     by_clause: Mapping[tuple[str, int], int]
 
 
-def inserting_clauses(merge: ResolvedMerge) -> list[ResolvedClause]:
-    return [clause for clause in merge.not_matched if clause.action == "insert"]
-
-
 def observing_clauses(
     frame: DataFrame, clauses: Sequence[ResolvedClause], names: InternalColumns, is_row: Column
 ) -> tuple[DataFrame, Observation]:
@@ -65,9 +61,7 @@ def counted(observation: Observation, clauses: Sequence[ResolvedClause]) -> RowC
     found = observed(observation)
     if not found:
         return None
-    by_clause: dict[tuple[str, int], int] = {
-        (c.clause.kind, c.number): int(found[_name(c)] or 0) for c in clauses
-    }
+    by_clause: dict[tuple[str, int], int] = {c.key: int(found[_name(c)] or 0) for c in clauses}
     return RowCounts(int(found[_ROWS] or 0), by_clause)
 
 
@@ -79,7 +73,7 @@ def inserts_by_clause(
     merge: ResolvedMerge, counts: RowCounts | None, inserted: int
 ) -> dict[tuple[str, int], int]:
     """Return the inserted rows by clause; counts are needed only where several clauses insert."""
-    inserting = inserting_clauses(merge)
+    inserting = merge.inserting
     if counts is None or len(inserting) < 2:
         return {("not_matched", c.number): inserted for c in inserting}
     return {("not_matched", c.number): counts.by_clause["not_matched", c.number] for c in inserting}
@@ -109,7 +103,7 @@ def check_same_changes(
     if counts.rows != written:
         return
     for clause in (*merge.matched, *merge.not_matched_by_source):
-        key = (clause.clause.kind, clause.number)
+        key = clause.key
         if clause.action in actions and counts.by_clause[key] != found.get(key, 0):
             raise DeltaRuntimeException(
                 "DELTA_MERGE_SOURCE_CHANGED",

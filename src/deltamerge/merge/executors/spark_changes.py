@@ -15,13 +15,12 @@ from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.merge.executors.changed_rows import ChangedRows
 from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges
 from deltamerge.merge.executors.job_errors import assigning_values
-from deltamerge.merge.executors.matches import Matches, changing_clauses
+from deltamerge.merge.executors.matches import Matches
 from deltamerge.merge.executors.row_counts import (
     RowCounts,
     check_same_changes,
     count_rows,
     counted,
-    inserting_clauses,
     inserts_by_clause,
     observing_clauses,
 )
@@ -211,9 +210,7 @@ def _parts(changes: SparkChanges) -> tuple[list[DataFrame], int]:
     merge, rows = changes.execution.merge, changes.rows
     parts: list[DataFrame] = []
     scanned = 0
-    updates = any(
-        c.action == "update" and _count(changes, c.clause.kind, c.number) for c in changing_clauses(merge)
-    )
+    updates = any(c.action == "update" and _count(changes, c.clause.kind, c.number) for c in merge.changing)
     if (changes.touched and rows.change_data) or (updates and rows.need_target):
         scanned += len(changes.touched)
         parts.append(rows.changed(*changes.joined(rows, list(changes.touched.values()))))
@@ -250,7 +247,7 @@ def _write_parts(changes: SparkChanges, parts: list[DataFrame], scanned: int) ->
         copied = sum(logical_rows(execution.table.store, file) for file in changes.copied)
         frame = put_together(execution, frame, partitions + scanned, changes.summary.row_count + copied)
     observation: Observation | None = None
-    if len(inserting_clauses(merge)) > 1 or not execution.references.is_deterministic:
+    if len(merge.inserting) > 1 or not execution.references.is_deterministic:
         change = F.col(names.change)
         kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
         frame, observation = observing_clauses(frame, merge.clauses, names, kept)

@@ -44,7 +44,7 @@ def target_side(execution: Execution, target: TargetFiles, files: Sequence[AddFi
 
 def first_side(execution: Execution, target: TargetFiles, source: SourceSummary | None) -> TargetSide:
     """Return the target's side of the first scan: all rows where BY SOURCE clauses change those without a match."""
-    if any(clause.action != "do_nothing" for clause in execution.merge.not_matched_by_source):
+    if execution.merge.changing_by_source:
         return target_side(execution, target, target.files)
     return TargetSide(matching_side(execution, target.files, source))
 

@@ -49,11 +49,7 @@ class TouchedFiles:
     has_multiple_matches: bool
 
     def rows(self, clauses: Sequence[ResolvedClause], action: str) -> int:
-        return sum(
-            self.rows_by_clause.get((clause.clause.kind, clause.number), 0)
-            for clause in clauses
-            if clause.action == action
-        )
+        return sum(self.rows_by_clause.get(clause.key, 0) for clause in clauses if clause.action == action)
 
 
 NOTHING_TOUCHED = TouchedFiles((), (), {}, has_multiple_matches=False)
@@ -96,7 +92,7 @@ def find_touched_rows(
     if not _looks_at_target(merge):
         return NOTHING_TOUCHED, {}
     rows = _clauses_of_rows(merge, source, target)
-    changed = reduce(lambda a, b: a | b, (F.col(_count_name(c)) for c in _changing(merge)), F.lit(False))
+    changed = reduce(lambda a, b: a | b, (F.col(_count_name(c)) for c in merge.changing), F.lit(False))
     pieces = (
         _matches_of_rows(merge, rows)
         .groupBy("file", piece_of(F.col("row")).alias("piece"))
@@ -142,12 +138,12 @@ def _matches_of_rows(merge: ResolvedMerge, rows: Rows) -> DataFrame:
         F.col(names.row_index).alias("row"),
         matched.alias("matched"),
         fired.alias("fired"),
-        *(_takes(c, names).alias(_count_name(c)) for c in _changing(merge)),
+        *(_takes(c, names).alias(_count_name(c)) for c in merge.changing),
     )
     return changes.groupBy("file", "row").agg(
         F.sum(F.col("matched").cast("int")).alias("matched"),
         F.sum(F.col("fired").cast("int")).alias("fired"),
-        *(F.max(_count_name(c)).alias(_count_name(c)) for c in _changing(merge)),
+        *(F.max(_count_name(c)).alias(_count_name(c)) for c in merge.changing),
     )
 
 
@@ -155,7 +151,7 @@ def _sums(merge: ResolvedMerge) -> list[Column]:
     return [
         F.sum((F.col("fired") > 1).cast("int")).alias("competing"),
         F.sum((F.col("matched") > 1).cast("int")).alias("multiple"),
-        *(F.sum(F.col(_count_name(c)).cast("int")).alias(_count_name(c)) for c in _changing(merge)),
+        *(F.sum(F.col(_count_name(c)).cast("int")).alias(_count_name(c)) for c in merge.changing),
     ]
 
 
@@ -170,20 +166,15 @@ def _touched(
     if competing and not merge.is_only_one_unconditional_delete:
         raise _multiple_source_rows(merge, rows, _taken(merge.matched, names), competing)
     counts: dict[tuple[str, int], int] = {
-        (c.clause.kind, c.number): sum(row[_count_name(c)] or 0 for row in found) for c in _changing(merge)
+        c.key: sum(row[_count_name(c)] or 0 for row in found) for c in merge.changing
     }
-    touched = {row["file"] for row in found if any(row[_count_name(c)] for c in _changing(merge))}
+    touched = {row["file"] for row in found if any(row[_count_name(c)] for c in merge.changing)}
     rewrite = tuple(files[file_key(name)] for name in sorted(touched))
     only_matched = tuple(files[file_key(name)] for name in sorted({row["file"] for row in found} - touched))
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {f.path}" for f in rewrite))
     return TouchedFiles(
         rewrite, only_matched, counts, has_multiple_matches=any(row["multiple"] for row in found)
     )
-
-
-def _changing(merge: ResolvedMerge) -> list[ResolvedClause]:
-    clauses = (*merge.matched, *merge.not_matched_by_source)
-    return [clause for clause in clauses if clause.action in ("update", "delete")]
 
 
 def _count_name(clause: ResolvedClause) -> str:

@@ -164,7 +164,7 @@ def _is_indexed(schema: StructType, path: tuple[str, ...], indexed: IndexedColum
 
 
 def _about_clauses(context: PlanningContext) -> list[str]:
-    clauses = [c for c in context.merge.not_matched_by_source if c.action != "do_nothing"]
+    clauses = context.merge.changing_by_source
     if ALWAYS not in context.references.by_source_predicates or not clauses:
         return []
     return [

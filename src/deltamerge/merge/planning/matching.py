@@ -59,7 +59,7 @@ def _against_table(context: PlanningContext) -> str | None:
 
 
 def _against_by_source(context: PlanningContext) -> str | None:
-    clauses = [c for c in context.merge.not_matched_by_source if c.action != "do_nothing"]
+    clauses = context.merge.changing_by_source
     if any(clause.action != "delete" for clause in clauses):
         return "a NOT MATCHED BY SOURCE clause updates"
     if clauses and context.references.by_source_choice([c.number for c in clauses]) is None:

@@ -122,7 +122,7 @@ def _clause_outcomes(merge: ResolvedMerge, changes: MergeChanges) -> tuple[Claus
             kind=clause.clause.kind,
             action=clause.action,
             condition=None if clause.clause.condition is None else clause.clause.condition.text,
-            rows=rows.get((clause.clause.kind, clause.number), 0),
+            rows=rows.get(clause.key, 0),
             text=clause.clause.to_sql(),
         )
         for clause in merge.clauses
