@@ -17,7 +17,8 @@ from deltamerge.merge.analysis.checks import check_schema_since_analysis
 from deltamerge.merge.outcome import MergeOutcome, Progress
 from deltamerge.merge.preparation import MergeIntoCommand, prepare
 from deltamerge.merge.result.commit import commit_merge
-from deltamerge.merge.result.report_data import already_committed, metrics_of, outcome_of
+from deltamerge.merge.result.metrics import metrics_of
+from deltamerge.merge.result.report_data import already_committed, outcome_of
 from deltamerge.merge.retries import carry_out
 from deltamerge.merge.source.source import reads_table
 from deltamerge.merge.steps import Steps

@@ -19,11 +19,10 @@ from deltamerge.merge.executors.target_scan import first_side, target_side
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TouchedFiles, find_touched_files
 from deltamerge.merge.executors.written_rows import guarded_rows, table_columns
 from deltamerge.merge.outcome import ClauseForecast, MergeExplanation, MergeForecast, Progress
-from deltamerge.merge.output.frames import Rows, source_rows
+from deltamerge.merge.output.frames import Rows, TargetSide, source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.advice import conflicts, feature_costs, rows_to_read, warnings
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.planning.target_files import TargetFiles, key_slices, target_files
 from deltamerge.merge.preparation import MergeIntoCommand, prepare
 from deltamerge.merge.source.key_summary import SourceSummary
@@ -88,9 +87,7 @@ def _looked_at(execution: Execution) -> Execution:
         try:
             look_in_place(execution)
         except Declined as declined:
-            context = execution.context
-            context = replace(context, declined=(*context.declined, declined.alternative))
-            execution = replace(execution, context=context, plan=make_plan(context))
+            execution = execution.without(declined.alternative)
         else:
             break
     return execution
@@ -109,9 +106,7 @@ def _forecast(execution: Execution) -> tuple[MergeForecast, Execution]:
     try:
         assert source.summary is not None
         if execution.plan.match.choice != "key_lookup":
-            context = replace(execution.context, summary=source.summary)
-            plan = replace(make_plan(context), source=execution.plan.source)
-            execution = replace(execution, context=context, plan=plan)
+            execution = execution.knowing(source.summary)
         return _matched(execution, source, source.summary), execution
     finally:
         source.release()
@@ -163,9 +158,9 @@ def _computed(
     merge, names = execution.merge, execution.merge.names
     files = (*touched.rewrite, *touched.only_matched)
     side = target_side(execution, target, files)
-    tracked = replace(side, joined=_marked(side.joined, names.file_rewritten))
-    if side.unmatchable is not None:
-        tracked = replace(tracked, unmatchable=_marked(side.unmatchable, names.file_rewritten))
+    mark = [(names.file_rewritten, F.lit(True))]
+    unmatchable = None if side.unmatchable is None else side.unmatchable.adding(mark)
+    tracked = TargetSide(side.joined.adding(mark), unmatchable)
     rows = write_all_changes_rows(
         merge, source, tracked, execution.conf, execution.defaults, copies_rows=False
     )
@@ -176,12 +171,6 @@ def _computed(
     found = counted(observation, merge.clauses)
     by_clause = {} if found is None else found.by_clause
     return {key: rows for key, rows in by_clause.items() if key[0] == "not_matched"}
-
-
-def _marked(rows: Rows, name: str) -> Rows:
-    marked = rows.adding([(name, F.lit(True))])
-    # The mark of a present target row stays last.
-    return Rows(marked.frame, marked.names)
 
 
 def _bytes_to_write(

@@ -16,7 +16,6 @@ from deltamerge.merge.executors.key_lookup import execute_key_lookup
 from deltamerge.merge.executors.low_shuffle import execute_low_shuffle
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.planning.target_files import key_slices
 from deltamerge.merge.source.source import Source, materialize_source, read_source
 from deltamerge.spark.config import MergeConf
@@ -43,10 +42,7 @@ def carry_out(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
         except PythonWorkersUnfit as unfit:
             alternative = Declined("match", execution.plan.match.choice, str(unfit)).alternative
         logger.info("%s %s declined: %s", alternative.decision, alternative.choice, alternative.reason)
-        context = replace(execution.context, declined=(*execution.context.declined, alternative))
-        execution = replace(
-            execution, context=context, plan=make_plan(context), folder=_new_folder(execution, new_id)
-        )
+        execution = replace(execution.without(alternative), folder=_new_folder(execution, new_id))
 
 
 def _attempts(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
@@ -84,22 +80,15 @@ def _run(execution: Execution, level: str) -> MergeChanges:
     if execution.plan.match.choice == "key_lookup":
         return execute_key_lookup(execution)
     with _source(execution, level) as source:
-        execution = _numbering(_admitted(execution, source), source)
+        if source.summary is not None:
+            execution = execution.knowing(source.summary)
+        execution = _numbering(execution, source)
         match = execution.plan.match.choice
         if match == "anti_join":
             return execute_insert_only(execution, source)
         if match == "join" and source.summary is not None:
             return execute_low_shuffle(execution, source, source.summary)
         return execute_classic(execution, source)
-
-
-def _admitted(execution: Execution, source: Source) -> Execution:
-    """Plan again with what is known of the source once it was read; how it is kept stays as it is."""
-    if source.summary is None:
-        return execution
-    context = replace(execution.context, summary=source.summary)
-    plan = replace(make_plan(context), source=execution.plan.source)
-    return replace(execution, context=context, plan=plan)
 
 
 @contextmanager

@@ -112,13 +112,17 @@ def _parameters(error: PySparkException) -> dict[str, str]:
     return {str(k): str(v) for k, v in (error.getMessageParameters() or {}).items()}
 
 
+def _did_you_mean(name: str, names: Sequence[str]) -> str:
+    misses = near_misses(name, names)
+    return f" Did you mean {' or '.join(f'`{m}`' for m in misses)}?" if misses else ""
+
+
 def unknown_target_column(
     path: Sequence[str], depth: int, within: StructType, where: str, statement: str | None
 ) -> DeltaAnalysisException:
     """An assignment to a column or field that the target lacks."""
     names = [f.name for f in within.fields]
-    misses = near_misses(path[depth], names)
-    hint = f" Did you mean {' or '.join(f'`{m}`' for m in misses)}?" if misses else ""
+    hint = _did_you_mean(path[depth], names)
     if depth:
         return DeltaAnalysisException(
             "FIELD_NOT_FOUND",
@@ -202,8 +206,7 @@ def conflicting_assignments(left: Sequence[str], right: Sequence[str], where: st
 
 def missing_star_column(name: str, source: StructType, where: str) -> DeltaAnalysisException:
     names = [f.name for f in source.fields]
-    misses = near_misses(name, names)
-    hint = f" Did you mean {' or '.join(f'`{m}`' for m in misses)}?" if misses else ""
+    hint = _did_you_mean(name, names)
     return DeltaAnalysisException(
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
         f"Cannot resolve `{name}` in {where}: the star takes every column of the target from the source, and the "

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType
 
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, type_at
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import ConditionShape, EquiKey
@@ -15,7 +16,6 @@ from deltamerge.sql.conditions import ConditionShape, EquiKey
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
-    from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 
 # Equal values of these types are equal for Arrow and for Spark alike.
 PLAIN_KEY_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date"})
@@ -101,7 +101,7 @@ def join_keys(merge: ResolvedMerge, on: ConditionShape) -> JoinKeys:
     frame = source if merge.source_alias is None else source.alias(merge.source_alias)
     given = [field.dataType for field in frame.select(*columns).schema.fields]
     found = tuple(
-        JoinKey(key, data_type, _type_at(merge.target_schema, key.target.path))
+        JoinKey(key, data_type, type_at(merge.target_schema, key.target.path))
         for key, data_type in zip(keys, given, strict=True)
     )
     return JoinKeys(found, say_all=not others)
@@ -123,11 +123,3 @@ def _guarded_keys(merge: ResolvedMerge, on: ConditionShape) -> list[EquiKey]:
         else replace(key, source_sql=f"CASE WHEN {admitted} THEN {key.source_sql}\nEND")
         for key in on.equi_keys
     ]
-
-
-def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
-    field = next(f for f in schema.fields if f.name == path[0])
-    if len(path) == 1:
-        return field.dataType
-    assert isinstance(field.dataType, StructType)
-    return _type_at(field.dataType, path[1:])

@@ -5,7 +5,6 @@ Spark resolves every expression, each clause family on frames that see just what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeSource,
     TakeTarget,
     TakeValue,
+    type_at,
 )
 from deltamerge.merge.analysis.schema_evolution import evolved_schema, wants_evolution
 from deltamerge.merge.analysis.spark_analysis import Analysis, Sides, analyse, sides_of
@@ -144,7 +144,6 @@ class _Resolver:
     # Assignments
 
     def _assigned_paths(self, clause: MergeClause) -> tuple[tuple[str, ...], ...]:
-        """Return the assigned columns and fields, without the target's alias, as the user spelled them."""
         return tuple(self._without_alias(a.target) for a in clause.assignments)
 
     def _without_alias(self, name: tuple[str, ...]) -> tuple[str, ...]:
@@ -312,7 +311,7 @@ class _Resolver:
             if isinstance(assignment.value, Default):
                 whole[path[0]] = TakeDefault()
                 continue
-            self._check_assignable(types[next_value], _type_at(schema, path), ".".join(path), clause)
+            self._check_assignable(types[next_value], type_at(schema, path), ".".join(path), clause)
             if len(path) == 1:
                 whole[path[0]] = TakeValue(next_value)
             else:
@@ -370,11 +369,3 @@ class _Resolver:
 
 def _assignments(clause: MergeClause) -> tuple[Assignment, ...] | Star | None:
     return clause.action.assignments if isinstance(clause.action, (Update, Insert)) else None
-
-
-def _type_at(schema: StructType, path: Sequence[str]) -> DataType:
-    data_type: DataType = schema
-    for part in path:
-        assert isinstance(data_type, StructType)
-        data_type = next(f.dataType for f in data_type.fields if f.name == part)
-    return data_type

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,6 +17,15 @@ from deltamerge.write.store_assignment import StoreAssignment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+
+def type_at(schema: StructType, path: Sequence[str]) -> DataType:
+    """Return the type of a column or field by its path in the table's own spelling."""
+    data_type: DataType = schema
+    for part in path:
+        assert isinstance(data_type, StructType)
+        data_type = next(f.dataType for f in data_type.fields if f.name == part)
+    return data_type
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,11 @@ class ResolvedClause:
     def values(self) -> tuple[Column, ...]:
         """The assigned values as Spark evaluates them, over the user's names."""
         return tuple(to_column(value) for value in self.clause.values)
+
+    @property
+    def name(self) -> str:
+        """The name of columns that count its rows."""
+        return f"{self.clause.kind}_{self.number}"
 
     @property
     def key(self) -> tuple[ClauseKind, int]:

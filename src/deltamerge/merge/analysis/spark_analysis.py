@@ -156,13 +156,13 @@ class Analysis:
 
     def _on_join(self, conditions: list[Column]) -> Callable[[], DataFrame]:
         # A join condition must be deterministic and boolean, so Spark refuses what MERGE refuses.
-        return lambda: self.sides.source.join(self.sides.target, _all(conditions), "inner")
+        return lambda: self.sides.source.join(self.sides.target, reduce(and_, conditions), "inner")
 
     def _on_source(self, conditions: list[Column]) -> Callable[[], DataFrame]:
-        return lambda: self.sides.source_only.join(self.sides.other, _all(conditions), "inner")
+        return lambda: self.sides.source_only.join(self.sides.other, reduce(and_, conditions), "inner")
 
     def _on_target(self, conditions: list[Column]) -> Callable[[], DataFrame]:
-        return lambda: self.sides.target.join(self.sides.other, _all(conditions), "inner")
+        return lambda: self.sides.target.join(self.sides.other, reduce(and_, conditions), "inner")
 
     def typed_values(self, kind: ClauseKind) -> list[list[DataType]]:
         """Return, for each clause of a kind, the types of the values that it assigns, but for DEFAULT.
@@ -201,10 +201,6 @@ class Analysis:
 def condition_of(clause: MergeClause) -> str:
     """Return Delta's words for a clause's condition, which errors have as the parameter ``operation``."""
     return f"{clause.action_name.replace('_', ' ').upper()} condition of MERGE operation"
-
-
-def _all(conditions: list[Column]) -> Column:
-    return reduce(and_, conditions)
 
 
 def analyse(frame: Callable[[], DataFrame]) -> None:

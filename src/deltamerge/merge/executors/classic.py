@@ -204,7 +204,7 @@ def _write_all_changes(
         _with_joined(gathered, side),
         execution.conf,
         execution.defaults,
-        copies_rows=_copies_rows(execution),
+        copies_rows=not execution.writes_deletion_vectors,
     )
     if touched.has_multiple_matches:
         rows = keep_one_match(rows, names)
@@ -214,25 +214,19 @@ def _write_all_changes(
     if counting or len(merge.inserting) > 1:
         frame, observation = observing_clauses(rows.frame, merge.clauses, names, kept)
         rows = Rows(frame, rows.names)
+    rows, hidden = _with_hidden_columns(execution, rows)
     if execution.writes_change_data:
-        rows, hidden = _with_hidden_columns(execution, rows)
         changed = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
         written = write_with_changes(execution, changed, hidden)
     else:
-        rows, hidden = _with_hidden_columns(execution, rows)
         output = table_columns(Rows(rows.frame.where(kept), rows.names), execution, hidden)
         written = write_table_rows(execution, output, hidden)
     return written, None if observation is None else counted(observation, merge.clauses)
 
 
-def _copies_rows(execution: Execution) -> bool:
-    """Return whether rows that stay are written again: of files whose changed rows a vector deletes they are not."""
-    return not execution.writes_deletion_vectors
-
-
 def _side_to_rewrite(execution: Execution, target: TargetFiles, touched: TouchedFiles) -> TargetSide:
     joined = target.joined_among(touched.rewrite)
-    copies_rows = F.lit(_copies_rows(execution))
+    copies_rows = F.lit(not execution.writes_deletion_vectors)
     frame = _scan_to_rewrite(execution, joined, copies_rows)
     if execution.merge.inserts and touched.only_matched:
         # Nothing changes in these files: they are joined only so that an INSERT knows of their matches.

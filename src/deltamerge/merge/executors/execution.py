@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -19,7 +19,8 @@ from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.output.identity_columns import with_identities
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.limits import Limits
-from deltamerge.merge.planning.plan import MergePlan
+from deltamerge.merge.planning.plan import Alternative, MergePlan
+from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.steps import Steps
@@ -90,6 +91,16 @@ class Execution:
     def writes_deletion_vectors(self) -> bool:
         """Whether changed rows are deleted by deletion vectors, so that no other row is written again."""
         return self.plan.unchanged_rows.choice == "deletion_vector"
+
+    def without(self, declined: Alternative) -> Execution:
+        """Plan again after an operator declined."""
+        context = replace(self.context, declined=(*self.context.declined, declined))
+        return replace(self, context=context, plan=make_plan(context))
+
+    def knowing(self, summary: SourceSummary) -> Execution:
+        """Plan again with what is known of the source once it was read; how it is kept stays as it is."""
+        context = replace(self.context, summary=summary)
+        return replace(self, context=context, plan=replace(make_plan(context), source=self.plan.source))
 
     @cached_property
     def write_target(self) -> WriteTarget:

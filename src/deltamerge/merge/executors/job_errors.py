@@ -124,7 +124,9 @@ def _given_type(merge: ResolvedMerge, clause: ResolvedClause, output: Output) ->
 
 def translated(error: Exception, table: str) -> Exception:
     """Return the error that a user can act on: the one behind Spark's or Java's, if any."""
-    if isinstance(error, DeltaError) or not (isinstance(error, PySparkException) or _is_of_the_jvm(error)):
+    # Some come wrapped in one of Java's errors, of which PySpark makes none of its own.
+    is_of_spark = isinstance(error, PySparkException) or hasattr(error, "java_exception")
+    if isinstance(error, DeltaError) or not is_of_spark:
         return error
     at_fault = violation_in(str(error), table) or excess_in(str(error)) or tie_in(str(error))
     if at_fault is not None:
@@ -137,10 +139,6 @@ def translated(error: Exception, table: str) -> Exception:
     return DeltaRuntimeException(
         condition, f"{message} Nothing was changed in table {table}.", sqlstate=sqlstate
     )
-
-
-def _is_of_the_jvm(error: Exception) -> bool:
-    return hasattr(error, "java_exception")
 
 
 def _cause(message: str) -> tuple[str, str, str] | None:

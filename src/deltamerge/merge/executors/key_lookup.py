@@ -262,21 +262,13 @@ class _PairFrames:
                 StructField(names.source_row_index, LongType()),
             ]
         )
-        ranges = self._ranges()
+        rows, most = staged.rows, self.execution.limits.rows_of_a_task
+        firsts = np.arange(0, rows, most)
+        ranges = pa.table({"first": firsts, "end": np.minimum(rows, firsts + most)})
         work = reading_staged(staged.kept, source, names.source_row_index)
-        in_driver = self._fits_driver((), staged.rows)
+        in_driver = self._fits_driver((), rows)
         frame = tasks.frame_of(self.execution.table.spark, work, ranges, schema, in_driver=in_driver)
         return frame.toDF(*merge.source_schema.names, names.source_row_index)
-
-    def _ranges(self) -> pa.Table:
-        rows, most = self.staged.rows, self.execution.limits.rows_of_a_task
-        firsts = list(range(0, rows, most))
-        return pa.table(
-            {
-                "first": pa.array(firsts, pa.int64()),
-                "end": pa.array([min(rows, first + most) for first in firsts], pa.int64()),
-            }
-        )
 
 
 def _remove_staged(execution: Execution) -> None:

@@ -46,7 +46,7 @@ def observing_clauses(
     """
     observation = Observation()
     counts = [
-        F.sum((F.col(names.clause(c.clause.kind)) == F.lit(c.number)).cast("int")).alias(_name(c))
+        F.sum((F.col(names.clause(c.clause.kind)) == F.lit(c.number)).cast("int")).alias(c.name)
         for c in clauses
     ]
     return frame.observe(observation, F.sum(is_row.cast("int")).alias(_ROWS), *counts), observation
@@ -61,12 +61,8 @@ def counted(observation: Observation, clauses: Sequence[ResolvedClause]) -> RowC
     found = observed(observation)
     if not found:
         return None
-    by_clause: dict[tuple[str, int], int] = {c.key: int(found[_name(c)] or 0) for c in clauses}
+    by_clause: dict[tuple[str, int], int] = {c.key: int(found[c.name] or 0) for c in clauses}
     return RowCounts(int(found[_ROWS] or 0), by_clause)
-
-
-def _name(clause: ResolvedClause) -> str:
-    return f"{clause.clause.kind}_{clause.number}"
 
 
 def inserts_by_clause(

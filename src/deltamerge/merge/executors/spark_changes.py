@@ -44,7 +44,7 @@ from deltamerge.write.data_files import (
     write_rows,
     write_rows_with_changes,
 )
-from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
+from deltamerge.write.deletion_vectors import NO_VECTORS, write_deletion_vectors
 from deltamerge.write.patching import Patch, patch_files, patchable
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def write_changes(changes: SparkChanges) -> MergeChanges:
     vectors = NO_VECTORS
     if touched.rewrite and execution.writes_deletion_vectors:
         with steps.step("write_deletion_vectors", "writing deletion vectors"):
-            vectors = _delete_rows(changes)
+            store = execution.table.store
+            vectors = write_deletion_vectors(store, execution.folder, matches.changed, changes.touched)
     return MergeChanges(
         execution=execution,
         source_rows=summary.row_count,
@@ -147,11 +148,6 @@ def _step(changes: SparkChanges) -> tuple[str, str]:
     if changes.execution.writes_deletion_vectors:
         return "write_all_changes", f"writing new and changed rows of {files}"
     return "write_all_changes", f"writing new rows, patching {len(changes.patched)} of {files}"
-
-
-def _delete_rows(changes: SparkChanges) -> VectorChanges:
-    store, folder = changes.execution.table.store, changes.execution.folder
-    return write_deletion_vectors(store, folder, changes.matches.changed, changes.touched)
 
 
 def _write(changes: SparkChanges) -> tuple[WrittenFiles, RowCounts | None]:
@@ -210,7 +206,7 @@ def _parts(changes: SparkChanges) -> tuple[list[DataFrame], int]:
     merge, rows = changes.execution.merge, changes.rows
     parts: list[DataFrame] = []
     scanned = 0
-    updates = any(c.action == "update" and _count(changes, c.clause.kind, c.number) for c in merge.changing)
+    updates = any(c.action == "update" and changes.matches.rows_by_clause.get(c.key) for c in merge.changing)
     if (changes.touched and rows.change_data) or (updates and rows.need_target):
         scanned += len(changes.touched)
         parts.append(rows.changed(*changes.joined(rows, list(changes.touched.values()))))
@@ -222,10 +218,6 @@ def _parts(changes: SparkChanges) -> tuple[list[DataFrame], int]:
         scanned += len(changes.copied)
         parts.append(_unchanged(changes))
     return parts, scanned
-
-
-def _count(changes: SparkChanges, kind: str, number: int) -> int:
-    return changes.matches.rows_by_clause.get((kind, number), 0)
 
 
 def _unchanged(changes: SparkChanges) -> DataFrame:

@@ -92,7 +92,7 @@ def find_touched_rows(
     if not _looks_at_target(merge):
         return NOTHING_TOUCHED, {}
     rows = _clauses_of_rows(merge, source, target)
-    changed = reduce(lambda a, b: a | b, (F.col(_count_name(c)) for c in merge.changing), F.lit(False))
+    changed = reduce(lambda a, b: a | b, (F.col(c.name) for c in merge.changing), F.lit(False))
     pieces = (
         _matches_of_rows(merge, rows)
         .groupBy("file", piece_of(F.col("row")).alias("piece"))
@@ -138,12 +138,12 @@ def _matches_of_rows(merge: ResolvedMerge, rows: Rows) -> DataFrame:
         F.col(names.row_index).alias("row"),
         matched.alias("matched"),
         fired.alias("fired"),
-        *(_takes(c, names).alias(_count_name(c)) for c in merge.changing),
+        *(_takes(c, names).alias(c.name) for c in merge.changing),
     )
     return changes.groupBy("file", "row").agg(
         F.sum(F.col("matched").cast("int")).alias("matched"),
         F.sum(F.col("fired").cast("int")).alias("fired"),
-        *(F.max(_count_name(c)).alias(_count_name(c)) for c in merge.changing),
+        *(F.max(c.name).alias(c.name) for c in merge.changing),
     )
 
 
@@ -151,7 +151,7 @@ def _sums(merge: ResolvedMerge) -> list[Column]:
     return [
         F.sum((F.col("fired") > 1).cast("int")).alias("competing"),
         F.sum((F.col("matched") > 1).cast("int")).alias("multiple"),
-        *(F.sum(F.col(_count_name(c)).cast("int")).alias(_count_name(c)) for c in merge.changing),
+        *(F.sum(F.col(c.name).cast("int")).alias(c.name) for c in merge.changing),
     ]
 
 
@@ -166,19 +166,15 @@ def _touched(
     if competing and not merge.is_only_one_unconditional_delete:
         raise _multiple_source_rows(merge, rows, _taken(merge.matched, names), competing)
     counts: dict[tuple[str, int], int] = {
-        c.key: sum(row[_count_name(c)] or 0 for row in found) for c in merge.changing
+        c.key: sum(row[c.name] or 0 for row in found) for c in merge.changing
     }
-    touched = {row["file"] for row in found if any(row[_count_name(c)] for c in merge.changing)}
+    touched = {row["file"] for row in found if any(row[c.name] for c in merge.changing)}
     rewrite = tuple(files[file_key(name)] for name in sorted(touched))
     only_matched = tuple(files[file_key(name)] for name in sorted({row["file"] for row in found} - touched))
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {f.path}" for f in rewrite))
     return TouchedFiles(
         rewrite, only_matched, counts, has_multiple_matches=any(row["multiple"] for row in found)
     )
-
-
-def _count_name(clause: ResolvedClause) -> str:
-    return f"{clause.clause.kind}_{clause.number}"
 
 
 def _takes(clause: ResolvedClause, names: InternalColumns) -> Column:

@@ -23,6 +23,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeSource,
     TakeTarget,
     TakeValue,
+    type_at,
 )
 from deltamerge.merge.output.frames import Rows, own_columns, seeing_source, seeing_target
 from deltamerge.spark import columns as F
@@ -190,20 +191,12 @@ def generate_action_expr(
         path: align(
             F.col(names.value(kind, clause.number, value)),
             clause.value_types[value],
-            _field_type(field.dataType, path),
+            type_at(field.dataType, path),
             assignment,
         )
         for path, value in output.fields
     }
     return set_fields(target_copy(merge, index), field.dataType, changes)
-
-
-def _field_type(data_type: StructType, path: tuple[str, ...]) -> StructType:
-    inner = next(f.dataType for f in data_type.fields if f.name == path[0])
-    if len(path) == 1:
-        return inner  # type: ignore[return-value]
-    assert isinstance(inner, StructType)
-    return _field_type(inner, path[1:])
 
 
 def generate_clause_output_exprs(

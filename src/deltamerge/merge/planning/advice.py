@@ -23,11 +23,10 @@ from deltamerge.skipping.predicates import (
 )
 from deltamerge.write.constraints import constraints_of
 from deltamerge.write.generated_columns import generation_expression
-from deltamerge.write.identity_columns import identity_column
 
 
 def feature_costs(context: PlanningContext) -> tuple[str, ...]:
-    facts, merge = context.facts, context.merge
+    merge = context.merge
     found = []
     if context.writes_deletion_vectors and context.changes_target_rows:
         found.append(
@@ -39,11 +38,11 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
         )
     if context.writes_change_data:
         found.append("Change data feed: each changed row is also written to the feed, each update twice.")
-    if facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
+    if context.has_column_mapping:
         found.append("Column mapping: files have physical column names, so Spark finds and writes the rows.")
-    if facts.property_is("delta.enableRowTracking", "true"):
+    if context.has_row_tracking:
         found.append("Row tracking: rows keep their ids, so rewritten rows are read and written with them.")
-    if facts.property_is("delta.enableTypeWidening", "true") or facts.any_field_has("delta.typeChanges"):
+    if context.has_type_widening:
         found.append("Type widening: older files may have narrower types, so Spark reads the rows.")
     constraints = len(constraints_of(merge.output_schema, context.snapshot.metadata.configuration))
     if constraints:
@@ -53,7 +52,7 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
         )
     if any(generation_expression(field) is not None for field in merge.output_schema.fields):
         found.append("Generated columns: Spark computes them for every row that is written.")
-    if any(identity_column(field) is not None for field in merge.output_schema.fields):
+    if context.has_identity_columns:
         found.append("Identity columns: the source's rows are numbered first, in one more pass.")
     if merge.evolves_schema:
         found.append("Schema evolution: the merge adds or widens columns, and changes the table's metadata.")

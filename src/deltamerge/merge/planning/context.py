@@ -18,6 +18,7 @@ from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark.config import MergeConf
 from deltamerge.write.deletion_vectors import writes_deletion_vectors
+from deltamerge.write.identity_columns import identity_column
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,24 @@ class PlanningContext:
         source = ALWAYS if self.summary is None else self.summary.predicate
         predicate = self.references.to_read(source)
         return may_match(self.snapshot, predicate, self.conf.session_time_zone)
+
+    @property
+    def has_column_mapping(self) -> bool:
+        mode = self.facts.metadata.configuration.get("delta.columnMapping.mode", "none")
+        return mode.lower() != "none"
+
+    @property
+    def has_type_widening(self) -> bool:
+        is_enabled = self.facts.property_is("delta.enableTypeWidening", "true")
+        return is_enabled or self.facts.any_field_has("delta.typeChanges")
+
+    @property
+    def has_row_tracking(self) -> bool:
+        return self.facts.property_is("delta.enableRowTracking", "true")
+
+    @property
+    def has_identity_columns(self) -> bool:
+        return any(identity_column(field) is not None for field in self.merge.output_schema.fields)
 
     @property
     def writes_change_data(self) -> bool:

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.fit import Fits, no, plain_columns, yes
-from deltamerge.write.identity_columns import identity_column
 
 INSERT_ONLY = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
 
@@ -41,14 +40,14 @@ def _against_session(context: PlanningContext) -> str | None:
 
 def _against_table(context: PlanningContext) -> str | None:
     """Return what makes a row in a file more than the values of the table's columns by their names."""
-    facts, merge = context.facts, context.merge
-    if facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
+    merge = context.merge
+    if context.has_column_mapping:
         return "the table has column mapping"
-    if facts.property_is("delta.enableRowTracking", "true"):
+    if context.has_row_tracking:
         return "the table has row tracking"
-    if facts.property_is("delta.enableTypeWidening", "true") or facts.any_field_has("delta.typeChanges"):
+    if context.has_type_widening:
         return "the table has type widening"
-    if any(identity_column(field) is not None for field in merge.output_schema.fields):
+    if context.has_identity_columns:
         return "the table has identity columns"
     types = plain_columns(merge.target_schema)
     if context.session.rebases_dates and any(map(pa.types.is_temporal, types.values())):
@@ -86,9 +85,9 @@ def join(context: PlanningContext) -> Fits:
         return no("the source is not kept, and may return other rows each time that it is read")
     if merge.statement.is_insert_only and context.conf.executor == "auto":
         return no("there are only NOT MATCHED clauses")
-    if context.facts.property_is("delta.enableRowTracking", "true"):
+    if context.has_row_tracking:
         return no("the table has row tracking, and rows must keep their ids")
-    if any(identity_column(field) is not None for field in merge.output_schema.fields):
+    if context.has_identity_columns:
         return no("the table has identity columns")
     if context.summary is not None:
         rows = context.files.rows_about() + context.summary.row_count

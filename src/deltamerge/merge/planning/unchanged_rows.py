@@ -27,14 +27,14 @@ def deletion_vector(context: PlanningContext, _: str) -> Fits:
 
 def patch(context: PlanningContext, changed: str) -> Fits:
     """PyArrow copies a file without the rows that change, or with them changed."""
-    facts, merge = context.facts, context.merge
+    merge = context.merge
     if not context.session.tasks_open_store:
         return no("the table's files are in a store that tasks do not open by themselves")
     if context.has_deletion_vectors:
         return no("files of the table have deletion vectors")
-    if facts.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
+    if context.has_column_mapping:
         return no("the table has column mapping")
-    if facts.property_is("delta.enableTypeWidening", "true") or facts.any_field_has("delta.typeChanges"):
+    if context.has_type_widening:
         return no("the table has type widening")
     if merge.evolves_schema:
         return no("the table gets new columns or fields, which some readers require in every file")

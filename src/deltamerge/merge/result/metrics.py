@@ -3,69 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from deltamerge.log.actions import AddFile
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
-from deltamerge.merge.executors.touched_files import TouchedFiles
-from deltamerge.merge.planning.target_files import ScanSizes, partition_count
-from deltamerge.write.data_files import WrittenFiles
-from deltamerge.write.deletion_vectors import VectorChanges
+from deltamerge.merge.executors.execution import MergeChanges
+from deltamerge.merge.planning.target_files import partition_count
+
+WRITING_STEPS = ("write_all_changes", "write_only_inserts")
 
 
-@dataclass(frozen=True)
-class Timings:
-    """Milliseconds spent on parts of the merge."""
-
-    execution: int = 0
-    materialize_source: int = 0
-    scan: int = 0
-    rewrite: int = 0
-
-
-def merge_metrics(
-    merge: ResolvedMerge,
-    *,
-    source_rows: int,
-    second_scan_rows: int,
-    scan: ScanSizes,
-    touched: TouchedFiles,
-    inserted: int,
-    copied: int,
-    removed: Sequence[AddFile],
-    written: WrittenFiles,
-    vectors: VectorChanges,
-    is_partitioned: bool,
-    timings: Timings,
-) -> dict[str, int]:
-    """Put the metrics together.
-
-    Args:
-        second_scan_rows: Rows of the source in the second scan, -1 where there was none.
-        removed: The files that the commit removes and does not add again with another deletion vector.
-        timings: Milliseconds.
-
-    Returns:
-        The metrics by Delta's names.
-    """
+def metrics_of(changes: MergeChanges) -> dict[str, int]:
+    """Return the metrics of a merge by Delta's names."""
+    execution, scan, touched = changes.execution, changes.target.sizes, changes.touched
+    merge, steps = execution.merge, execution.steps
+    written, removed = changes.written, changes.removed_files
+    is_partitioned = bool(execution.snapshot.metadata.partition_columns)
     matched_updated = touched.rows(merge.matched, "update")
     matched_deleted = touched.rows(merge.matched, "delete")
     by_source_updated = touched.rows(merge.not_matched_by_source, "update")
     by_source_deleted = touched.rows(merge.not_matched_by_source, "delete")
     updated = matched_updated + by_source_updated
     return {
-        "numSourceRows": source_rows,
-        "numSourceRowsInSecondScan": second_scan_rows,
-        "numTargetRowsInserted": inserted,
+        "numSourceRows": changes.source_rows,
+        "numSourceRowsInSecondScan": changes.second_scan_rows,
+        "numTargetRowsInserted": changes.inserted,
         "numTargetRowsUpdated": updated,
         "numTargetRowsMatchedUpdated": matched_updated,
         "numTargetRowsNotMatchedBySourceUpdated": by_source_updated,
         "numTargetRowsDeleted": matched_deleted + by_source_deleted,
         "numTargetRowsMatchedDeleted": matched_deleted,
         "numTargetRowsNotMatchedBySourceDeleted": by_source_deleted,
-        "numTargetRowsCopied": copied,
-        "numOutputRows": inserted + updated + copied,
+        "numTargetRowsCopied": changes.copied,
+        "numOutputRows": changes.inserted + updated + changes.copied,
         "numTargetFilesBeforeSkipping": scan.files_before,
         "numTargetFilesAfterSkipping": scan.files_after,
         "numTargetBytesBeforeSkipping": scan.bytes_before,
@@ -79,13 +48,13 @@ def merge_metrics(
         "numTargetPartitionsRemovedFrom": partition_count(removed, is_partitioned),
         "numTargetChangeFilesAdded": len(written.change_files),
         "numTargetChangeFileBytes": sum(file.size for file in written.change_files),
-        "numTargetDeletionVectorsAdded": vectors.vectors_added,
-        "numTargetDeletionVectorsRemoved": vectors.vectors_removed,
-        "numTargetDeletionVectorsUpdated": vectors.vectors_updated,
-        "executionTimeMs": timings.execution,
-        "materializeSourceTimeMs": timings.materialize_source,
-        "scanTimeMs": timings.scan,
-        "rewriteTimeMs": timings.rewrite,
+        "numTargetDeletionVectorsAdded": changes.vectors.vectors_added,
+        "numTargetDeletionVectorsRemoved": changes.vectors.vectors_removed,
+        "numTargetDeletionVectorsUpdated": changes.vectors.vectors_updated,
+        "executionTimeMs": steps.elapsed,
+        "materializeSourceTimeMs": steps.milliseconds("materialize_source"),
+        "scanTimeMs": steps.milliseconds("plan_source", "summarize_source", "plan", "find_touched_files"),
+        "rewriteTimeMs": steps.milliseconds(*WRITING_STEPS, "write_deletion_vectors"),
     }
 
 

@@ -10,36 +10,11 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome
 from deltamerge.merge.planning.plan import DecisionName, MergePlan
-from deltamerge.merge.result.metrics import Timings, merge_metrics, operation_parameters
+from deltamerge.merge.result.metrics import WRITING_STEPS, operation_parameters
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.table import Table
 
 SOURCE_STEPS = ("plan_source", "materialize_source", "summarize_source", "number_source")
-
-
-def metrics_of(changes: MergeChanges) -> dict[str, int]:
-    """Return all metrics of a merge; see `merge_metrics`."""
-    execution, steps = changes.execution, changes.execution.steps
-    timings = Timings(
-        execution=steps.elapsed,
-        materialize_source=steps.milliseconds("materialize_source"),
-        scan=steps.milliseconds("plan_source", "summarize_source", "plan", "find_touched_files"),
-        rewrite=steps.milliseconds("write_all_changes", "write_only_inserts", "write_deletion_vectors"),
-    )
-    return merge_metrics(
-        execution.merge,
-        source_rows=changes.source_rows,
-        second_scan_rows=changes.second_scan_rows,
-        scan=changes.target.sizes,
-        touched=changes.touched,
-        inserted=changes.inserted,
-        copied=changes.copied,
-        removed=changes.removed_files,
-        written=changes.written,
-        vectors=changes.vectors,
-        is_partitioned=bool(execution.snapshot.metadata.partition_columns),
-        timings=timings,
-    )
 
 
 def outcome_of(
@@ -67,7 +42,6 @@ def outcome_of(
 def carried_out(changes: MergeChanges, metrics: Mapping[str, int]) -> MergePlan:
     """Return the plan with what each operator read, wrote and took."""
     steps, target, plan = changes.execution.steps, changes.target, changes.execution.plan
-    writing = ("write_all_changes", "write_only_inserts")
     done: dict[DecisionName, dict[str, int]] = {
         "source": {
             "rows": changes.source_rows,
@@ -86,7 +60,7 @@ def carried_out(changes: MergeChanges, metrics: Mapping[str, int]) -> MergePlan:
             "rows_deleted": metrics["numTargetRowsDeleted"],
             "files": len(changes.written.files),
             "bytes": metrics["numTargetBytesAdded"],
-            "milliseconds": steps.milliseconds(*writing),
+            "milliseconds": steps.milliseconds(*WRITING_STEPS),
         },
         "unchanged_rows": {
             "rows_copied": changes.copied,

@@ -56,7 +56,9 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
     names = [name.lower() for name in merge.source_schema.names]
     if len(set(names)) < len(names):
         return everything
-    expressions = [sql.lower() for sql in _expressions(merge)]
+    statement = merge.statement
+    written = (statement.condition.text, *statement.dedupe_by, *(c.to_sql() for c in statement.clauses))
+    expressions = [sql.lower() for sql in written]
     if any(VARIABLE in sql for sql in expressions):
         return everything
     taken = {o.index for c in merge.clauses for o in c.outputs if isinstance(o, TakeSource)}
@@ -66,12 +68,6 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
         if i in taken or any(name in sql or name.replace("`", "``") in sql for sql in expressions)
     ]
     return tuple(used) if used else everything[:1]
-
-
-def _expressions(merge: ResolvedMerge) -> list[str]:
-    statement = merge.statement
-    clauses = [clause.to_sql() for clause in statement.clauses]
-    return [statement.condition.text, *statement.dedupe_by, *clauses]
 
 
 def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
@@ -110,8 +106,7 @@ def reads_table(frame: DataFrame, table: Table) -> bool:
 
 def read_source(merge: ResolvedMerge) -> Source:
     """Return the source as it is, to be computed each time it is read."""
-    names = merge.names
-    return Source(_numbered(merge.statement.source, names))
+    return Source(_numbered(merge.statement.source, merge.names))
 
 
 def materialize_source(
