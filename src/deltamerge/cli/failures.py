@@ -70,6 +70,7 @@ def explained(console: Console) -> Iterator[None]:
         console.print(Text("Interrupted."))
         raise SystemExit(130) from None
     except Exception as error:
+        # The last edge: a person reads a sentence, not a traceback.
         # A caret below a statement's line keeps its place only if no line is broken.
         whole_lines = isinstance(error, ParseException) or not console.is_terminal
         console.print(Text.assemble(("Error: ", "bold red"), _message(error)), soft_wrap=whole_lines)

@@ -69,6 +69,7 @@ def _started(remote: str | None, settings: Mapping[str, str]) -> SparkSession:
         try:
             return builder.getOrCreate()
         except Exception:
+            # Why Spark did not start is often only in what it printed.
             kept.seek(0)
             terminal.print(kept.read().decode(errors="replace"), markup=False, highlight=False)
             raise

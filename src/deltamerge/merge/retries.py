@@ -53,11 +53,11 @@ def _attempts(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
     attempts = max(1, execution.conf.materialize_source_max_attempts)
     for attempt in range(attempts):
         try:
-            return _run(execution, _storage_level(execution.conf, attempt))
+            return _run_cleanly(execution, _storage_level(execution.conf, attempt))
+        except (Declined, PythonWorkersUnfit):
+            raise
         except Exception as error:
-            remove_leftovers(execution.table.store, execution.folder)
-            if isinstance(error, (Declined, PythonWorkersUnfit)):
-                raise
+            # A failed job is an error of many classes, on Connect of others; `translated` reads what it says.
             if not is_lost_source(error):
                 raise translated(error, execution.table.name) from error
             if attempt + 1 == attempts:
@@ -66,10 +66,16 @@ def _attempts(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
                 "rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts
             )
             execution = replace(execution, folder=_new_folder(execution, new_id))
-        except BaseException:
-            remove_leftovers(execution.table.store, execution.folder)
-            raise
     raise AssertionError("every attempt returns or raises")
+
+
+def _run_cleanly(execution: Execution, level: str) -> MergeChanges:
+    try:
+        return _run(execution, level)
+    except BaseException:
+        # Whatever ends a run, also Ctrl-C, comes before the commit: nobody refers to its files.
+        remove_leftovers(execution.table.store, execution.folder)
+        raise
 
 
 def _new_folder(execution: Execution, new_id: Callable[[], str]) -> str:

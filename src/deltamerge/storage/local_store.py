@@ -154,6 +154,7 @@ class LocalStore:
         try:
             _write_exclusively(temporary, content)
         except BaseException:
+            # A full disk or Ctrl-C must not leave half a file behind.
             temporary.unlink(missing_ok=True)
             raise
         return temporary

@@ -160,6 +160,7 @@ def removing_leftovers(store: Store, folder: str) -> Iterator[None]:
     except CommitStateUnknownException:
         raise
     except Exception:
+        # Any other failure means that no commit landed.
         remove_leftovers(store, folder)
         raise
 
