@@ -49,3 +49,8 @@ def nullable_type(data_type: DataType, field: Callable[[StructField], StructFiel
             nullable_type(data_type.keyType, field), nullable_type(data_type.valueType, field), True
         )
     return data_type
+
+
+def as_nullable(data_type: DataType) -> DataType:
+    """Return a type with all that is inside of it nullable."""
+    return nullable_type(data_type, lambda f: StructField(f.name, as_nullable(f.dataType), True, f.metadata))

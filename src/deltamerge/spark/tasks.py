@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from deltamerge.spark.nested_types import as_nullable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
@@ -72,6 +74,8 @@ def frame_of(
     Args:
         in_driver: Whether it runs in this process, at once; else in the tasks that compute the frame.
     """
+    # What Arrow holds under a NULL struct may be NULL too, which PySpark refuses in fields that are not nullable.
+    schema = StructType([StructField(f.name, as_nullable(f.dataType)) for f in schema.fields])
     if in_driver:
         batches = _run_in_driver(work, rows)
         if batches:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.schema import parse_schema
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
-from deltamerge.spark.nested_types import nullable_type
+from deltamerge.spark.nested_types import as_nullable
 from deltamerge.spark.session import READING_MANY_FILES, merge_conf, session_settings
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import quote
@@ -38,12 +38,8 @@ def new_schema(frame: DataFrame) -> StructType:
     """Return the schema of a new table: nullable and never generated, as delta-spark makes it of a frame."""
     schema = frame.schema
     return as_strings(
-        StructType([StructField(f.name, _as_nullable(f.dataType), True, _plain(f)) for f in schema.fields])
+        StructType([StructField(f.name, as_nullable(f.dataType), True, _plain(f)) for f in schema.fields])
     )
-
-
-def _as_nullable(data_type: DataType) -> DataType:
-    return nullable_type(data_type, lambda f: StructField(f.name, _as_nullable(f.dataType), True, f.metadata))
 
 
 def _plain(field: StructField) -> dict[str, Any]:
