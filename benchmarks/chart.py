@@ -67,9 +67,7 @@ def drawn(results: list[dict[str, Any]]) -> str:
             "y": TOP + LINE * number,
             "first": min(map(place, times.values())),
             "last": max(map(place, times.values())),
-            "dots": [
-                (COLOURS[name], place(value), f"{name}: {value:.2f} s") for name, value in times.items()
-            ],
+            "dots": [(COLOURS[name], place(value), f"{name}: {value:.2f} s") for name, value in times.items()],
         }
         for number, ((layout, case), times) in enumerate(cases.items())
     ]
@@ -91,9 +89,7 @@ def drawn(results: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Draws from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("picture", type=Path)
     options = parser.parse_args()

@@ -33,9 +33,7 @@ _TAIL = 10
 
 def main() -> None:
     """Parse the arguments; make and load logs, or (with ``--load``) load one and print a JSON line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=100_000, help="live files of the table")
     parser.add_argument("--columns", type=int, default=9, help="columns with statistics")
     parser.add_argument("--variant", choices=(*VARIANTS, "all"), default="all")
@@ -48,9 +46,7 @@ def main() -> None:
     variants = VARIANTS if arguments.variant == "all" else (arguments.variant,)
     with tempfile.TemporaryDirectory(prefix="log-load-") as temporary:
         directory = arguments.directory or Path(temporary)
-        print(
-            f"{'variant':24}{'log MB':>8}{'seconds':>9}{'CPU s':>7}{'again':>8}{'peak MB':>9}{'kept MB':>9}"
-        )
+        print(f"{'variant':24}{'log MB':>8}{'seconds':>9}{'CPU s':>7}{'again':>8}{'peak MB':>9}{'kept MB':>9}")
         for variant in variants:
             root = directory / f"{variant}-{arguments.files}-{arguments.columns}"
             if not root.exists():
@@ -133,8 +129,7 @@ def _write_commits(root: Path, files: int, columns: int, per_commit: int, *, esc
     names = [f"column_{index}" for index in range(columns)]
     types = ["long", "string", "double"]
     fields = [
-        {"name": name, "type": types[index % 3], "nullable": True, "metadata": {}}
-        for index, name in enumerate(names)
+        {"name": name, "type": types[index % 3], "nullable": True, "metadata": {}} for index, name in enumerate(names)
     ]
     fields.append({"name": partition, "type": "string", "nullable": True, "metadata": {}})
     head: list[dict[str, object]] = [

@@ -137,9 +137,7 @@ def _value_hashes(column: pa.Array) -> np.ndarray:
 
 def _string_hashes(column: pa.Array) -> np.ndarray:
     """Hashes each string as a polynomial of its bytes, all at once by a running sum over the bytes."""
-    offsets = np.frombuffer(column.buffers()[1], dtype=np.int64)[
-        column.offset : column.offset + len(column) + 1
-    ]
+    offsets = np.frombuffer(column.buffers()[1], dtype=np.int64)[column.offset : column.offset + len(column) + 1]
     data = column.buffers()[2]
     if data is None or offsets[-1] == offsets[0]:
         return np.zeros(len(column), dtype=np.uint64)

@@ -78,9 +78,7 @@ def generator() -> str:
     """Find ``tpchgen-cli``, beside this Python or on the path."""
     found = shutil.which("tpchgen-cli", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if found is None:
-        raise SystemExit(
-            "tpchgen-cli is missing: install the dependency group 'bench' (uv sync --group bench)"
-        )
+        raise SystemExit("tpchgen-cli is missing: install the dependency group 'bench' (uv sync --group bench)")
     return found
 
 
@@ -119,9 +117,7 @@ def _shuffle(ordered: Layout, table: Path) -> None:
             part.append(rows.take(order[number::FILES]))
     table.mkdir(parents=True)
     for number, part in enumerate(parts):
-        pq.write_table(
-            pa.concat_tables(part), table / f"lineitem.{number + 1}.parquet", row_group_size=1 << 17
-        )
+        pq.write_table(pa.concat_tables(part), table / f"lineitem.{number + 1}.parquet", row_group_size=1 << 17)
 
 
 def _to_delta(table: Path) -> dict[str, Checksum]:
@@ -150,9 +146,7 @@ def _enable_deletion_vectors(commit: Path) -> None:
 def read(path: Path) -> pa.Table:
     """Read a file of lineitem, with plain and nullable types."""
     rows = pq.read_table(path)
-    return rows.cast(
-        pa.schema([(f.name, pa.string() if f.type == pa.string_view() else f.type) for f in rows.schema])
-    )
+    return rows.cast(pa.schema([(f.name, pa.string() if f.type == pa.string_view() else f.type) for f in rows.schema]))
 
 
 def make_source(layout: Layout, case: MergeCase) -> Source:
@@ -189,9 +183,7 @@ def _draw(layout: Layout, case: MergeCase) -> tuple[pa.Table, pa.Table, pa.Table
     for number in chosen:
         rows = read(layout.path / names[number])
         for drawn, fraction in ((old, case.matched), (new, case.not_matched)):
-            drawn.append(
-                rows.take(np.sort(random.choice(len(rows), round(fraction * len(rows)), replace=False)))
-            )
+            drawn.append(rows.take(np.sort(random.choice(len(rows), round(fraction * len(rows)), replace=False))))
     before, added = pa.concat_tables(old), pa.concat_tables(new)
     quantity = pc.add(before["l_quantity"], pa.scalar(Decimal("1.00")))
     changed = {

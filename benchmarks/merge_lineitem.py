@@ -58,10 +58,7 @@ def run_engines(
     sources = {(layout.name, case.name): make_source(layout, case) for layout in layouts for case in cases}
     target = folder / "target"
     with ExitStack() as stack:
-        engines = [
-            stack.enter_context(Engine(name, lineitem_settings(name), folder / f"{name}.log"))
-            for name in names
-        ]
+        engines = [stack.enter_context(Engine(name, lineitem_settings(name), folder / f"{name}.log")) for name in names]
         # The first merges of a process load classes and start its tasks; the largest of each kind is not counted.
         for engine in engines:
             for case in {case.clauses: case for case in cases}.values():
@@ -140,9 +137,7 @@ def chosen(text: str, known: tuple[str, ...]) -> list[str]:
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="TPC-H's scale factor; 1 is 6 million rows")
     parser.add_argument("--cases", default="*", help="names or patterns between commas")
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
@@ -162,15 +157,12 @@ def main() -> None:
     folder = options.folder.resolve()
     layouts = [prepare(folder, options.scale, name) for name in chosen(options.layouts, LAYOUTS)]
     print(f"  {' '.join(engines)}", file=sys.stderr)
-    times = run_engines(
-        engines, layouts, cases, options.repeat, folder, deletion_vectors=options.deletion_vectors
-    )
+    times = run_engines(engines, layouts, cases, options.repeat, folder, deletion_vectors=options.deletion_vectors)
     print(table(times, [layout.name for layout in layouts], names, engines))
     suffix = "_deletion_vectors" if options.deletion_vectors else ""
     output = options.output or folder / f"merge_lineitem{suffix}.json"
     results = [
-        {"layout": layout, "case": case, "engine": name, **result}
-        for (layout, case, name), result in times.items()
+        {"layout": layout, "case": case, "engine": name, **result} for (layout, case, name), result in times.items()
     ]
     about = {
         "scale": options.scale,

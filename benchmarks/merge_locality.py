@@ -157,9 +157,7 @@ def run(spark: SparkSession, path: Path, files: int, repeat: int) -> dict[str, A
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=15, help="merges into each table; the median counts")
     parser.add_argument("--folder", type=Path, default=ROOT / ".bench")
     options = parser.parse_args()
@@ -174,9 +172,7 @@ def main() -> None:
     run(spark, folder / "locality", 20, options.repeat)
     results = {files: run(spark, folder / "locality", files, options.repeat) for files in SIZES}
     spark.stop()
-    print(
-        "| files | log loaded s | median of merges s | slowest s (writes a checkpoint) |\n|---|---|---|---|"
-    )
+    print("| files | log loaded s | median of merges s | slowest s (writes a checkpoint) |\n|---|---|---|---|")
     for files, result in results.items():
         seconds = result["seconds"]
         print(f"| {files:,} | {result['load']:.2f} | {statistics.median(seconds):.2f} | {max(seconds):.2f} |")

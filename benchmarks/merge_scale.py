@@ -26,9 +26,7 @@ CASE = MergeCase("upsert-1-.3-.001", 1.0, 0.3, 0.001, (Clause("update"), Clause(
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=10.0, help="TPC-H's scale factor; 1 is 6 million rows")
     parser.add_argument("--memory", default="2g", help="spark.driver.memory")
     parser.add_argument("--engines", default=",".join(ENGINES))

@@ -140,9 +140,7 @@ def days_after_changes() -> pa.Table:
     ids = rows["id"].to_numpy()
     stay = rows.filter(pa.array((ids >= CHANGED_DAYS * ROWS_OF_DAY) | (ids % CHANGED_EVERY != 0)))
     changes = change_data()
-    return pa.concat_tables(
-        [stay, changes.filter(pc.not_equal(changes["op"], "delete")).drop_columns(["op"])]
-    )
+    return pa.concat_tables([stay, changes.filter(pc.not_equal(changes["op"], "delete")).drop_columns(["op"])])
 
 
 def wide_file(number: int) -> pa.Table:
@@ -220,9 +218,7 @@ def merge(engine: Engine, shape: Shape, prepared: tuple[Path, Path], target: Pat
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3, help="merges of each engine; the median counts")
     parser.add_argument("--warm-up", type=int, default=2, help="merges before those")
     parser.add_argument("--engines", default="deltamerge,delta-spark")

@@ -61,9 +61,7 @@ class SmallCase:
     def is_right(self, table: Path) -> bool:
         """Return whether a table is what the merge must make of it."""
         files = [pq.read_table(uri.removeprefix("file://")) for uri in DeltaTable(table).file_uris()]
-        rows = pa.concat_tables(
-            f.cast(pa.schema({"id": pa.int64(), "v": pa.string()})) for f in files
-        ).sort_by("id")
+        rows = pa.concat_tables(f.cast(pa.schema({"id": pa.int64(), "v": pa.string()})) for f in files).sort_by("id")
         last = max(self.rows * self.files, self.first + self.count)
         ids = pa.array(range(last), pa.int64())
         is_new = pc.and_(pc.greater_equal(ids, self.first), pc.less(ids, self.first + self.count))
@@ -105,9 +103,7 @@ def merge(engine: Engine, case: SmallCase, prepared: Path, target: Path) -> dict
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=9, help="merges of each engine; the median counts")
     parser.add_argument("--warm-up", type=int, default=15, help="merges before those")
     parser.add_argument("--engines", default="deltamerge,delta-spark")
@@ -117,17 +113,13 @@ def main() -> None:
     results: dict[str, dict[str, list[dict[str, float]]]] = {}
     with ExitStack() as stack:
         names = options.engines.split(",")
-        engines = [
-            stack.enter_context(Engine(name, SETTINGS, folder / f"small-{name}.log")) for name in names
-        ]
+        engines = [stack.enter_context(Engine(name, SETTINGS, folder / f"small-{name}.log")) for name in names]
         for case in CASES:
             prepared = case.make(folder)
             answers: dict[str, list[dict[str, float]]] = {name: [] for name in names}
             for _ in range(options.warm_up + options.repeat):
                 for engine in engines:
-                    answers[engine.name].append(
-                        merge(engine, case, prepared, folder / f"small-{engine.name}")
-                    )
+                    answers[engine.name].append(merge(engine, case, prepared, folder / f"small-{engine.name}"))
             results[case.name] = {name: runs[options.warm_up :] for name, runs in answers.items()}
             print(comparison(case.name, results[case.name], ABOUT), flush=True)
     (folder / "merge_small.json").write_text(json.dumps(results, indent=1) + "\n")

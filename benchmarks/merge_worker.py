@@ -86,9 +86,7 @@ class DeltaRs:
 
         start = time.perf_counter()
         rows = pq.read_table(source)
-        merger = DeltaTable(target).merge(
-            rows, predicate=on, source_alias="s", target_alias="t", streamed_exec=False
-        )
+        merger = DeltaTable(target).merge(rows, predicate=on, source_alias="s", target_alias="t", streamed_exec=False)
         for kind, condition in clauses:
             add: dict[str | None, Callable[..., Any]] = {
                 "update": merger.when_matched_update_all,

@@ -241,9 +241,7 @@ def print_changes(flights: Flights) -> None:
 
 def plain(table: pa.Table) -> pa.Table:
     """Turn string views into strings, for which PyArrow can do more."""
-    fields = [
-        field.with_type(pa.string()) if field.type == pa.string_view() else field for field in table.schema
-    ]
+    fields = [field.with_type(pa.string()) if field.type == pa.string_view() else field for field in table.schema]
     return table.cast(pa.schema(fields))
 
 
@@ -273,9 +271,7 @@ def spark_checksum(frame: DataFrame) -> tuple[int, int]:
         f"COALESCE(CAST({'UNIX_SECONDS(time_hour)' if name == 'time_hour' else name} AS STRING), '')"
         for name in sorted(frame.columns)
     )
-    row = frame.selectExpr(
-        "COUNT(*) AS n", f"SUM(CRC32(CAST(CONCAT_WS('|', {strings}) AS BINARY))) AS s"
-    ).collect()[0]
+    row = frame.selectExpr("COUNT(*) AS n", f"SUM(CRC32(CAST(CONCAT_WS('|', {strings}) AS BINARY))) AS s").collect()[0]
     return row.n, row.s
 
 

@@ -120,9 +120,7 @@ def imports_of(path: Path) -> Iterator[Import]:
                 yield Import(importer, name, line, typing_only, in_function)
             checks_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
             is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-            yield from visit(
-                child, typing_only=typing_only or checks_types, in_function=in_function or is_function
-            )
+            yield from visit(child, typing_only=typing_only or checks_types, in_function=in_function or is_function)
 
     return visit(ast.parse(path.read_text(encoding="utf-8")), typing_only=False, in_function=False)
 
@@ -137,9 +135,7 @@ def is_in(module: str, room: str) -> bool:
 
 def layer(module: str) -> int:
     """Gives the number of a module's layer: of the longest name that fits."""
-    found = [
-        (len(room), number) for number, rooms in enumerate(LAYERS) for room in rooms if is_in(module, room)
-    ]
+    found = [(len(room), number) for number, rooms in enumerate(LAYERS) for room in rooms if is_in(module, room)]
     if not found:
         raise AssertionError(f"deltamerge.{module} has no place in LAYERS: give it one")
     return max(found)[1]
@@ -167,9 +163,7 @@ def test_lower_modules_never_import_higher_ones() -> None:
 
 
 def test_the_package_itself_is_imported_by_the_command_line_only() -> None:
-    report(
-        [found for found in IMPORTS if found.imported == "deltamerge" and not is_in(found.importer, "cli")]
-    )
+    report([found for found in IMPORTS if found.imported == "deltamerge" and not is_in(found.importer, "cli")])
 
 
 def test_renderings_know_of_the_merge_only_its_outcome() -> None:

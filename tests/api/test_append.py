@@ -40,9 +40,7 @@ def test_fields_go_by_name_at_any_depth(spark: SparkSession, tmp_path: Path) -> 
     ]
 
 
-def test_fields_that_the_frame_lacks_are_null_and_others_are_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_fields_that_the_frame_lacks_are_null_and_others_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.sql("SELECT named_struct('a', 1, 'b', named_struct('c', 2, 'd', 3)) AS s"), path)
     write_delta(spark.sql("SELECT named_struct('b', named_struct('d', 5)) AS s"), path, mode="append")

@@ -186,9 +186,7 @@ def test_history_tells_what_was_done(spark: SparkSession, tmp_path: Path) -> Non
     assert row["isolationLevel"] == "Serializable"
     assert row["operationMetrics"]["numTargetRowsUpdated"] == "1"
     assert row["operationParameters"]["predicate"] == '["t.id = s.id"]'
-    assert (
-        row["operationParameters"]["matchedPredicates"] == '[{"predicate":"s.age > 0","actionType":"update"}]'
-    )
+    assert row["operationParameters"]["matchedPredicates"] == '[{"predicate":"s.age > 0","actionType":"update"}]'
     assert row["operationParameters"]["notMatchedPredicates"] == '[{"actionType":"insert"}]'
     assert row["operationParameters"]["notMatchedBySourcePredicates"] == "[]"
     info = commit_info(path, report.version)
@@ -214,9 +212,7 @@ def test_tables_by_a_given_name(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_source_at_an_earlier_version(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
-    DeltaTable.forPath(spark, path).merge(
-        frame(spark, "k INT", [(1,)]), "id = k"
-    ).whenMatchedDelete().execute()
+    DeltaTable.forPath(spark, path).merge(frame(spark, "k INT", [(1,)]), "id = k").whenMatchedDelete().execute()
     report = merge_sql(
         spark,
         f"MERGE INTO delta.`{path}` t USING (SELECT * FROM delta.`{path}` VERSION AS OF 1) s ON t.id = s.id "
@@ -229,9 +225,7 @@ def test_a_source_at_an_earlier_version(spark: SparkSession, tmp_path: Path) -> 
 @pytest.mark.parametrize("condition", ["true", "id < 100"])
 def test_a_source_by_the_name_of_its_view(spark: SparkSession, tmp_path: Path, condition: str) -> None:
     path = people(spark, tmp_path / "t")
-    frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 9)]).createOrReplaceTempView(
-        "arrivals"
-    )
+    frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (9, "y", 9)]).createOrReplaceTempView("arrivals")
     source = spark.table("arrivals").where(condition)
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = arrivals.id")
     merge.whenMatchedDelete().whenNotMatchedInsert(values={"id": "arrivals.id", "name": "name"}).execute()
@@ -258,9 +252,7 @@ def test_an_overwrite_keeps_the_protocol(spark: SparkSession, tmp_path: Path) ->
 
 def test_evolution_into_a_type_that_needs_a_feature(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
-    source = spark.sql(
-        "SELECT 1 AS id, 'x' AS name, 1 AS age, TIMESTAMP_NTZ'2020-01-01 00:00:00' AS at"
-    ).alias("s")
+    source = spark.sql("SELECT 1 AS id, 'x' AS name, 1 AS age, TIMESTAMP_NTZ'2020-01-01 00:00:00' AS at").alias("s")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id").withSchemaEvolution()
     with pytest.raises(DeltaAnalysisException, match="timestampNtz"):
         merge.whenMatchedUpdateAll().execute()

@@ -32,9 +32,7 @@ def orders(spark: SparkSession, path: Path, **properties: str) -> str:
     }.items():
         builder = builder.property(name, value)
     builder.execute()
-    write_delta(
-        spark.sql("SELECT DATE'2020-05-05' AS day UNION ALL SELECT DATE'2021-06-06'"), str(path), "append"
-    )
+    write_delta(spark.sql("SELECT DATE'2020-05-05' AS day UNION ALL SELECT DATE'2021-06-06'"), str(path), "append")
     return str(path)
 
 

@@ -10,8 +10,7 @@ import pyarrow.parquet
 from deltalake import DeltaTable, write_deltalake
 
 UPSERT = (
-    "MERGE INTO target t USING source s ON t.id = s.id "
-    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    "MERGE INTO target t USING source s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 )
 
 

@@ -33,9 +33,7 @@ def test_a_delta_table_is_merged_by_a_statement_from_a_file(tmp_path: Path) -> N
     table, source = make_table(tmp_path / "t"), make_table(tmp_path / "s")
     statement = tmp_path / "delete.sql"
     statement.write_text("MERGE INTO t USING s ON t.id = s.id AND s.id > 1 WHEN MATCHED THEN DELETE")
-    code, out, err = run(
-        "--target", f"t={table}", "--source", f"s=delta:{source}", "--file", statement, "--json"
-    )
+    code, out, err = run("--target", f"t={table}", "--source", f"s=delta:{source}", "--file", statement, "--json")
     assert code == 0, err
     report = json.loads(out)
     assert (report["version"], report["metrics"]["numTargetRowsDeleted"]) == (1, 2)
@@ -45,9 +43,7 @@ def test_a_delta_table_is_merged_by_a_statement_from_a_file(tmp_path: Path) -> N
 def test_the_latest_of_several_source_rows(tmp_path: Path) -> None:
     table, source = make_table(tmp_path / "t"), tmp_path / "s.csv"
     source.write_text("id,v,p,at\n1,old,1,1\n1,new,1,2\n")
-    code, _, err = run(
-        "--target", table, "--source", source, "--sql", UPSERT, "--dedupe-by", "at", "--dedupe-by", "v"
-    )
+    code, _, err = run("--target", table, "--source", source, "--sql", UPSERT, "--dedupe-by", "at", "--dedupe-by", "v")
     assert code == 0, err
     assert rows_of(table)[1] == "new"
 
@@ -55,9 +51,7 @@ def test_the_latest_of_several_source_rows(tmp_path: Path) -> None:
 def test_a_statement_from_standard_input_that_names_paths(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t")
     source = make_source(tmp_path / "s.parquet", [1])
-    statement = (
-        f"MERGE INTO delta.`{table}` t USING parquet.`{source}` s ON t.id = s.id WHEN MATCHED THEN DELETE"
-    )
+    statement = f"MERGE INTO delta.`{table}` t USING parquet.`{source}` s ON t.id = s.id WHEN MATCHED THEN DELETE"
     code, _, err = run("--file", "-", text=statement)
     assert code == 0, err
     assert rows_of(table) == {2: "b", 3: "c"}

@@ -75,9 +75,7 @@ def test_a_merge_that_would_fail_ends_with_its_exit_code(table: Path, source: Pa
         ),
     ],
 )
-def test_a_wrong_command(
-    arguments: tuple[str, ...], code: int, message: str, table: Path, source: Path
-) -> None:
+def test_a_wrong_command(arguments: tuple[str, ...], code: int, message: str, table: Path, source: Path) -> None:
     found, out, err = run("--target", table, "--source", source, *arguments)
     assert (found, out) == (code, "")
     assert message in err

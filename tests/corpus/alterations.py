@@ -32,9 +32,7 @@ def alter_table(path: str, statement: str) -> None:
     configuration = dict(metadata["configuration"])
     made: list[dict[str, Any]] = []
     change(match, schema, configuration, made)
-    made.append(
-        {"metaData": {**metadata, "schemaString": json.dumps(schema), "configuration": configuration}}
-    )
+    made.append({"metaData": {**metadata, "schemaString": json.dumps(schema), "configuration": configuration}})
     info = {"commitInfo": {"timestamp": 0, "operation": "ALTER TABLE", "operationParameters": {}}}
     text = "\n".join(json.dumps(action) for action in [info, *made])
     _commit(log, versions[-1] + 1).write_text(text + "\n")
@@ -44,21 +42,15 @@ def _commit(log: Path, version: int) -> Path:
     return log / f"{version:020d}.json"
 
 
-def _rename(
-    match: re.Match[str], schema: dict[str, Any], _: Mapping[str, str], __: list[dict[str, Any]]
-) -> None:
+def _rename(match: re.Match[str], schema: dict[str, Any], _: Mapping[str, str], __: list[dict[str, Any]]) -> None:
     _field(schema, match[1])["name"] = _plain(match[2])
 
 
-def _drop(
-    match: re.Match[str], schema: dict[str, Any], _: Mapping[str, str], __: list[dict[str, Any]]
-) -> None:
+def _drop(match: re.Match[str], schema: dict[str, Any], _: Mapping[str, str], __: list[dict[str, Any]]) -> None:
     schema["fields"].remove(_field(schema, match[1]))
 
 
-def _add(
-    match: re.Match[str], schema: dict[str, Any], configuration: dict[str, str], _: list[dict[str, Any]]
-) -> None:
+def _add(match: re.Match[str], schema: dict[str, Any], configuration: dict[str, str], _: list[dict[str, Any]]) -> None:
     from pyspark.sql.types import DataType
 
     field = {"name": _plain(match[1]), "type": DataType.fromDDL(match[2]).jsonValue(), "nullable": True}

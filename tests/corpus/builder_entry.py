@@ -130,9 +130,7 @@ def _name(parts: m.NameParts) -> str:
 
 
 def _dictionary(assignments: tuple[m.Assignment, ...]) -> dict[str, str]:
-    named = {
-        _name(a.target): "DEFAULT" if isinstance(a.value, m.Default) else a.value.text for a in assignments
-    }
+    named = {_name(a.target): "DEFAULT" if isinstance(a.value, m.Default) else a.value.text for a in assignments}
     if len(named) < len(assignments):
         raise NotInBuilder("a column named twice")
     return named

@@ -38,10 +38,7 @@ def column(name: str) -> Column:
 def line_of(schema: StructType, columns: list[Column] | None = None) -> Column:
     """Gives a row's canonical JSON."""
     given = columns or [column(field.name) for field in schema]
-    named = [
-        _with_entries(value, field.dataType).alias(field.name)
-        for value, field in zip(given, schema, strict=True)
-    ]
+    named = [_with_entries(value, field.dataType).alias(field.name) for value, field in zip(given, schema, strict=True)]
     return F.to_json(F.struct(*named), _OPTIONS)
 
 
@@ -67,6 +64,4 @@ def _holds_map_without_names(data_type: DataType) -> bool:
         return any(_holds_map_without_names(f.dataType) for f in data_type.fields)
     if isinstance(data_type, ArrayType):
         return _holds_map_without_names(data_type.elementType)
-    return isinstance(data_type, MapType) and not isinstance(
-        data_type.keyType, (StringType, NumericType, BooleanType)
-    )
+    return isinstance(data_type, MapType) and not isinstance(data_type.keyType, (StringType, NumericType, BooleanType))

@@ -101,8 +101,7 @@ def topic_file(topic: str) -> Path:
 def write_topic(topic: str, cases: Sequence[Mapping[str, Any]]) -> None:
     """Write a topic's file: a line for each part of a case."""
     blocks = (
-        ",\n ".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in case.items())
-        for case in cases
+        ",\n ".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in case.items()) for case in cases
     )
     content = ",\n".join(f"{{{block}}}" for block in blocks)
     topic_file(topic).write_text(f"[\n{content}\n]\n", encoding="utf-8")

@@ -119,9 +119,7 @@ def add_column(builder: Any, column: ColumnDefinition) -> Any:
 
         data_type = DataType.fromDDL(column.data_type)
         metadata = {"CURRENT_DEFAULT": column.default}
-        return builder.addColumns(
-            StructType([StructField(column.name, data_type, column.nullable, metadata)])
-        )
+        return builder.addColumns(StructType([StructField(column.name, data_type, column.nullable, metadata)]))
     return builder.addColumn(
         column.name,
         column.data_type,
@@ -136,9 +134,7 @@ def _identity(column: ColumnDefinition) -> Any:
 
     builder = DeltaTable.columnBuilder(None, column.name)  # type: ignore[arg-type]
     builder = builder.dataType(column.data_type).nullable(column.nullable)
-    numbers = [
-        re.search(rf"{word}\s+(-?\d+)", column.options) for word in (r"START\s+WITH", r"INCREMENT\s+BY")
-    ]
+    numbers = [re.search(rf"{word}\s+(-?\d+)", column.options) for word in (r"START\s+WITH", r"INCREMENT\s+BY")]
     start, step = (int(found.group(1)) if found else 1 for found in numbers)
     if "BY DEFAULT" in column.options:
         return builder.generatedByDefaultAsIdentity(start, step).build()

@@ -103,9 +103,7 @@ def table_folder(case: Case, folder: str) -> str:
     return os.path.join(folder, case.target.get("dir", "target"))
 
 
-def run_case(
-    engine: Engine, spark: SparkSession, case: Case, folder: str, statement: str | None = None
-) -> Outcome:
+def run_case(engine: Engine, spark: SparkSession, case: Case, folder: str, statement: str | None = None) -> Outcome:
     """Merges a case's source into its table, which stands already in ``folder``.
 
     Args:
@@ -148,9 +146,7 @@ def describe(
     feed = case.target.get("properties", {}).get("delta.enableChangeDataFeed") == "true"
     changes = change_data(spark, target, made[-1], table.schema) if made and feed else None
     queries = {"rows_check": result, "changes_check": changes}
-    checked: dict[str, Any] = {
-        name: check(spark, case.values.get(name, ()), result, changes) for name in queries
-    }
+    checked: dict[str, Any] = {name: check(spark, case.values.get(name, ()), result, changes) for name in queries}
     return Outcome(
         rows=canonical_rows(result) if "rows_check" not in case.values else (),
         schema=logged_schema(target),

@@ -118,9 +118,7 @@ def _column(text: str) -> ColumnDefinition:
 def rows_query(columns: Sequence[ColumnDefinition], rows: Sequence[str]) -> str:
     """Makes a query of row expressions, each value cast to its column's type."""
     names = ", ".join(quote(f"c{i}") for i in range(len(columns)))
-    values = ", ".join(
-        f"CAST({quote(f'c{i}')} AS {c.data_type}) AS {quote(c.name)}" for i, c in enumerate(columns)
-    )
+    values = ", ".join(f"CAST({quote(f'c{i}')} AS {c.data_type}) AS {quote(c.name)}" for i, c in enumerate(columns))
     if not rows:
         nulls = ", ".join(f"CAST(NULL AS {c.data_type}) AS {quote(c.name)}" for c in columns)
         return f"SELECT {nulls} WHERE false"

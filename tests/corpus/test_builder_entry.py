@@ -53,9 +53,7 @@ def parameters() -> list[object]:
         missing = reason(case.name)
         return [pytest.mark.xfail(reason=missing, strict=True)] if missing else []
 
-    return [
-        pytest.param(case, id=f"{case.topic}-{case.id}", marks=marks(case)) for case in run_by_builder(CASES)
-    ]
+    return [pytest.param(case, id=f"{case.topic}-{case.id}", marks=marks(case)) for case in run_by_builder(CASES)]
 
 
 def test_every_case_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,9 +128,7 @@ def write_error(oracle: LineProcess, path: Path) -> str | None:
 
 def main() -> None:
     """Make the tables that the command line names, or all."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", metavar="TABLE")
     chosen = parser.parse_args().tables
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8")) if chosen else {}

@@ -82,9 +82,7 @@ def edited(kind: str, change: Callable[[dict[str, Any]], dict[str, Any] | None])
     return edit
 
 
-def with_protocol(
-    reader: int, writer: int, *features: str, only_write: Sequence[str] = ()
-) -> Callable[[Path], None]:
+def with_protocol(reader: int, writer: int, *features: str, only_write: Sequence[str] = ()) -> Callable[[Path], None]:
     """Return an edit that replaces the protocol."""
     protocol: dict[str, Any] = {"minReaderVersion": reader, "minWriterVersion": writer}
     if reader >= 3:

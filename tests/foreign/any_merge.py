@@ -71,11 +71,7 @@ def merge_of_any_table(spark: SparkSession, frame: DataFrame, numbered: Collecti
     free = [field for field in comparable if field.name not in numbered]
     changed = next(((f, v) for f in free if (v := _new_value(f.dataType)) is not None), None)
     distinct = list(dict.fromkeys(lines))
-    wanted = [
-        (line, op)
-        for line, op in zip(distinct, ("delete", "update"), strict=False)
-        if changed or op == "delete"
-    ]
+    wanted = [(line, op) for line, op in zip(distinct, ("delete", "update"), strict=False) if changed or op == "delete"]
     line = line_of(schema)
     rows = [frame.where(line == F.lit(text)).limit(1).withColumn("__op", F.lit(op)) for text, op in wanted]
     rows.append(_row_to_insert(spark, frame, distinct).withColumn("__op", F.lit("insert")))
@@ -146,9 +142,7 @@ def merged(spark: SparkSession, name: str, path: str) -> list[str]:
     if merge.changed is not None:
         builder = builder.whenMatchedUpdate("s.__op = 'update'", {quoted(merge.changed): "s.__new"})
     metrics = builder.whenNotMatchedInsert("s.__op = 'insert'", values).run().metrics
-    assert merge.counts == tuple(
-        metrics[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted")
-    )
+    assert merge.counts == tuple(metrics[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted"))
     after = DeltaTable.forPath(spark, path).toDF()
     given = {column: after.agg(F.max(quoted(column))).collect()[0][0] for column in numbers}
     # Which of the numbers that come next a row gets is the engine's own matter.

@@ -51,9 +51,7 @@ MERGE_OF_ALL = (
 
 
 @pytest.mark.parametrize("name", WRITABLE)
-def test_delta_spark_confirms_a_merge(
-    oracle: LineProcess, spark: SparkSession, tmp_path: Path, name: str
-) -> None:
+def test_delta_spark_confirms_a_merge(oracle: LineProcess, spark: SparkSession, tmp_path: Path, name: str) -> None:
     path = copied(name, tmp_path)
     lines = merged(spark, name, path)
     assert oracle.ask("lines", path=path) == lines

@@ -26,9 +26,7 @@ from deltamerge.workers.vector_format import serialize
 
 from .tables import FOLDER, MANIFEST, OWN
 
-WITH_VECTORS = [
-    name for name, recorded in MANIFEST.items() if recorded.get("files", {}).get("deletionVectors")
-]
+WITH_VECTORS = [name for name, recorded in MANIFEST.items() if recorded.get("files", {}).get("deletionVectors")]
 
 BROKEN = {
     "DELTA_STATE_RECOVER_ERROR": DeltaLogCorruptException,

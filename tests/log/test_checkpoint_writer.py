@@ -104,9 +104,7 @@ def test_pointer(tmp_path: Path) -> None:
         ({"delta.deletedFileRetentionDuration": "interval 100 days"}, {"c", "d", "e"}),
     ],
 )
-def test_tombstones_within_their_retention_are_kept(
-    tmp_path: Path, properties: dict[str, str], kept: set[str]
-) -> None:
+def test_tombstones_within_their_retention_are_kept(tmp_path: Path, properties: dict[str, str], kept: set[str]) -> None:
     now = 1_700_000_000_000
     log = Log(tmp_path)
     ages = {"b": 200, "c": 8, "d": 6, "e": 0}
@@ -236,9 +234,7 @@ def test_v2_checkpoint_where_table_and_protocol_ask_for_it(
         assert len(sidecars) == 3
         top = pq.read_table(log.store.absolute(path))
         assert top.column("add").null_count == top.num_rows
-        assert [row for row in top.column("checkpointMetadata").to_pylist() if row] == [
-            {"version": 2, "tags": None}
-        ]
+        assert [row for row in top.column("checkpointMetadata").to_pylist() if row] == [{"version": 2, "tags": None}]
     drop_commits(log.store, 3)
     after = load_snapshot(log.store)
     assert after.files.paths() == ["f0", "f1", "f2", "f3"]

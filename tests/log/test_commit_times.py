@@ -11,9 +11,7 @@ from deltamerge.log.commit_times import CommitTimes, first_version_from, version
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from log.logs import PROTOCOL, Log, info, metadata, simple_log
 
-IN_COMMIT = {
-    "protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["inCommitTimestamp"]}
-}
+IN_COMMIT = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["inCommitTimestamp"]}}
 
 
 def by_modification_time(tmp_path: Path) -> Snapshot:

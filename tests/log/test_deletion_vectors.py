@@ -138,9 +138,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     assert refused(tmp_path, vector) == "FAILED_READ_FILE.FILE_NOT_EXIST"
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"abc", b"abcd", struct.pack("<II", NATIVE_MAGIC, 9), b"\xd1\xd39d\xff"]
-)
+@pytest.mark.parametrize("data", [b"", b"abc", b"abcd", struct.pack("<II", NATIVE_MAGIC, 9), b"\xd1\xd39d\xff"])
 def test_bytes_that_are_no_bitmap(data: bytes) -> None:
     with pytest.raises(DeltaTableException, match="cannot be read"):
         parse_vector(data, DeletionVectorDescriptor("i", "", None, len(data), 1))

@@ -110,9 +110,7 @@ def test_keys(files: list[AddFile]) -> None:
     ids = [None if file.deletion_vector is None else file.deletion_vector.unique_id for file in files]
     plain = FileTable.from_add_files([AddFile(file.path, {}, 0, 0) for file in files]).arrow
     paths = file_keys(plain.column("path"), plain.column("deletion_vector"), "/t").to_pylist()
-    assert keys == [
-        path if vector is None else f"{path}\n{vector}" for path, vector in zip(paths, ids, strict=True)
-    ]
+    assert keys == [path if vector is None else f"{path}\n{vector}" for path, vector in zip(paths, ids, strict=True)]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,7 @@ from hypothesis import strategies as st
 
 from deltamerge.log.paths import canonical_path, canonical_paths, decode_path, encode_path
 
-SEGMENT = st.text(
-    st.characters(blacklist_categories=["Cs"], blacklist_characters="/\0"), min_size=1, max_size=8
-)
+SEGMENT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="/\0"), min_size=1, max_size=8)
 RELATIVE = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
 
 
@@ -82,9 +80,7 @@ def test_two_files(one: str, other: str, root: str) -> None:
     assert canonical_path(one, root) != canonical_path(other, root)
 
 
-@pytest.mark.parametrize(
-    "url", ["s3://bucket/a b%20/c:d", "abfss://c@account.dfs.core.windows.net/x y", "/local/x y"]
-)
+@pytest.mark.parametrize("url", ["s3://bucket/a b%20/c:d", "abfss://c@account.dfs.core.windows.net/x y", "/local/x y"])
 def test_absolute_paths_keep_their_authority(url: str) -> None:
     encoded = encode_path(url)
     assert " " not in encoded

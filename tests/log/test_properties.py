@@ -29,9 +29,7 @@ def test_intervals(text: str, milliseconds: int) -> None:
     assert parse_interval(text) == milliseconds
 
 
-@pytest.mark.parametrize(
-    "text", ["", "interval", "interval 1 month", "2 years", "days", "interval x days", "-1 day"]
-)
+@pytest.mark.parametrize("text", ["", "interval", "interval 1 month", "2 years", "days", "interval x days", "-1 day"])
 def test_no_intervals(text: str) -> None:
     metadata = Metadata("id", configuration={"delta.logRetentionDuration": text})
     with pytest.raises(DeltaTableException, match=r"delta\.logRetentionDuration") as raised:

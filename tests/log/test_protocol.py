@@ -87,9 +87,7 @@ def test_catalog_managed_tables_are_refused_wherever_it_stands(feature: str) -> 
     assert feature in str(refused(check_readable, named(reader=[feature]), PLAIN))
 
 
-@pytest.mark.parametrize(
-    "feature", ["somethingNew", "collations", "materializePartitionColumns", "icebergCompatV3"]
-)
+@pytest.mark.parametrize("feature", ["somethingNew", "collations", "materializePartitionColumns", "icebergCompatV3"])
 def test_unknown_writer_feature_allows_reading_only(feature: str) -> None:
     check_readable(named(feature), PLAIN)
     error = refused(check_writable, named(feature, "appendOnly"), PLAIN)

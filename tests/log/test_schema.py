@@ -34,9 +34,7 @@ def structs(children: Any) -> Any:
 TYPES = st.recursive(
     PRIMITIVE,
     lambda inner: (
-        st.builds(ArrayType, inner, st.booleans())
-        | st.builds(MapType, inner, inner, st.booleans())
-        | structs(inner)
+        st.builds(ArrayType, inner, st.booleans()) | st.builds(MapType, inner, inner, st.booleans()) | structs(inner)
     ),
     max_leaves=6,
 )
@@ -59,9 +57,7 @@ def test_nested_fields_and_their_names() -> None:
                         "type": "array",
                         "elementType": {
                             "type": "struct",
-                            "fields": [
-                                {"name": "b", "type": "integer", "nullable": True, "metadata": {"k": 1}}
-                            ],
+                            "fields": [{"name": "b", "type": "integer", "nullable": True, "metadata": {"k": 1}}],
                         },
                         "containsNull": True,
                     },

@@ -258,9 +258,7 @@ def split_checkpoint(log: Log, path: Path) -> tuple[str, list[Json], pa.Table]:
     """Makes a V2 checkpoint's files of a classic one; gives the sidecar's name and the JSON lines."""
     table = pq.read_table(path)
     rows = table.to_pylist()
-    sidecar = (
-        f"{path.name[:20]}.checkpoint.0000000001.0000000001.055454d8-329c-4e0e-864d-7f867075af33.parquet"
-    )
+    sidecar = f"{path.name[:20]}.checkpoint.0000000001.0000000001.055454d8-329c-4e0e-864d-7f867075af33.parquet"
     (log.folder / "_sidecars").mkdir(exist_ok=True)
     files = table.filter([row["add"] is not None or row["remove"] is not None for row in rows])
     pq.write_table(files.select(["add", "remove"]), log.folder / "_sidecars" / sidecar)
@@ -276,9 +274,7 @@ def split_checkpoint(log: Log, path: Path) -> tuple[str, list[Json], pa.Table]:
                     content["configuration"] = dict(content["configuration"])
                     content["format"] = {"provider": "parquet", "options": {}}
                 lines.append({name: content})
-    sidecar_type = pa.struct(
-        [("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64())]
-    )
+    sidecar_type = pa.struct([("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64())])
     column = pa.array([pointer["sidecar"]] + [None] * (others.num_rows - 1), sidecar_type)
     return sidecar, lines, others.append_column("sidecar", column)
 
@@ -574,9 +570,7 @@ STEPS = st.lists(
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
-def test_random_logs(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[dict[str, bool], str]]
-) -> None:
+def test_random_logs(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[dict[str, bool], str]]) -> None:
     log = Log(tmp_path_factory.mktemp("log"))
     log.commit(PROTOCOL, metadata())
     state: dict[str, tuple[str, int]] = {}
@@ -584,9 +578,7 @@ def test_random_logs(
     previous = load_snapshot(log.store)
     for files, then in steps:
         chosen = {CANONICAL.get(name, name): (name, added) for name, added in files.items()}
-        version = log.commit(
-            *(add(name, size=len(states)) if new else remove(name) for name, new in chosen.values())
-        )
+        version = log.commit(*(add(name, size=len(states)) if new else remove(name) for name, new in chosen.values()))
         for key, (name, new) in chosen.items():
             state.pop(key, None)
             if new:

@@ -16,9 +16,7 @@ from deltamerge.log.checkpoint.parsed_stats import stats_to_json
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=5)
 FLOATS = st.floats() | st.sampled_from([0.0, 1e300, 5e-324])
 LEAVES = pa.struct([("i", pa.int64()), ("s", pa.string()), ("f", pa.float64()), ('"q\\', pa.bool_())])
-STATS = pa.struct(
-    [("numRecords", pa.int64()), ("minValues", LEAVES), ("nullCount", pa.struct([("i", pa.int64())]))]
-)
+STATS = pa.struct([("numRecords", pa.int64()), ("minValues", LEAVES), ("nullCount", pa.struct([("i", pa.int64())]))])
 
 leaves = st.fixed_dictionaries(
     {

@@ -112,11 +112,7 @@ def test_a_field_of_a_struct_has_no_default(spark: SparkSession, tmp_path: Path)
     made.addColumn("s", "STRUCT<a: INT, b: INT>").execute()
     write_delta(spark.sql("SELECT 1 AS id, named_struct('a', 1, 'b', 2) AS s"), path, mode="append")
     text = f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS id) u ON t.id = u.id WHEN MATCHED THEN UPDATE SET"
-    merge = (
-        DeltaTable.forPath(spark, path)
-        .alias("t")
-        .merge(frame(spark, "id INT", [(1,)]).alias("u"), "t.id = u.id")
-    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(frame(spark, "id INT", [(1,)]).alias("u"), "t.id = u.id")
     for name in ("t.s.b", "s.b"):
         with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
             merge_sql(spark, f"{text} {name} = DEFAULT")
@@ -152,13 +148,9 @@ def test_a_condition_of_wrong_types_is_told_after_a_column_that_cannot_evolve(
     assert wrong("t.q = s.nothing") == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
 
 
-def test_not_null_is_checked_before_what_a_generated_column_must_be(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_not_null_is_checked_before_what_a_generated_column_must_be(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    made = (
-        DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("v", "INT", nullable=False)
-    )
+    made = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("v", "INT", nullable=False)
     made.addColumn("g", "INT", generatedAlwaysAs="id + 1").execute()
     source = frame(spark, "id INT, g INT", [(1, 7)]).alias("s")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
@@ -176,9 +168,7 @@ def test_text_that_is_no_number(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_null_for_a_not_null_column(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    DeltaTable.create(spark).location(path).addColumn("id", "INT", nullable=False).addColumn(
-        "v", "INT"
-    ).execute()
+    DeltaTable.create(spark).location(path).addColumn("id", "INT", nullable=False).addColumn("v", "INT").execute()
     merge = (
         DeltaTable.forPath(spark, path)
         .alias("t")
@@ -193,9 +183,7 @@ def test_null_for_a_not_null_column(spark: SparkSession, tmp_path: Path) -> None
 
 def test_an_insert_that_omits_a_not_null_column(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    DeltaTable.create(spark).location(path).addColumn("id", "INT", nullable=False).addColumn(
-        "v", "INT"
-    ).execute()
+    DeltaTable.create(spark).location(path).addColumn("id", "INT", nullable=False).addColumn("v", "INT").execute()
     source = frame(spark, "id INT, v INT", [(5, 1)]).alias("s")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
     with unchanged(path), pytest.raises(InvariantViolationException):
@@ -240,10 +228,7 @@ def test_a_bad_merge_text(spark: SparkSession, tmp_path: Path, text: str, said: 
 def test_a_source_that_fails_half_way(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     source = spark.range(0, 100, 1, 4).select(
-        F.when(F.col("id") < 90, F.col("id"))
-        .otherwise(F.raise_error(F.lit("the feed broke")))
-        .cast("int")
-        .alias("id"),
+        F.when(F.col("id") < 90, F.col("id")).otherwise(F.raise_error(F.lit("the feed broke"))).cast("int").alias("id"),
         F.lit("x").alias("name"),
         F.lit(1).alias("age"),
     )
@@ -263,9 +248,7 @@ def test_a_value_that_fails_while_files_are_written(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.parametrize("where", ["ON", "INSERT"])
-def test_a_condition_that_fails_while_rows_are_inserted(
-    spark: SparkSession, tmp_path: Path, where: str
-) -> None:
+def test_a_condition_that_fails_while_rows_are_inserted(spark: SparkSession, tmp_path: Path, where: str) -> None:
     path = people(spark, tmp_path / "t")
     fails = "1 / s.age > 0"
     source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 0), (8, "y", 0)]).alias("s")
@@ -277,9 +260,7 @@ def test_a_condition_that_fails_while_rows_are_inserted(
     assert caught.value.getCondition() == "DIVIDE_BY_ZERO"
 
 
-def test_an_error_is_not_logged_besides(
-    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_is_not_logged_besides(spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = people(spark, tmp_path / "t")
     with pytest.raises(DeltaAnalysisException):
         upsert(spark, path, [(1, "x", 1)]).whenMatchedUpdate(set={"age": "s.agee"}).execute()
@@ -391,18 +372,12 @@ def test_an_interrupted_merge_leaves_nothing(spark: SparkSession, tmp_path: Path
         merge.run(Watcher(KeyboardInterrupt(), "write_deletion_vectors"))
 
 
-@pytest.mark.parametrize(
-    "value", ["NULL", "named_struct('m', NULL)", "named_struct('m', named_struct('z', NULL))"]
-)
-def test_null_for_a_not_null_field_or_a_struct_around_it(
-    value: str, spark: SparkSession, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("value", ["NULL", "named_struct('m', NULL)", "named_struct('m', named_struct('z', NULL))"])
+def test_null_for_a_not_null_field_or_a_struct_around_it(value: str, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     struct = "STRUCT<m: STRUCT<z: INT NOT NULL>>"
     DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("s", struct).execute()
-    write_delta(
-        spark.sql("SELECT 1 AS id, named_struct('m', named_struct('z', 1)) AS s"), path, mode="append"
-    )
+    write_delta(spark.sql("SELECT 1 AS id, named_struct('m', named_struct('z', 1)) AS s"), path, mode="append")
     source = spark.sql(f"SELECT 2 AS id, CAST({value} AS STRUCT<m: STRUCT<z: INT>>) AS s").alias("s")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
     with unchanged(path), pytest.raises(InvariantViolationException) as caught:

@@ -52,14 +52,10 @@ def test_constraints_beside_a_first_column_with_parts(spark: SparkSession, tmp_p
     merge_sql(spark, merge.format("SELECT named_struct('a', 1) AS s, map('k', 1) AS m, 1 AS v"))
     assert len(rows(DeltaTable.forPath(spark, path).toDF())) == 1
     with pytest.raises(InvariantViolationException):
-        merge_sql(
-            spark, merge.format("SELECT named_struct('a', 1) AS s, map('k', 1) AS m, CAST(NULL AS INT) AS v")
-        )
+        merge_sql(spark, merge.format("SELECT named_struct('a', 1) AS s, map('k', 1) AS m, CAST(NULL AS INT) AS v"))
 
 
-def test_char_columns_of_other_writers_are_padded_as_they_are_read(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_char_columns_of_other_writers_are_padded_as_they_are_read(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     made = DeltaTable.create(spark).location(path).addColumn("c", "CHAR(3)").addColumn("a", "ARRAY<CHAR(2)>")
     made.addColumn("v", "VARCHAR(3)").execute()
@@ -87,9 +83,7 @@ def test_a_missing_name_comes_before_a_type_that_does_not_fit(spark: SparkSessio
     assert caught.value.getCondition() == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
 
 
-def test_a_missing_name_comes_before_types_that_evolution_cannot_merge(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_missing_name_comes_before_types_that_evolution_cannot_merge(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     DeltaTable.create(spark).location(path).addColumn("k", "INT").addColumn("v", "BINARY").execute()
     with pytest.raises(DeltaAnalysisException, match="DELTA_MERGE_UNRESOLVED_EXPRESSION"):

@@ -129,9 +129,7 @@ def test_merge_that_evolves_a_mapped_table(spark: SparkSession, tmp_path: Path, 
             data = [f for f in schema_of_file if f.name != "_change_type"]
             ids_of_file = ids_in(data)
             assert ids_of_file == {
-                key: field["metadata"]["delta.columnMapping.id"]
-                for key, field in known.items()
-                if key[0] != part
+                key: field["metadata"]["delta.columnMapping.id"] for key, field in known.items() if key[0] != part
             }
     column = next(key[0] for key, field in known.items() if field["name"] == "id")
     stats = [json.loads(file["stats"]) for file in actions(path, version, "add")]
@@ -291,9 +289,7 @@ def test_mapping_that_the_protocol_does_not_have(
     if "timestampNtz" in features:
         values["at"] = pa.array([1, 2, 3], pa.timestamp("us"))
     source = pa.table(values)
-    DeltaRs.create(
-        path, Schema.from_arrow(source.schema), partition_by=partitioned_by, configuration=properties
-    )
+    DeltaRs.create(path, Schema.from_arrow(source.schema), partition_by=partitioned_by, configuration=properties)
     write_deltalake(path, source, mode="append")
     protocol = DeltaRs(path).protocol()
     assert features <= set(protocol.writer_features or ())

@@ -55,9 +55,7 @@ def test_a_table_is_not_made_with_a_type_that_delta_has_not(
 @pytest.mark.parametrize(
     "value", ["INTERVAL '1' MONTH", "array(INTERVAL '1' DAY)", "named_struct('a', 'a' COLLATE UTF8_LCASE)"]
 )
-def test_a_type_that_delta_has_not_comes_in_by_no_frame(
-    value: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_type_that_delta_has_not_comes_in_by_no_frame(value: str, spark: SparkSession, tmp_path: Path) -> None:
     path, frame = str(tmp_path / "t"), spark.sql(f"SELECT 1 AS id, {value} AS x")
     with pytest.raises(DeltaAnalysisException, match=UNSUPPORTED):
         write_delta(frame, path)
@@ -114,9 +112,7 @@ def test_text_that_is_too_long_is_refused_at_any_depth(
     merge = f"MERGE INTO delta.`{path}` t USING (SELECT {{}} AS id, {value} AS x) s ON t.id = s.id "
     for write in (
         lambda: merge_sql(spark, merge.format(1) + f"WHEN MATCHED THEN UPDATE SET {column} = s.x"),
-        lambda: merge_sql(
-            spark, merge.format(2) + f"WHEN NOT MATCHED THEN INSERT (id, {column}) VALUES (s.id, s.x)"
-        ),
+        lambda: merge_sql(spark, merge.format(2) + f"WHEN NOT MATCHED THEN INSERT (id, {column}) VALUES (s.id, s.x)"),
         lambda: write_delta(spark.sql(f"SELECT 2 AS id, {value} AS {column}"), path, mode="append"),
         lambda: write_delta(spark.sql(f"SELECT 2 AS id, {value} AS {column}"), path, mode="overwrite"),
     ):
@@ -134,8 +130,7 @@ def test_char_is_padded_at_any_depth_and_nulls_stay(spark: SparkSession, tmp_pat
     )
     merge_sql(
         spark,
-        f"MERGE INTO delta.`{path}` t USING (SELECT 2 AS id, {values}) s ON t.id = s.id "
-        "WHEN NOT MATCHED THEN INSERT *",
+        f"MERGE INTO delta.`{path}` t USING (SELECT 2 AS id, {values}) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *",
     )
     written = "a ", "a  ", ("a", "a  "), [None, (None, 1)], {"a": ["a  ", None], "b": None}
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, None, None, None, None, None), (2, *written)]
@@ -156,9 +151,7 @@ def test_a_struct_with_limits_gets_another_field(spark: SparkSession, tmp_path: 
         spark,
         f"MERGE INTO delta.`{path}` t USING range(3) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'z'",
     )
-    assert rows(DeltaTable.forPath(spark, path).toDF().where("id = 2").select("s.*")) == [
-        ("abc", "a  ", "longer")
-    ]
+    assert rows(DeltaTable.forPath(spark, path).toDF().where("id = 2").select("s.*")) == [("abc", "a  ", "longer")]
 
 
 # The Julian calendar had the first day; ten were left out before 1582-10-15; many zones had odd offsets until 1900.
@@ -174,9 +167,7 @@ OLD_TIMES = (
 @pytest.mark.parametrize(
     ("executor", "zone"), [("classic", "UTC"), ("classic", "Europe/Amsterdam"), ("low_shuffle", "UTC")]
 )
-def test_timestamps_before_1582_and_1900(
-    executor: str, zone: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_timestamps_before_1582_and_1900(executor: str, zone: str, spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.session.timeZone", zone)
     spark.conf.set("spark.deltamerge.merge.executor", executor)
     path = str(tmp_path / "t")
@@ -196,9 +187,7 @@ def test_timestamps_before_1582_and_1900(
         "ON t.k = s.k AND t.p = s.p WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *",
     )
     assert (report.metrics["numTargetRowsUpdated"], report.metrics["numTargetRowsInserted"]) == (3, 1)
-    micros = spark.sql(
-        f"SELECT unix_micros(t) FROM VALUES {', '.join(added)} AS r(t, p, x) ORDER BY t"
-    ).collect()
+    micros = spark.sql(f"SELECT unix_micros(t) FROM VALUES {', '.join(added)} AS r(t, p, x) ORDER BY t").collect()
     day = 24 * 60 * 60 * 1_000_000
     wanted = [(t, t, t + (day if i else 0)) for i, (t,) in enumerate(micros)]
     table = DeltaTable.forPath(spark, path).toDF()

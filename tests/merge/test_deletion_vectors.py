@@ -322,9 +322,7 @@ def test_a_table_may_have_vectors_and_not_want_more(spark: SparkSession, tmp_pat
 
 @pytest.mark.sessions
 @pytest.mark.parametrize("change", ["by source"] if CONNECT else ["upsert", "delete", "by source"])
-def test_more_rows_than_the_driver_takes_positions_of(
-    spark: SparkSession, tmp_path: Path, change: str
-) -> None:
+def test_more_rows_than_the_driver_takes_positions_of(spark: SparkSession, tmp_path: Path, change: str) -> None:
     found = []
     for name, claimed in (("few", None), ("many", 1 << 30)):
         path = table(spark, tmp_path, name=name)

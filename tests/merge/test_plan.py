@@ -197,9 +197,7 @@ def test_null_and_repeated_keys(spark: SparkSession, tmp_path: Path) -> None:
         ("t.id > s.id", {}, "t.key = s.key"),
     ],
 )
-def test_warnings(
-    spark: SparkSession, tmp_path: Path, condition: str, properties: dict[str, str], words: str
-) -> None:
+def test_warnings(spark: SparkSession, tmp_path: Path, condition: str, properties: dict[str, str], words: str) -> None:
     path = people(spark, tmp_path / "t", properties=properties)
     source = frame(spark, SCHEMA, CHANGES).alias("s")
     planned = upsert(DeltaTable.forPath(spark, path).alias("t").merge(source, condition)).plan()
@@ -213,9 +211,7 @@ def test_a_good_merge_has_no_warnings(spark: SparkSession, tmp_path: Path) -> No
     assert planned.conflicts
 
 
-def test_a_by_source_clause_without_a_condition_reads_the_whole_table(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_by_source_clause_without_a_condition_reads_the_whole_table(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     planned = merge_of(spark, path, lambda m: m.whenNotMatchedBySourceDelete()).plan()
     assert any("BY SOURCE" in warning for warning in planned.warnings)
@@ -246,9 +242,7 @@ def test_a_plan_that_does_not_fit_is_an_error(spark: SparkSession, tmp_path: Pat
     ("before", "analyze", "analyzed"),
     [("", False, False), ("", True, True), ("EXPLAIN ", False, False), ("explain analyze\n", False, True)],
 )
-def test_a_statement_in_sql(
-    spark: SparkSession, tmp_path: Path, before: str, analyze: bool, analyzed: bool
-) -> None:
+def test_a_statement_in_sql(spark: SparkSession, tmp_path: Path, before: str, analyze: bool, analyzed: bool) -> None:
     path = people(spark, tmp_path / "t")
     frame(spark, SCHEMA, CHANGES).createOrReplaceTempView("plan_changes")
     sql = (

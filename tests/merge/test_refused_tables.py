@@ -125,9 +125,7 @@ def test_tables_that_are_not_even_read(feature: str, spark: SparkSession, tmp_pa
         ({"delta.feature.somethingNew": "supported"}, "somethingNew"),
     ],
 )
-def test_no_table_is_made_so(
-    properties: dict[str, str], name: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_no_table_is_made_so(properties: dict[str, str], name: str, spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(DeltaUnsupportedFeatureException) as raised:
         write_delta(spark.range(3), str(tmp_path / "new"), properties=properties)
     assert raised.value.getMessageParameters() == {"unsupported": name}

@@ -150,9 +150,7 @@ def test_days_before_1582(
     assert computed == ([] if moved else [1])
 
 
-def merged_into_old_days(
-    spark: SparkSession, folder: Path, metadata: dict[str, str] | None, vectors: str
-) -> list[Any]:
+def merged_into_old_days(spark: SparkSession, folder: Path, metadata: dict[str, str] | None, vectors: str) -> list[Any]:
     """Merges into a file with days before 1582 by each executor; gives the rows, which must be the same."""
     spark.conf.set("spark.databricks.delta.properties.defaults.enableDeletionVectors", vectors)
     found = []
@@ -161,9 +159,7 @@ def merged_into_old_days(
         write(path / "a.parquet", metadata, day=pa.array([date(1000, 1, 1), date(1000, 1, 1)]))
         convert_to_deltalake(path)
         spark.conf.set(EXECUTOR, executor)
-        source = spark.sql(
-            "SELECT 1 AS id, 'new' AS v, DATE'0900-01-01' AS day UNION ALL SELECT 3, 'z', NULL"
-        )
+        source = spark.sql("SELECT 1 AS id, 'new' AS v, DATE'0900-01-01' AS day UNION ALL SELECT 3, 'z', NULL")
         merge = DeltaTable.forPath(spark, str(path)).alias("t").merge(source.alias("s"), "t.id = s.id")
         merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
         days = DeltaTable.forPath(spark, str(path)).toDF().selectExpr("id", "v", "cast(day AS string)")

@@ -42,9 +42,7 @@ def test_large_source_in_files_is_not_computed_for_nothing(spark: SparkSession, 
 
 def test_three_of_two_thousand_columns(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    write_delta(
-        spark.range(4).coalesce(1).select("id", *(F.lit(i).alias(f"c{i}") for i in range(1999))), path
-    )
+    write_delta(spark.range(4).coalesce(1).select("id", *(F.lit(i).alias(f"c{i}") for i in range(1999))), path)
     merge_sql(
         spark,
         f"MERGE INTO delta.`{path}` t USING range(3, 5) s ON t.id = s.id "

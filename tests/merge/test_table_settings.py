@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 KEY = "spark.databricks.delta."
 
 
-def test_source_that_changes_fails_the_merge_where_that_is_asked_for(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_source_that_changes_fails_the_merge_where_that_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     path, runs = str(tmp_path / "t"), tmp_path / "runs"
     write_delta(spark.range(20).selectExpr("id", "0 AS v"), path)
 

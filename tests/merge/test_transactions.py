@@ -132,9 +132,7 @@ def test_the_same_application_transaction_is_done_once(spark: SparkSession, tmp_
 
 
 @pytest.mark.quick
-def test_a_transactions_number_is_forgotten_where_the_session_asks(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_transactions_number_is_forgotten_where_the_session_asks(spark: SparkSession, tmp_path: Path) -> None:
     path, number = people(spark, tmp_path / "t"), "spark.databricks.delta.write.txnVersion"
     spark.conf.set("spark.databricks.delta.write.txnVersion.autoReset.enabled", "true")
     spark.conf.set("spark.databricks.delta.write.txnAppId", "nightly")
@@ -238,9 +236,7 @@ def test_half_an_application_transaction(spark: SparkSession, tmp_path: Path, ke
         ("writeserializable", "WriteSerializable"),
     ],
 )
-def test_the_tables_isolation_level(
-    spark: SparkSession, tmp_path: Path, level: str | None, meant: str
-) -> None:
+def test_the_tables_isolation_level(spark: SparkSession, tmp_path: Path, level: str | None, meant: str) -> None:
     path = people(spark, tmp_path / "t", properties={} if level is None else {"delta.isolationLevel": level})
     report = upsert(spark, path, [(1, "x", 1)]).run()
     assert report.version is not None

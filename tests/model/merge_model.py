@@ -84,9 +84,7 @@ def merge_rows(columns: Sequence[str], target: list[Row], source: list[Row], mer
         SeveralSourceRows: Nothing is merged.
     """
     done = Merged()
-    counted = dict.fromkeys(
-        [(k, a) for k in ("matched", "not_matched_by_source") for a in ("update", "delete")], 0
-    )
+    counted = dict.fromkeys([(k, a) for k in ("matched", "not_matched_by_source") for a in ("update", "delete")], 0)
     matched_source: set[int] = set()
     for old in target:
         partners = [i for i, new in enumerate(source) if merge.on.value({"t": old, "s": new}) is True]

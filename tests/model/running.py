@@ -64,9 +64,7 @@ class PlanDoesNotFit(Exception):
 
 
 def without(executor: str, *operators: tuple[Any, str]) -> Wanted:
-    return Wanted(
-        executor, tuple(Alternative(decision, choice, "ruled out") for decision, choice in operators)
-    )
+    return Wanted(executor, tuple(Alternative(decision, choice, "ruled out") for decision, choice in operators))
 
 
 PLANS = (
@@ -94,9 +92,7 @@ def _with_clause(merge: DeltaMergeBuilder, clause: Clause) -> DeltaMergeBuilder:
         return getattr(merge, name)(condition)
     if clause.assignments is None:
         return getattr(merge, f"{name}All")(condition, except_cols=list(clause.excepted))
-    return getattr(merge, name)(
-        condition, {".".join(path): value.sql() for path, value in clause.assignments}
-    )
+    return getattr(merge, name)(condition, {".".join(path): value.sql() for path, value in clause.assignments})
 
 
 def _plan_of(report: MergeReport) -> MergePlan:
@@ -116,9 +112,7 @@ def make_table(spark: SparkSession, example: Example, witness: Witness, path: st
         )
 
 
-def run(
-    spark: SparkSession, example: Example, witness: Witness, made: str, path: str, wanted: Wanted
-) -> Seen | None:
+def run(spark: SparkSession, example: Example, witness: Witness, made: str, path: str, wanted: Wanted) -> Seen | None:
     """Merges into a copy of the target.
 
     Returns:

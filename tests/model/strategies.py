@@ -228,9 +228,7 @@ def _clause(draw: st.DrawFn, kind: Any, types: dict[str, str], last: bool) -> Cl
         return Clause(kind, action, condition)
     if kind != "not_matched_by_source" and draw(st.booleans()):
         excepted = (
-            draw(st.lists(st.sampled_from([n for n in types if n != "p"]), max_size=1))
-            if draw(st.booleans())
-            else []
+            draw(st.lists(st.sampled_from([n for n in types if n != "p"]), max_size=1)) if draw(st.booleans()) else []
         )
         return Clause(kind, action, condition, None, tuple(excepted))
     # A row without its partition's value lies in the partition of NULL; that is fine.
@@ -290,9 +288,7 @@ def conditions(draw: st.DrawFn, types: dict[str, str], sides: tuple[str, ...], d
         return Literal(draw(st.sampled_from((True, False, None))), "BOOLEAN")
     data_type = draw(st.sampled_from(sorted({kind for kind in types.values() if kind != STRUCT})))
     if drawn == 5:
-        return IsNull(
-            draw(st.sampled_from(_names(draw(st.sampled_from(sorted(set(types.values())))), types, sides)))
-        )
+        return IsNull(draw(st.sampled_from(_names(draw(st.sampled_from(sorted(set(types.values())))), types, sides))))
     sign = draw(st.sampled_from(("=", "<", "<=>", "=")))
     left = draw(st.sampled_from(_names(data_type, types, sides)))
     return Compare(sign, left, draw(expressions(data_type, types, sides, 0)))

@@ -188,9 +188,7 @@ def test_language_says_what_spark_says(spark: SparkSession) -> None:
         for sign in ("=", "<=>", "<")
         for left, right in ((nan, nan), (zero, minus), (minus, zero), (nan, zero), (zero, nan))
     ]
-    conditions += [
-        Compare(sign, a, b) for sign in ("=", "<=>", "<") for a in (null, one) for b in (null, one, two)
-    ]
+    conditions += [Compare(sign, a, b) for sign in ("=", "<=>", "<") for a in (null, one) for b in (null, one, two)]
     expressions = [
         *conditions,
         Case(Literal(None, "BOOLEAN"), one, two),

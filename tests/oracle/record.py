@@ -86,9 +86,7 @@ def _without_expression_ids(outcome: Outcome) -> dict[str, str]:
 
 def main() -> int:
     """Record the topics that the command line names."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"one of {', '.join(topics())}")
     chosen = parser.parse_args().topics or topics()
     cases = [case for case in load_cases() if case.topic in chosen]

@@ -161,13 +161,9 @@ class Requests:
         """Makes a case's target table."""
         self._engine.make_table(self._spark, target, path)
 
-    def case(
-        self, topic: str, values: dict[str, Any], folder: str, statement: str | None = None
-    ) -> dict[str, Any]:
+    def case(self, topic: str, values: dict[str, Any], folder: str, statement: str | None = None) -> dict[str, Any]:
         """Merges by a case."""
-        return run_case(
-            self._engine, self._spark, Case(topic, values["id"], values), folder, statement
-        ).to_dict()
+        return run_case(self._engine, self._spark, Case(topic, values["id"], values), folder, statement).to_dict()
 
     def read(self, path: str) -> dict[str, Any]:
         """Reads a table."""

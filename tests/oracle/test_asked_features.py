@@ -81,9 +81,7 @@ TABLES: dict[str, tuple[dict[str, str], list[dict[str, Any]], tuple[str, ...]]] 
 READER_FEATURES = {"vacuumProtocolCheck", "typeWidening-preview", "variantType-preview", "variantShredding"}
 
 
-def made(
-    path: Path, properties: dict[str, str], columns: list[dict[str, Any]], features: tuple[str, ...]
-) -> str:
+def made(path: Path, properties: dict[str, str], columns: list[dict[str, Any]], features: tuple[str, ...]) -> str:
     """Makes a table without rows."""
     schema = struct(field("k"), *columns)
     actions: list[dict[str, Any]] = [
@@ -132,14 +130,10 @@ def test_features_that_the_protocol_lacks(name: str, oracle: LineProcess, tmp_pa
     assert set(raised.value.getMessageParameters()["features"].split(", ")) == refused
 
 
-def test_a_new_table_lists_what_its_features_need(
-    oracle: LineProcess, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_new_table_lists_what_its_features_need(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     builder = DeltaTable.create(spark).location(path).addColumn("k", "INT")
-    builder.property("delta.enableVariantShredding", "true").property(
-        "delta.enableRowTracking", "true"
-    ).execute()
+    builder.property("delta.enableVariantShredding", "true").property("delta.enableRowTracking", "true").execute()
     merge_sql(
         spark,
         f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS k) s ON t.k = s.k WHEN NOT MATCHED THEN INSERT *",

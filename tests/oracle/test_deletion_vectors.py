@@ -54,9 +54,7 @@ def rows_of(spark: SparkSession, path: str) -> list[str]:
 
 def metrics(path: str, version: int) -> dict[str, str]:
     file = Path(path, "_delta_log", f"{version:020d}.json")
-    info = next(
-        line["commitInfo"] for line in map(json.loads, file.read_text().splitlines()) if "commitInfo" in line
-    )
+    info = next(line["commitInfo"] for line in map(json.loads, file.read_text().splitlines()) if "commitInfo" in line)
     return {name: info["operationMetrics"][name] for name in COUNTED}
 
 

@@ -72,9 +72,7 @@ def again(oracle: LineProcess, case: Case, folder: Path) -> Outcome:
 
 def comparable(outcome: Outcome) -> Outcome:
     """Leaves out what differs between engines by right: wording, times, sizes."""
-    counted = {
-        k: v for k, v in outcome.metrics.items() if k.startswith("numTargetRows") or k == "numSourceRows"
-    }
+    counted = {k: v for k, v in outcome.metrics.items() if k.startswith("numTargetRows") or k == "numSourceRows"}
     counted.pop("numTargetRowsCopied", None)
     return replace(outcome, message="", metrics=counted, reported_metrics=None, parameters={})
 

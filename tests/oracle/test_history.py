@@ -105,9 +105,7 @@ def test_in_commit_timestamps(oracle: LineProcess, spark: SparkSession, tmp_path
     here, there = str(tmp_path / "here"), str(tmp_path / "there")
     made_here(spark, here, enableInCommitTimestamps="true")
     made_by_delta_spark(oracle, there, "'a' = 'b'")
-    asked(
-        oracle, f"ALTER TABLE delta.`{there}` SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')"
-    )
+    asked(oracle, f"ALTER TABLE delta.`{there}` SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')")
     for path in (here, there):
         upsert(spark, path, "(1, NULL), (2, 'B'), (7, 'g')")
         asked(oracle, UPSERT.format(path=path, values="(2, NULL), (3, 'C')"))
@@ -127,9 +125,7 @@ def test_in_commit_timestamps(oracle: LineProcess, spark: SparkSession, tmp_path
 
 def test_v2_checkpoints(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    made_here(
-        spark, path, checkpointPolicy="v2", checkpointInterval="2", setTransactionRetentionDuration="1 day"
-    )
+    made_here(spark, path, checkpointPolicy="v2", checkpointInterval="2", setTransactionRetentionDuration="1 day")
     upsert(spark, path, "(1, NULL), (2, 'B'), (7, 'g')")
     upsert(spark, path, "(2, 'BB')")
     log = Path(path, "_delta_log")
@@ -156,8 +152,7 @@ def test_row_tracking(oracle: LineProcess, spark: SparkSession, tmp_path: Path, 
     made_by_delta_spark(
         oracle,
         there,
-        f"delta.enableRowTracking = true, delta.enableChangeDataFeed = {feed}, "
-        "delta.enableDeletionVectors = false",
+        f"delta.enableRowTracking = true, delta.enableChangeDataFeed = {feed}, delta.enableDeletionVectors = false",
     )
     for path in (here, there):
         table = DeltaTable.forPath(spark, path)
@@ -178,9 +173,7 @@ def test_row_tracking(oracle: LineProcess, spark: SparkSession, tmp_path: Path, 
 
 def test_clustered_tables(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     here, there = str(tmp_path / "here"), str(tmp_path / "there")
-    DeltaTable.create(spark).location(here).addColumn("k", "INT").addColumn("v", "STRING").clusterBy(
-        "v", "k"
-    ).execute()
+    DeltaTable.create(spark).location(here).addColumn("k", "INT").addColumn("v", "STRING").clusterBy("v", "k").execute()
     made_by_delta_spark(oracle, there, "delta.enableDeletionVectors = false", "CLUSTER BY (v, k)")
     for path in (here, there):
         upsert(spark, path, "(1, 'x'), (2, 'B'), (7, 'g')")

@@ -65,9 +65,7 @@ def test_overwriting_in_turn(oracle: LineProcess, spark: SparkSession, tmp_path:
     path = str(tmp_path / "t")
     builder = DeltaTable.create(spark).location(path)
     builder = builder.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator(start=5, step=5))
-    builder = builder.addColumn("a", "INT", comment="given").addColumn(
-        "odd", "BOOLEAN", generatedAlwaysAs="a % 2 = 1"
-    )
+    builder = builder.addColumn("a", "INT", comment="given").addColumn("odd", "BOOLEAN", generatedAlwaysAs="a % 2 = 1")
     builder.partitionedBy("odd").execute()
     write_delta(spark.sql("SELECT 1 AS a"), path, mode="append")
     oracle.ask("sql", statements=[f"INSERT OVERWRITE delta.`{path}` (a) VALUES (2)"])
@@ -107,9 +105,7 @@ def test_tables_of_delta_spark_go_on(
     name: str, insert: str, oracle: LineProcess, spark: SparkSession, tmp_path: Path
 ) -> None:
     path = copied(name, tmp_path, OWN)
-    statement = (
-        f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS x) s ON false WHEN NOT MATCHED THEN INSERT {insert}"
-    )
+    statement = f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS x) s ON false WHEN NOT MATCHED THEN INSERT {insert}"
     merge_sql(spark, statement)
     oracle.ask("sql", statements=[statement])
     merge_sql(spark, statement)

@@ -42,9 +42,7 @@ def test_random_merges(oracle: LineProcess, spark: SparkSession, tmp_path: Path,
         if comparison.differences:
             differing.append(comparison)
     said = [
-        "\n".join(
-            [found.merge.show(), *map(str, found.differences), found.ours.message, found.theirs.message]
-        )
+        "\n".join([found.merge.show(), *map(str, found.differences), found.ours.message, found.theirs.message])
         for found in differing
     ]
     assert not said, "make oracle SEED=… MERGES=1 makes each smaller:\n" + "\n\n".join(said)

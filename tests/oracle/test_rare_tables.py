@@ -38,9 +38,7 @@ def test_void_columns(oracle: LineProcess, spark: SparkSession, tmp_path: Path) 
 def test_char_and_varchar(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     columns = "k INT, v VARCHAR(3), c CHAR(5), s STRUCT<c: CHAR(4)>, a ARRAY<VARCHAR(2)>"
     path = made(oracle, tmp_path / "t", columns)
-    asked(
-        oracle, f"UPDATE delta.`{path}` SET c = 'é', s = named_struct('c', 'x'), a = array('q') WHERE k = 4"
-    )
+    asked(oracle, f"UPDATE delta.`{path}` SET c = 'é', s = named_struct('c', 'x'), a = array('q') WHERE k = 4")
     lines = merged_in_turn(oracle, spark, path, FIRST)
     assert json.loads(lines[-2]) == {"k": 4, "v": "D", "c": "é    ", "s": {"c": "x   "}, "a": ["q"]}
     too_long = UPSERT.format(path=path, values="(4, 'long')")
@@ -122,6 +120,4 @@ def test_clustered_tables(oracle: LineProcess, spark: SparkSession, tmp_path: Pa
     delta_rs_reads(spark, path, merged_in_turn(oracle, spark, path, FIRST), tmp_path)
     assert asked(oracle, f"DESCRIBE DETAIL delta.`{path}`")[0]["clusteringColumns"] == ["v"]
     asked(oracle, f"OPTIMIZE delta.`{path}`")
-    assert list(oracle.ask("lines", path=path)) == list(
-        canonical_lines(DeltaTable.forPath(spark, path).toDF())
-    )
+    assert list(oracle.ask("lines", path=path)) == list(canonical_lines(DeltaTable.forPath(spark, path).toDF()))

@@ -167,10 +167,7 @@ def random_rows(source: random.Random) -> list[dict[str, Any]]:
         chances = {name: source.choice([0.0, 0.0, 0.3, 1.0]) for name in COLUMNS}
         no_struct = {"n": source.choice([0.0, 0.3, 1.0]), "n.m": source.choice([0.0, 0.3])}
         for _ in range(source.randrange(1, 9)):
-            row = {
-                name: None if source.random() < chances[name] else c.value(source)
-                for name, c in COLUMNS.items()
-            }
+            row = {name: None if source.random() < chances[name] else c.value(source) for name, c in COLUMNS.items()}
             for struct, chance in no_struct.items():
                 row[struct] = source.random() >= chance
             rows.append({"file": file, **row})
@@ -186,9 +183,7 @@ def source_table(rows: list[dict[str, Any]]) -> pa.Table:
         if name == "n":
             fields.append(("m", struct("n.m", ["n.m.ts", "n.m.d"])))
         absent = pa.array([not row[name] for row in rows])
-        return pa.StructArray.from_arrays(
-            [value for _, value in fields], [field for field, _ in fields], mask=absent
-        )
+        return pa.StructArray.from_arrays([value for _, value in fields], [field for field, _ in fields], mask=absent)
 
     columns = {name: column(name) for name in COLUMNS if "." not in name}
     columns["n"] = struct("n", ["n.x", "n.t", "n.arr"])
@@ -365,9 +360,7 @@ def test_statistics_of_files_that_pyarrow_writes(
     write_delta(spark.read.parquet(parquet).repartitionByRange(FILES, "file"), ours)
     # Another row's values for some rows, or none at all.
     chosen = rows.take([(at * 7) % rows.num_rows for at in range(0, rows.num_rows, 3)])
-    chosen = chosen.set_column(
-        chosen.column_names.index("id"), "id", pa.array(range(0, rows.num_rows, 3), pa.int64())
-    )
+    chosen = chosen.set_column(chosen.column_names.index("id"), "id", pa.array(range(0, rows.num_rows, 3), pa.int64()))
     pq.write_table(chosen, f"{parquet}-changes")
     action = "UPDATE SET *" if executor == "key_lookup" else "DELETE"
     settings = {"spark.deltamerge.merge.executor": executor, "spark.sql.files.maxRecordsPerFile": "8"}

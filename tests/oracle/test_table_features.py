@@ -25,9 +25,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
-def test_renamed_and_dropped_columns(
-    mode: str, oracle: LineProcess, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_renamed_and_dropped_columns(mode: str, oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     old, new = (
         ", ".join(f"({k}, '{v}', named_struct('x', {k}, 'y', '{v}'), 'p{k % 2}', {gone})" for k, v in rows)
@@ -202,9 +200,7 @@ def test_protocols_that_are_upgraded_in_place(
     assert actions(path, latest_version(path), "cdc")
 
 
-def test_every_version_is_what_the_other_reads(
-    oracle: LineProcess, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_every_version_is_what_the_other_reads(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     options = "TBLPROPERTIES (delta.enableDeletionVectors = true, delta.checkpointInterval = 2)"
     path = made(oracle, tmp_path / "t", "k INT, v STRING", options)
     merged_in_turn(oracle, spark, path, FIRST)
@@ -226,8 +222,7 @@ def test_several_vectors_in_one_file(oracle: LineProcess, spark: SparkSession, t
     path = str(tmp_path / "t")
     asked(
         oracle,
-        f"CREATE TABLE delta.`{path}` (k INT, v STRING) USING delta "
-        "TBLPROPERTIES (delta.enableDeletionVectors = true)",
+        f"CREATE TABLE delta.`{path}` (k INT, v STRING) USING delta TBLPROPERTIES (delta.enableDeletionVectors = true)",
         *(
             f"INSERT INTO delta.`{path}` SELECT /*+ COALESCE(1) */ CAST(id AS INT), CAST(id AS STRING) "
             f"FROM range({first}, {first + 100})"

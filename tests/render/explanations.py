@@ -72,9 +72,7 @@ PLANNED = MergeExplanation(
     bytes_to_read=2_201_000,
     read_predicate="rows in the ranges of the source's keys or rows with month = 10 and day >= 25",
     features=("Change data feed: each changed row is also written to the feed, each update twice.",),
-    conflicts=(
-        "Commits that delete or replace one of the 4 files that may be read; the merge then runs again.",
-    ),
+    conflicts=("Commits that delete or replace one of the 4 files that may be read; the merge then runs again.",),
     warnings=(),
 )
 FORECAST = MergeForecast(
@@ -152,9 +150,7 @@ ODD_EXPLANATION = replace(
     features=(f"Feature {HOSTILE}",),
     conflicts=(f"Conflict {HOSTILE}",),
     warnings=(f"Warning {HOSTILE} " + "word " * 60,),
-    forecast=replace(
-        FORECAST, clauses=(ClauseForecast(f"WHEN MATCHED AND t.x = '{HOSTILE}' THEN DELETE", 1),)
-    ),
+    forecast=replace(FORECAST, clauses=(ClauseForecast(f"WHEN MATCHED AND t.x = '{HOSTILE}' THEN DELETE", 1),)),
 )
 ODD_FAILURE = replace(FAILS, forecast=replace(FORECAST, failure=f"The row {HOSTILE} is at fault."))
 

@@ -79,9 +79,7 @@ UPSERT = MergeOutcome(
         StepTiming("write_all_changes", "rewriting 1 files", 3_105),
         StepTiming("commit", "committing", 31),
     ),
-    notes=(
-        "9 of 10 files were not read, thanks to the source's key ranges and the conditions on the target.",
-    ),
+    notes=("9 of 10 files were not read, thanks to the source's key ranges and the conditions on the target.",),
     operation_parameters={"predicate": '["t.month = s.month"]'},
 )
 

@@ -186,18 +186,14 @@ def test_counts_of_other_names_are_shown_too() -> None:
 
 
 def test_settings_keep_their_first_letter() -> None:
-    assert (
-        plan_view(NOTHING.plan).nodes[0].reason == "spark.databricks.delta.merge.materializeSource is none."
-    )
+    assert plan_view(NOTHING.plan).nodes[0].reason == "spark.databricks.delta.merge.materializeSource is none."
 
 
 def test_colour_adds_no_words() -> None:
     def printed(*, colour: bool) -> str:
         file = io.StringIO()
         system: Literal["truecolor"] | None = "truecolor" if colour else None
-        Console(file=file, width=80, force_terminal=colour, color_system=system).print(
-            render_explanation(ANALYZED)
-        )
+        Console(file=file, width=80, force_terminal=colour, color_system=system).print(render_explanation(ANALYZED))
         return file.getvalue()
 
     assert "\x1b[" not in printed(colour=False)

@@ -50,9 +50,7 @@ def told_of(matrix: Matrix, name: str, *, known_too: bool) -> list[str]:
 
 def main() -> int:
     """Runs the cells and writes the page."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--feature", action="append", default=[], choices=[f.name for f in FEATURES])
     parser.add_argument("--show", action="store_true", help="print every failure, known ones too")
     arguments = parser.parse_args()

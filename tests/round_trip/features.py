@@ -86,9 +86,7 @@ FEATURES = (
     Feature(
         "column mapping: name",
         columns="s STRUCT<x: INT, y: ARRAY<STRUCT<z: STRING>>>",
-        values={
-            "s": tuple(f"named_struct('x', {n}, 'y', array(named_struct('z', 'z{n}')))" for n in range(12))
-        },
+        values={"s": tuple(f"named_struct('x', {n}, 'y', array(named_struct('z', 'z{n}')))" for n in range(12))},
         properties=_MAPPED_BY_NAME,
         evidence=(r"delta\.columnMapping\.physicalName", r'"delta\.columnMapping\.mode":\s*"name"'),
     ),
@@ -143,9 +141,7 @@ FEATURES = (
         violation={"v": "'x'"},
         evidence=(r"delta\.constraints\.no_x",),
     ),
-    Feature(
-        "NOT NULL", text_options="NOT NULL", violation={"v": "NULL"}, evidence=(r'nullable\\":\s*false',)
-    ),
+    Feature("NOT NULL", text_options="NOT NULL", violation={"v": "NULL"}, evidence=(r'nullable\\":\s*false',)),
     Feature(
         "append-only",
         properties={"delta.appendOnly": "true"},
@@ -156,9 +152,7 @@ FEATURES = (
     Feature(
         "type widening",
         columns="n INT",
-        values={
-            "n": ("1", "2", "3", "4", "5", "6", "7", "3000000000L", "-3000000000L", "8", "9", "4000000000L")
-        },
+        values={"n": ("1", "2", "3", "4", "5", "6", "7", "3000000000L", "-3000000000L", "8", "9", "4000000000L")},
         properties={"delta.enableTypeWidening": "true"},
         widened={"n": "BIGINT"},
         evidence=(r"delta\.typeChanges",),
@@ -183,9 +177,7 @@ FEATURES = (
         evidence=(r"\.checkpoint\.[0-9a-f]+-[0-9a-f-]+\.", "_sidecars/"),
         makers=SPARKS,
     ),
-    Feature(
-        "log compaction", evidence=(r"\.compacted\.json",), makers=frozenset({DELTA_RS}), compacts_log=True
-    ),
+    Feature("log compaction", evidence=(r"\.compacted\.json",), makers=frozenset({DELTA_RS}), compacts_log=True),
     Feature("special characters: path", folder="a b%:=#+é漢"),
     Feature("special characters: path with %20", folder="a%20b"),
     Feature(

@@ -73,10 +73,7 @@ CELLS = tuple(
     if is_there(feature, peer, direction)
 )
 NOT_MADE = tuple(
-    (feature.name, peer)
-    for feature in FEATURES
-    for peer in (DELTAMERGE, *PEERS)
-    if peer not in feature.makers
+    (feature.name, peer) for feature in FEATURES for peer in (DELTAMERGE, *PEERS) if peer not in feature.makers
 )
 """Who is said not to make which tables."""
 

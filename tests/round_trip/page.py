@@ -58,8 +58,4 @@ def _shown(feature: Feature, peer: str, direction: str) -> str:
     known = KNOWN.get((feature.name, peer, direction))
     if known is not None:
         return known.shown
-    return (
-        "✓¹"
-        if peer == DELTA_RS not in feature.makers and "theirs" in direction.rsplit(maxsplit=1)[-1]
-        else "✓"
-    )
+    return "✓¹" if peer == DELTA_RS not in feature.makers and "theirs" in direction.rsplit(maxsplit=1)[-1] else "✓"

@@ -82,9 +82,7 @@ def merges(feature: Feature) -> tuple[Merge, Merge, Merge]:
     def merge(deleted: str, updated: int, inserted: int) -> Merge:
         if feature.inserts_only:
             return Merge(columns, (row(feature, inserted),), changes_rows=False)
-        return Merge(
-            columns, ((deleted, "NULL", *row(feature, 0)[2:]), row(feature, updated), row(feature, inserted))
-        )
+        return Merge(columns, ((deleted, "NULL", *row(feature, 0)[2:]), row(feature, updated), row(feature, inserted)))
 
     return merge("3", 6, 7), merge("2", 8, 9), merge(UPDATED, 10, 11)
 

@@ -141,22 +141,17 @@ def test_rows_that_deletion_vectors_delete_without_change_files(spark: SparkSess
     table = DeltaTable.forPath(spark, str(copy))
     said = rows(DeltaTable.forPath(spark, str(path)).changes(2), "_commit_version", "_change_type", "id")
     assert rows(table.changes(2), "_commit_version", "_change_type", "id") == said
-    assert said == [(2, "delete", i) for i in (1, 2, 20)] + [(3, "delete", 4)] + [
-        (4, "delete", i) for i in (21, 22)
-    ]
+    assert said == [(2, "delete", i) for i in (1, 2, 20)] + [(3, "delete", 4)] + [(4, "delete", i) for i in (21, 22)]
 
 
 def test_rows_that_a_restore_brings_back(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     properties = {**FEED, "delta.enableDeletionVectors": "true"}
     write_delta(spark.range(10).coalesce(1), str(path), properties=properties)
-    merge_sql(
-        spark, f"MERGE INTO delta.`{path}` t USING (SELECT 3 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
-    )
+    merge_sql(spark, f"MERGE INTO delta.`{path}` t USING (SELECT 3 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE")
     log = path / "_delta_log"
     first, second = (
-        [json.loads(line) for line in (log / f"{version:020d}.json").read_text().splitlines()]
-        for version in (0, 1)
+        [json.loads(line) for line in (log / f"{version:020d}.json").read_text().splitlines()] for version in (0, 1)
     )
     (whole,) = (line["add"] for line in first if "add" in line)
     (marked,) = (line["add"] for line in second if "add" in line)

@@ -129,9 +129,7 @@ def test_what_is_no_folder_of_parquet_files_is_spark_s(spark: SparkSession, tmp_
 @pytest.mark.parametrize(
     ("key", "value"), [("spark.sql.parquet.mergeSchema", "true"), ("spark.sql.runSQLOnFiles", "false")]
 )
-def test_settings_that_change_what_a_path_is(
-    spark: SparkSession, tmp_path: Path, key: str, value: str
-) -> None:
+def test_settings_that_change_what_a_path_is(spark: SparkSession, tmp_path: Path, key: str, value: str) -> None:
     write(tmp_path / "f", PLAIN)
     spark.conf.set(key, value)
     assert read_parquet(spark, str(tmp_path / "f")) is None

@@ -50,9 +50,7 @@ def tables(draw: st.DrawFn) -> tuple[dict[tuple[str, ...], Kind], Kind | None, l
 
 
 @st.composite
-def rows_of(
-    draw: st.DrawFn, columns: dict[tuple[str, ...], Kind], partition: Kind | None
-) -> list[dict[str, Any]]:
+def rows_of(draw: st.DrawFn, columns: dict[tuple[str, ...], Kind], partition: Kind | None) -> list[dict[str, Any]]:
     value = None if partition is None else draw(st.none() | partition.values)
     if partition is not None and partition.name == "string" and value == "":
         value = None
@@ -79,9 +77,7 @@ def configurations(draw: st.DrawFn) -> dict[str, str]:
     if draw(st.booleans()):
         found["delta.dataSkippingNumIndexedCols"] = str(draw(st.integers(-1, 3)))
     elif draw(st.booleans()):
-        found["delta.dataSkippingStatsColumns"] = draw(
-            st.sampled_from(["c0", "st", "`c1.x`,st.n", "c2,c0", "p"])
-        )
+        found["delta.dataSkippingStatsColumns"] = draw(st.sampled_from(["c0", "st", "`c1.x`,st.n", "c2,c0", "p"]))
     return found
 
 
@@ -137,9 +133,7 @@ def spoiled(draw: st.DrawFn, stats: str) -> str | None:
     if change == 0:
         return None
     if change == 1:
-        return draw(
-            st.sampled_from(["", "garbage", "{}", "[]", "null", "{\n}", '{"numRecords":', '{"a":1} {}'])
-        )
+        return draw(st.sampled_from(["", "garbage", "{}", "[]", "null", "{\n}", '{"numRecords":', '{"a":1} {}']))
     document = loads(stats)
     if change == 2:
         document["nullCounts"] = document.pop("nullCount")
@@ -208,11 +202,7 @@ def test_no_file_with_a_matching_row_is_skipped(data: Any) -> None:
     for at, rows in enumerate(files):
         deleted = data.draw(deleted_among(rows))
         stats = data.draw(statistics_of(rows, deleted, columns, schema, indexed))
-        vector = (
-            None
-            if not deleted
-            else DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 1, 34, len(deleted))
-        )
+        vector = None if not deleted else DeletionVectorDescriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 1, 34, len(deleted))
         values = {} if partition is None else {"p": partition_text(rows[0]["p"], partition)}
         stats = data.draw(spoiled(stats))
         adds.append(AddFile(f"f{at}", values, 1, 1, stats=stats, deletion_vector=vector))

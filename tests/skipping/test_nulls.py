@@ -59,9 +59,7 @@ def array_of_structs(values: Sequence[Any]) -> pa.ListArray:
     ],
 )
 @pytest.mark.parametrize("row_group_size", [1000, 2])
-def test_arrays_with_missing_parts(
-    values: list[list[int | None] | None], expected: int, row_group_size: int
-) -> None:
+def test_arrays_with_missing_parts(values: list[list[int | None] | None], expected: int, row_group_size: int) -> None:
     table = pa.table({"x": pa.array(values, pa.list_(pa.int64()))})
     assert collected(table, fields(x=ARRAY), row_group_size=row_group_size) == ({"x": expected}, [("x",)])
 
@@ -91,9 +89,7 @@ def test_maps_structs_and_arrays_of_structs() -> None:
 
 
 def test_names_with_dots_and_of_another_case() -> None:
-    schema = StructType(
-        (StructField("a.b", ARRAY), StructField("a", fields(b=ARRAY)), StructField("Case", ARRAY))
-    )
+    schema = StructType((StructField("a.b", ARRAY), StructField("a", fields(b=ARRAY)), StructField("Case", ARRAY)))
     table = pa.table(
         {
             "a": pa.array([{"b": [None]}, {"b": None}, None], pa.struct([("b", pa.list_(pa.int64()))])),

@@ -343,9 +343,7 @@ VALUES = [None, "1", "10", "x", ...]
         ),
     ],
 )
-def test_partition_values(
-    type_name: str, predicate: Predicate, values: list[Any], expected: list[int]
-) -> None:
+def test_partition_values(type_name: str, predicate: Predicate, values: list[Any], expected: list[int]) -> None:
     assert kept_by_value(predicate, type_name, values, "Europe/Berlin") == expected
 
 
@@ -382,9 +380,7 @@ def test_a_struct_beside_its_field() -> None:
 
 
 def test_partition_values_and_statistics_together() -> None:
-    table_schema = StructType(
-        (StructField("x", PrimitiveType("string")), StructField("y", PrimitiveType("long")))
-    )
+    table_schema = StructType((StructField("x", PrimitiveType("string")), StructField("y", PrimitiveType("long"))))
     adds = [
         AddFile(
             f"f{at}",

@@ -112,10 +112,7 @@ def test_one_files_nonsense_is_its_own(nonsense: str) -> None:
 
 
 def test_pretty_printed_statistics_are_the_same() -> None:
-    assert (
-        read(json.dumps(GOOD, indent=2), GOOD_TEXT.replace("99999999999999999.999", "1e17"))[0]["s.max"]
-        == "z"
-    )
+    assert read(json.dumps(GOOD, indent=2), GOOD_TEXT.replace("99999999999999999.999", "1e17"))[0]["s.max"] == "z"
 
 
 @pytest.mark.parametrize(
@@ -134,9 +131,7 @@ def test_pretty_printed_statistics_are_the_same() -> None:
         ({"nullCount": {"i": -1, "s": "one", "b": True}}, {"i.nulls", "s.nulls", "b.nulls"}),
     ],
 )
-def test_one_odd_value_is_unknown_and_no_other(
-    change: dict[str, dict[str, Any] | None], lost: set[str]
-) -> None:
+def test_one_odd_value_is_unknown_and_no_other(change: dict[str, dict[str, Any] | None], lost: set[str]) -> None:
     (good,) = read(GOOD_TEXT)
     (row,) = read(json.dumps({**GOOD, **change}))
     del good["d.max"], row["d.max"]

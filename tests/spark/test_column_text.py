@@ -24,9 +24,7 @@ from deltamerge.sql.resolution import Relation, Scope
 
 SCOPE = Scope(
     Relation((("t",),), {"id": None, "a": None, "d": None, "flag": None, "a.b": None, "x": {"y": None}}),
-    Relation(
-        (("s",), ("s.1",)), {"id": None, "a": None, "d": None, "x`y": None, "max(ts)": None, "only": None}
-    ),
+    Relation((("s",), ("s.1",)), {"id": None, "a": None, "d": None, "x`y": None, "max(ts)": None, "only": None}),
     case_sensitive=False,
 )
 A = ColumnRef(("a",))

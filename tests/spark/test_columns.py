@@ -32,9 +32,7 @@ OPERATIONS: list[Callable[[Any, Column, Column], Column]] = [
 
 @pytest.mark.quick
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_columns_mean_the_same(
-    spark: SparkSession, operation: Callable[[Any, Column, Column], Column]
-) -> None:
+def test_columns_mean_the_same(spark: SparkSession, operation: Callable[[Any, Column, Column], Column]) -> None:
     theirs = functions.col("theirs")
     made = operation(F, F.col("own"), theirs)
     expected = operation(functions, functions.col("own"), theirs)

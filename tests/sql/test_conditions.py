@@ -38,9 +38,7 @@ TARGET = Relation(
         "both": None,
     },
 )
-SOURCE = Relation(
-    (("s",),), {"id": None, "v": None, "r": {"k": None}, "both": None, "t": {"z": None}, "id2": None}
-)
+SOURCE = Relation((("s",),), {"id": None, "v": None, "r": {"k": None}, "both": None, "t": {"z": None}, "id2": None})
 SCOPE = Scope(TARGET, SOURCE, case_sensitive=False)
 ID = ColumnRef(("id",))
 
@@ -55,8 +53,7 @@ def conjuncts(text: str, scope: Scope = SCOPE) -> list[tuple[str, str]]:
 
 def keys(text: str, scope: Scope = SCOPE) -> list[tuple[str, str, tuple[str, ...] | None, bool]]:
     return [
-        (".".join(k.target.path), k.source_sql, k.source_path, k.null_safe)
-        for k in shape_of(text, scope).equi_keys
+        (".".join(k.target.path), k.source_sql, k.source_path, k.null_safe) for k in shape_of(text, scope).equi_keys
     ]
 
 
@@ -209,9 +206,7 @@ def test_only_the_targets_conjuncts_restrict_the_target() -> None:
 
 
 def test_case_matters_where_the_session_says_so() -> None:
-    scope = Scope(
-        Relation((("t",),), {"Id": None, "id": None}), Relation((("s",),), {"ID": None}), case_sensitive=True
-    )
+    scope = Scope(Relation((("t",),), {"Id": None, "id": None}), Relation((("s",),), {"ID": None}), case_sensitive=True)
     assert keys("t.id = s.ID AND t.Id = ID", scope) == [
         ("id", "s.ID", ("ID",), False),
         ("Id", "ID", ("ID",), False),

@@ -235,9 +235,7 @@ def test_values_are_kept_verbatim(value: str) -> None:
 
 
 def test_clause_keywords_as_columns() -> None:
-    clause = only_clause(
-        HEAD + "WHEN MATCHED THEN UPDATE SET when = s.when, t.update = 1, set = set, `then`=then"
-    )
+    clause = only_clause(HEAD + "WHEN MATCHED THEN UPDATE SET when = s.when, t.update = 1, set = set, `then`=then")
     assert [parts for parts, _ in written(clause.assignments)] == [
         ("when",),
         ("t", "update"),

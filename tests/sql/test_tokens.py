@@ -56,9 +56,7 @@ def test_tokens_are_the_users_text(sql: str, expected: list[str]) -> None:
     assert texts(sql) == expected
 
 
-@pytest.mark.parametrize(
-    "word", ["show", "call", "explain", "optimize", "execute", "rename", "fetch", "cache"]
-)
+@pytest.mark.parametrize("word", ["show", "call", "explain", "optimize", "execute", "rename", "fetch", "cache"])
 def test_no_word_swallows_the_rest(word: str) -> None:
     assert texts(f"{word} = 'it' and x") == [word, "=", "'it'", "and", "x"]
 

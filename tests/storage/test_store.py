@@ -175,9 +175,7 @@ for version in range(1_000_000):
 @pytest.mark.slow
 @pytest.mark.parametrize("attempt", range(3))
 def test_killed_writer_leaves_no_half_file(tmp_path: Path, attempt: int) -> None:
-    writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     with writer:
         assert writer.stdout is not None
         assert [writer.stdout.readline().strip() for _ in range(2)] == ["ready", "writing"]

@@ -59,9 +59,7 @@ def prepare(
     return replace(prepared, **changes)
 
 
-def create(
-    root: Path, partitioned: bool = False, protocol: Protocol = PROTOCOL, **configuration: Any
-) -> Snapshot:
+def create(root: Path, partitioned: bool = False, protocol: Protocol = PROTOCOL, **configuration: Any) -> Snapshot:
     """Creates an empty table and gives its snapshot."""
     store = open_store(str(root))
     actions = (protocol, metadata(partitioned, **configuration))
@@ -79,9 +77,7 @@ def write_file(snapshot: Snapshot, ids: Sequence[int], part: str | None = None, 
     pq.write_table(pa.table(columns), buffer)
     path = f"{uuid.uuid4()}.parquet"
     snapshot.store.put(path, buffer.getvalue())
-    indexed = IndexedColumns.of(
-        snapshot.schema, snapshot.metadata.partition_columns, snapshot.metadata.configuration
-    )
+    indexed = IndexedColumns.of(snapshot.schema, snapshot.metadata.partition_columns, snapshot.metadata.configuration)
     add = AddFile(
         path=path,
         partition_values={"part": part} if partitioned else {},

@@ -71,9 +71,7 @@ def test_in_commit_timestamps_grow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("interval", "expected"), [(None, [10]), ("3", [3, 6, 9]), ("nonsense", [10])])
-def test_checkpoints_come_at_their_interval(
-    tmp_path: Path, interval: str | None, expected: list[int]
-) -> None:
+def test_checkpoints_come_at_their_interval(tmp_path: Path, interval: str | None, expected: list[int]) -> None:
     configuration: dict[str, Any] = {} if interval is None else {"checkpointInterval": interval}
     read = create(tmp_path, **configuration)
     for number in range(1, 12):

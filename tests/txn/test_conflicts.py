@@ -34,9 +34,7 @@ def level(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def reads(
-    *predicates: Predicate, files: tuple[Any, ...] | list[AddFile] = (), whole_table: bool = False
-) -> ReadSet:
+def reads(*predicates: Predicate, files: tuple[Any, ...] | list[AddFile] = (), whole_table: bool = False) -> ReadSet:
     return ReadSet(predicates, frozenset(file.path for file in files), whole_table)
 
 
@@ -97,9 +95,7 @@ def test_files_with_the_same_keys_conflict(tmp_path: Path, level: str) -> None:
     read = create(tmp_path)
     winner(read, write_file(read, [0, 9]), blind=False)
     winner(read, write_file(read, [21, 55]), blind=False)
-    assert "version 2" in loses(
-        merged(read, KEYS, level), ConcurrentAppendException, "DELTA_CONCURRENT_APPEND"
-    )
+    assert "version 2" in loses(merged(read, KEYS, level), ConcurrentAppendException, "DELTA_CONCURRENT_APPEND")
 
 
 def test_files_without_statistics_conflict(tmp_path: Path, level: str) -> None:
@@ -163,9 +159,7 @@ def test_whole_table_reads_conflict_with_every_append_and_delete(tmp_path: Path,
 def test_files_that_were_read_and_deleted_conflict(tmp_path: Path, level: str) -> None:
     file, read = append(create(tmp_path, partitioned=True), [1], "a")
     winner(read, file.remove(clock()), blind=False)
-    prepared = prepare(
-        read, write_file(read, [2], "b"), read=reads(IN_A, files=[file]), isolation_level=level
-    )
+    prepared = prepare(read, write_file(read, [2], "b"), read=reads(IN_A, files=[file]), isolation_level=level)
     message = loses(prepared, ConcurrentDeleteReadException, "DELTA_CONCURRENT_DELETE_READ")
     assert file.path in message
     assert "[part=a]" in message

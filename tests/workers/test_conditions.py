@@ -107,9 +107,7 @@ def test_columns_of_one_kind_and_several_types_are_compared() -> None:
     rows = {"3": pa.array([1, 2], pa.int8()), "5": pa.array([1, 1 << 40], pa.int64())}
     assert evaluate(Operation("=", (A, B)), pa.table(rows)).to_pylist() == [True, False]
     days = pa.table({"3": pa.array(["a"], pa.large_string())})
-    assert evaluate(Operation("=", (Column(3, "string"), Constant("a", "string"))), days).to_pylist() == [
-        True
-    ]
+    assert evaluate(Operation("=", (Column(3, "string"), Constant("a", "string"))), days).to_pylist() == [True]
 
 
 def test_columns_of_a_condition() -> None:

@@ -48,9 +48,7 @@ def stage(folder: Path, table: pa.Table) -> KeptRows:
     return KeptRows((KeptFile(str(path), 0, 0),))
 
 
-def keys_of(
-    rows: Sequence[tuple[int | None, str | None]], clauses: Sequence[int | None] | None = None
-) -> pa.Table:
+def keys_of(rows: Sequence[tuple[int | None, str | None]], clauses: Sequence[int | None] | None = None) -> pa.Table:
     numbers = [0] * len(rows) if clauses is None else clauses
     columns = ([row[0] for row in rows], [row[1] for row in rows], numbers)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, KEYS.types, strict=True)]
@@ -96,9 +94,7 @@ def look_up(
 def write(path: Path, rows: int, start: int = 0, **options: Any) -> Path:
     ids = [None if i % 10 == 0 else i for i in range(start, start + rows)]
     names = [None if i % 7 == 0 else f"n{i}" for i in range(start, start + rows)]
-    table = pa.table(
-        {"other": pa.array(range(rows), pa.int64()), "name": names, "id": pa.array(ids, pa.int64())}
-    )
+    table = pa.table({"other": pa.array(range(rows), pa.int64()), "name": names, "id": pa.array(ids, pa.int64())})
     pq.write_table(table, path, **options)
     return path
 
@@ -191,9 +187,7 @@ UNUSUAL = "column id is not int64, or its partition value is not spelled as usua
         ({"id": "3", "name": "n3"}, Found(pairs={"a": [(row, 0) for row in range(20)]})),
     ],
 )
-def test_keys_that_are_partition_columns(
-    tmp_path: Path, values: dict[str, str | None], expected: Found
-) -> None:
+def test_keys_that_are_partition_columns(tmp_path: Path, values: dict[str, str | None], expected: Found) -> None:
     found = look_up(keys_of([(3, "n3")]), [write(tmp_path / "a", 20)], values)
     assert (found.pairs, found.unfit) == (expected.pairs, expected.unfit)
 
@@ -243,9 +237,7 @@ def test_both_rows_decide_which_clause_takes_a_pair(tmp_path: Path, row_group_si
 
 
 def test_column_of_a_condition_that_has_another_type_is_reported(tmp_path: Path) -> None:
-    choice = PairChoice(
-        {"0": ("name", pa.int64())}, {}, ClauseChoice(((0, compare("=", 0, 2)),), frozenset({0}))
-    )
+    choice = PairChoice({"0": ("name", pa.int64())}, {}, ClauseChoice(((0, compare("=", 0, 2)),), frozenset({0})))
     found = look_up(keys_of([(1, "n1")]), [write(tmp_path / "a", 20)], clause=choice)
     assert list(found.unfit) == ["a"]
 
@@ -280,14 +272,10 @@ def test_keys_of_unmatchable_files_are_not_looked_up(tmp_path: Path) -> None:
     files = [write(tmp_path / "a", 4), write(tmp_path / "b", 4)]
     keys = keys_of([(1, "n1")])
     assert look_up(keys, files, unmatchable="a").pairs == {"b": [(1, 0)]}
-    rest = TargetChoice(
-        {"0": ("other", pa.int64())}, ClauseChoice(((0, compare(">", 0, 1)),), frozenset({0}))
-    )
+    rest = TargetChoice({"0": ("other", pa.int64())}, ClauseChoice(((0, compare(">", 0, 1)),), frozenset({0})))
     found = look_up(keys, files, unmatchable="a", by_source=rest)
     assert found.pairs == {"a": [(2, -1), (3, -1)], "b": [(1, 0), (2, -1), (3, -1)]}
-    none = TargetChoice(
-        {"0": ("other", pa.int64())}, ClauseChoice(((0, compare(">", 0, 9)),), frozenset({0}))
-    )
+    none = TargetChoice({"0": ("other", pa.int64())}, ClauseChoice(((0, compare(">", 0, 9)),), frozenset({0})))
     assert look_up(keys, files, unmatchable="ab", by_source=none) == Found()
 
 

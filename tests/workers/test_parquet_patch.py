@@ -188,7 +188,5 @@ def test_texts_that_another_library_reads_as_views(tmp_path: Path) -> None:
 
 def test_what_goes_through_spark_instead(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    pq.write_table(
-        pa.table({"at": pa.array([0], pa.timestamp("us"))}), path, use_deprecated_int96_timestamps=True
-    )
+    pq.write_table(pa.table({"at": pa.array([0], pa.timestamp("us"))}), path, use_deprecated_int96_timestamps=True)
     assert reason_not_to_patch(pq.ParquetFile(path)) == "column at is INT96"

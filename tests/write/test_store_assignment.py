@@ -89,10 +89,7 @@ def edges(spark: SparkSession) -> DataFrame:
     """Gives a column of each type of VALUES, with its values."""
     height = max(len(values) for values, _ in VALUES.values())
     lines = [
-        ", ".join(
-            f"CAST({values[i] if i < len(values) else 'NULL'} AS {name})"
-            for name, (values, _) in VALUES.items()
-        )
+        ", ".join(f"CAST({values[i] if i < len(values) else 'NULL'} AS {name})" for name, (values, _) in VALUES.items())
         for i in range(height)
     ]
     names = ", ".join(f"`{name}`" for name in VALUES)
@@ -114,10 +111,7 @@ def test_legacy_casts_are_those_of_a_session_without_ansi(spark: SparkSession) -
     ).collect()
     spark.conf.set(ANSI, "true")
     found = frame.select(
-        *(
-            shown(legacy_cast(F.col(f"`{a}`"), types[a], types[b]), types[b]).alias(f"{a} to {b}")
-            for a, b in pairs
-        )
+        *(shown(legacy_cast(F.col(f"`{a}`"), types[a], types[b]), types[b]).alias(f"{a} to {b}") for a, b in pairs)
     ).collect()
     different = {
         name: (row[name], ours[name])
@@ -183,8 +177,7 @@ def test_structs_by_position_are_stored_by_the_policy_too(
         key = 2 if action.startswith("insert") else 1
         merge_sql(
             spark,
-            f"MERGE INTO delta.`{path}` t USING (SELECT {key} AS id, {value} AS x) s ON t.id = s.id "
-            + ACTIONS[action],
+            f"MERGE INTO delta.`{path}` t USING (SELECT {key} AS id, {value} AS x) s ON t.id = s.id " + ACTIONS[action],
         )
         (found,) = DeltaTable.forPath(spark, str(path)).toDF().where(f"id = {key}").collect()
         return found.x
@@ -218,9 +211,7 @@ def test_structs_by_position_are_stored_by_the_policy_too(
         ("INT", "array(1)", "CAST_WITHOUT_SUGGESTION"),
     ],
 )
-def test_a_cast_that_ansi_refuses(
-    column: str, value: str, condition: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_cast_that_ansi_refuses(column: str, value: str, condition: str, spark: SparkSession, tmp_path: Path) -> None:
     for ansi in ("true", "false"):
         spark.conf.set(ANSI, ansi)
         with pytest.raises(PySparkException) as caught:
@@ -302,13 +293,12 @@ def test_strict_takes_the_casts_that_spark_calls_up_casts(spark: SparkSession) -
         jvm: Any = spark._jvm
         cast = getattr(jvm, "org.apache.spark.sql.catalyst.expressions.Cast$").__getattr__("MODULE$")
         java = {name: jvm.org.apache.spark.sql.types.DataType.fromDDL(name) for name in UP_CASTS}
-        assert {
-            a: {b for b in UP_CASTS if a != b and cast.canUpCast(java[a], java[b])} for a in UP_CASTS
-        } == {a: set(taken.split()) for a, taken in UP_CASTS.items()}
+        assert {a: {b for b in UP_CASTS if a != b and cast.canUpCast(java[a], java[b])} for a in UP_CASTS} == {
+            a: set(taken.split()) for a, taken in UP_CASTS.items()
+        }
     for by_name in (True, False):
         found = {
-            a: {b for b in types if a != b and can_up_cast(types[a], types[b], structs_by_name=by_name)}
-            for a in types
+            a: {b for b in types if a != b and can_up_cast(types[a], types[b], structs_by_name=by_name)} for a in types
         }
         assert found == {a: set(taken.split()) for a, taken in UP_CASTS.items()}
 

@@ -183,9 +183,7 @@ class DeltaTable:
         frame = table_frame(self.table, self.table.snapshot())
         return frame if self._alias is None else frame.alias(self._alias)
 
-    def at(
-        self, version: int | None = None, timestamp: str | dt.datetime | dt.date | None = None
-    ) -> DataFrame:
+    def at(self, version: int | None = None, timestamp: str | dt.datetime | dt.date | None = None) -> DataFrame:
         """Read the table at an earlier version.
 
         Args:
@@ -263,9 +261,7 @@ class DeltaTable:
         """
         snapshot = self.table.snapshot()
         start = ChangeBoundary(startingVersion, self._milliseconds(startingTimestamp))
-        versions = change_range(
-            snapshot, start, ChangeBoundary(endingVersion, self._milliseconds(endingTimestamp))
-        )
+        versions = change_range(snapshot, start, ChangeBoundary(endingVersion, self._milliseconds(endingTimestamp)))
         files = () if versions is None else read_change_feed(snapshot, *versions)
         return changes_frame(self.table, snapshot, files)
 
@@ -299,9 +295,7 @@ class DeltaTable:
             version, timestamp, userId, userName, operation, operationParameters, job, notebook, clusterId,
             readVersion, isolationLevel, isBlindAppend, operationMetrics, userMetadata, engineInfo.
         """
-        rows = [
-            tuple(_plain(entry[name]) for name in _HISTORY) for entry in read_history(self.table.store, limit)
-        ]
+        rows = [tuple(_plain(entry[name]) for name in _HISTORY) for entry in read_history(self.table.store, limit)]
         return self.table.spark.createDataFrame(rows, ", ".join(f"{n} {t}" for n, t in _HISTORY.items()))
 
     def detail(self) -> DataFrame:
@@ -313,9 +307,7 @@ class DeltaTable:
         """
         snapshot = self.table.snapshot()
         metadata, protocol = snapshot.metadata, snapshot.protocol
-        features = sorted(
-            (protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset())
-        )
+        features = sorted((protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset()))
         row = (
             "delta",
             metadata.id,

@@ -176,9 +176,7 @@ def _source(spark: SparkSession, parsed: ParsedMerge, named: Mapping[str, DeltaT
     ctes = f"{parsed.ctes} " if parsed.ctes is not None else ""
     sql = fix_current_time(f"{ctes}SELECT * FROM {source.sql}", now)
     references = find_table_references(sql, named)
-    frames: dict[str, Any] = {
-        f"deltamerge_source_{i}": _frame(spark, r, named) for i, r in enumerate(references)
-    }
+    frames: dict[str, Any] = {f"deltamerge_source_{i}": _frame(spark, r, named) for i, r in enumerate(references)}
     if not frames:
         return spark.sql(sql)
     # The session's formatter replaces names between braces by frames; the user's own braces are doubled for it.

@@ -237,9 +237,7 @@ class DeltaTableBuilder:
         if comment is not None:
             column.comment(comment)
         if generatedAlwaysAs is not None and generatedByDefaultAs is not None:
-            raise ValueError(
-                f"column {colName}: generatedByDefaultAs and generatedAlwaysAs cannot both be set"
-            )
+            raise ValueError(f"column {colName}: generatedByDefaultAs and generatedAlwaysAs cannot both be set")
         if isinstance(generatedAlwaysAs, str):
             column.generatedAlwaysAs(generatedAlwaysAs)
         elif isinstance(generatedAlwaysAs, IdentityGenerator):

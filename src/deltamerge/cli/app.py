@@ -129,9 +129,7 @@ def plan(
     remote: Remote = None,
     conf: Conf = None,
     dedupe_by: DedupeBy = None,
-    analyze: Annotated[
-        bool, typer.Option("--analyze", help="Also read the source and match its rows.")
-    ] = False,
+    analyze: Annotated[bool, typer.Option("--analyze", help="Also read the source and match its rows.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print what a MERGE would do; nothing is written.

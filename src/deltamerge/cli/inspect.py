@@ -108,9 +108,7 @@ def what_it_did(commit: Mapping[str, Any]) -> str:
 
     Such as ``5 rows inserted, 2 rows updated; 3 files added, 1 file removed; 1.3 s``.
     """
-    metrics = {
-        name: int(value) for name, value in (commit["operationMetrics"] or {}).items() if str(value).isdigit()
-    }
+    metrics = {name: int(value) for name, value in (commit["operationMetrics"] or {}).items() if str(value).isdigit()}
     rows = [(metrics[name], done) for name, done in _ROWS if name in metrics]
     changes = [f"{count(number, 'row')} {done}" for number, done in rows if number]
     if rows and not changes:
@@ -119,11 +117,7 @@ def what_it_did(commit: Mapping[str, Any]) -> str:
         changes = [f"{count(metrics['numOutputRows'], 'row')} written"]
     added = metrics.get("numTargetFilesAdded", metrics.get("numFiles", metrics.get("numAddedFiles")))
     removed = metrics.get("numTargetFilesRemoved", metrics.get("numRemovedFiles"))
-    files = [
-        f"{count(number, 'file')} {done}"
-        for number, done in ((added, "added"), (removed, "removed"))
-        if number
-    ]
+    files = [f"{count(number, 'file')} {done}" for number, done in ((added, "added"), (removed, "removed")) if number]
     took = metrics.get("executionTimeMs")
     parts = [", ".join(changes), ", ".join(files), duration(took) if took else ""]
     return "; ".join(part for part in parts if part)

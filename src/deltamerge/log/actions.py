@@ -61,9 +61,7 @@ class Metadata:
         default_factory=Format, metadata=_read_as(lambda content: _from_fields(Format, content or {}))
     )
     schema_string: str | None = None
-    partition_columns: tuple[str, ...] = field(
-        default=(), metadata=_read_as(lambda content: tuple(content or ()))
-    )
+    partition_columns: tuple[str, ...] = field(default=(), metadata=_read_as(lambda content: tuple(content or ())))
     configuration: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=_MAP)
     created_time: int | None = None
 
@@ -100,9 +98,7 @@ class RemoveFile:
     deletion_timestamp: int | None = None
     data_change: bool = True
     extended_file_metadata: bool | None = None
-    partition_values: Mapping[str, str | None] | None = field(
-        default=None, hash=False, metadata=_OPTIONAL_MAP
-    )
+    partition_values: Mapping[str, str | None] | None = field(default=None, hash=False, metadata=_OPTIONAL_MAP)
     size: int | None = None
     tags: Mapping[str, str | None] | None = field(default=None, hash=False, metadata=_OPTIONAL_MAP)
     deletion_vector: DeletionVectorDescriptor | None = field(default=None, metadata=_VECTOR)
@@ -211,15 +207,7 @@ class Sidecar:
 
 
 Action: TypeAlias = (
-    Protocol
-    | Metadata
-    | AddFile
-    | RemoveFile
-    | AddCDCFile
-    | SetTransaction
-    | DomainMetadata
-    | CommitInfo
-    | Sidecar
+    Protocol | Metadata | AddFile | RemoveFile | AddCDCFile | SetTransaction | DomainMetadata | CommitInfo | Sidecar
 )
 
 

@@ -95,15 +95,11 @@ def _changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[
     stays = {canonical_path(file.path, store.root): file for file in adds}
     before = {path: file for file in removes if (path := canonical_path(file.path, store.root)) in stays}
     changes = [
-        change
-        for path, old in before.items()
-        for change in vector_changes(store, _as_data_file(old), stays[path])
+        change for path, old in before.items() for change in vector_changes(store, _as_data_file(old), stays[path])
     ]
     changes += [("insert", file) for file in adds if canonical_path(file.path, store.root) not in before]
     changes += [
-        ("delete", _as_data_file(file))
-        for file in removes
-        if canonical_path(file.path, store.root) not in before
+        ("delete", _as_data_file(file)) for file in removes if canonical_path(file.path, store.root) not in before
     ]
     return [ChangedFile(commit.version, timestamp_ms, change_type, file) for change_type, file in changes]
 
@@ -201,11 +197,7 @@ def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary)
     if end.timestamp_ms is not None:
         last = version_at(CommitTimes.of(snapshot), end.timestamp_ms)
     if last < first:
-        if (
-            start.timestamp_ms is not None
-            and end.timestamp_ms is not None
-            and start.timestamp_ms <= end.timestamp_ms
-        ):
+        if start.timestamp_ms is not None and end.timestamp_ms is not None and start.timestamp_ms <= end.timestamp_ms:
             return None
         raise DeltaAnalysisException(
             "DELTA_INVALID_CDC_RANGE",

@@ -107,9 +107,7 @@ def file_keys(paths: pa.ChunkedArray, deletion_vectors: pa.ChunkedArray, root: s
         EMPTY,
         pc.binary_join_element_wise(scalar("@"), pc.cast(offset, pa.string()), EMPTY),
     )
-    with_vector = pc.binary_join_element_wise(
-        keys, pc.binary_join_element_wise(storage, path, at, EMPTY), scalar("\n")
-    )
+    with_vector = pc.binary_join_element_wise(keys, pc.binary_join_element_wise(storage, path, at, EMPTY), scalar("\n"))
     return pc.coalesce(with_vector, keys)
 
 
@@ -206,9 +204,7 @@ def _child_names(kind: pa.DataType, name: str) -> list[str]:
     return [child.field(index).name for index in range(child.num_fields)]
 
 
-def _maps_from_structs(
-    structs: pa.ChunkedArray, lines: Sequence[bytes], action: str, field: str
-) -> pa.ChunkedArray:
+def _maps_from_structs(structs: pa.ChunkedArray, lines: Sequence[bytes], action: str, field: str) -> pa.ChunkedArray:
     """Turn structs that Arrow's JSON reader made of objects back into maps."""
     rows = structs.combine_chunks()
     children = [pc.struct_field(rows, [index]) for index in range(rows.type.num_fields)]

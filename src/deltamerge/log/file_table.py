@@ -71,9 +71,7 @@ class FileTable:
     def at_next_version(self, kept: npt.NDArray[np.bool_], added: pa.Table) -> FileTable:
         """Return the files of the table's next version: those of the mask `kept`, then `added`."""
         left = _among(self.arrow, kept)
-        derived = {
-            key: known.at_next_version(kept, added.num_rows) for key, known in list(self.derived.items())
-        }
+        derived = {key: known.at_next_version(kept, added.num_rows) for key, known in list(self.derived.items())}
         return FileTable(pa.concat_tables([left, added]) if added.num_rows else left, derived)
 
     def take(self, indices: npt.ArrayLike) -> FileTable:

@@ -126,8 +126,7 @@ def tombstones(base: pa.Table | None, lines: LogLines, root: str) -> pa.Table:
 def _newest(lines: LogLines, root: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Return all keys, and for each the row of its newest action (removes counted after the adds)."""
     keys = [
-        file_keys(table.column("path"), table.column("deletion_vector"), root)
-        for table in (lines.adds, lines.removes)
+        file_keys(table.column("path"), table.column("deletion_vector"), root) for table in (lines.adds, lines.removes)
     ]
     chunks = [chunk for column in keys for chunk in _chunks(column)]
     encoded = pa.chunked_array(chunks, pa.string()).combine_chunks().dictionary_encode()

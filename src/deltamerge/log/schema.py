@@ -141,9 +141,7 @@ def _parse(content: JsonValue) -> DataType:
     if kind == "array":
         return ArrayType(_parse(content["elementType"]), content.get("containsNull", True))
     if kind == "map":
-        return MapType(
-            _parse(content["keyType"]), _parse(content["valueType"]), content.get("valueContainsNull", True)
-        )
+        return MapType(_parse(content["keyType"]), _parse(content["valueType"]), content.get("valueContainsNull", True))
     raise ValueError(f"unknown type {kind!r}")
 
 

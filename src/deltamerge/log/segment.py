@@ -134,9 +134,7 @@ def read_last_checkpoint(store: Store) -> int | None:
     return version if isinstance(version, int) and version >= 0 else None
 
 
-def find_segment(
-    store: Store, version: int | None = None, unreadable: frozenset[str] = frozenset()
-) -> LogSegment:
+def find_segment(store: Store, version: int | None = None, unreadable: frozenset[str] = frozenset()) -> LogSegment:
     """Return the files that make up a version, from the newest usable checkpoint.
 
     `version` is None for the latest; `unreadable` are paths of checkpoints and compacted commits that turned out to
@@ -175,9 +173,7 @@ def _choose_segment(
     commits = _cover(first, target, listing.commits, compacted)
     if isinstance(commits, int):
         # Where an old version is asked for and the log begins later, it was cleaned up: nothing is damaged.
-        cleaned_up = (
-            version is not None and base is None and all(item.start > commits for item in listing.commits)
-        )
+        cleaned_up = version is not None and base is None and all(item.start > commits for item in listing.commits)
         gap = None if cleaned_up else _gap(store, listing, commits, target, base)
         raise gap or _version_not_found(store, listing, target, latest)
     last = next((item.file for item in reversed(listing.commits) if item.start == target), None)
@@ -245,8 +241,7 @@ def _version_not_found(store: Store, listing: LogListing, version: int, latest: 
     earliest = min(starts, default=latest)
     return DeltaTableException(
         "DELTA_VERSION_NOT_FOUND",
-        f"Version {version} of the table {store.root} cannot be read. "
-        f"Available versions: [{earliest}, {latest}].",
+        f"Version {version} of the table {store.root} cannot be read. Available versions: [{earliest}, {latest}].",
         sqlstate="22003",
         parameters={"userVersion": str(version), "earliest": str(earliest), "latest": str(latest)},
     )

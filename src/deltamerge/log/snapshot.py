@@ -171,9 +171,7 @@ def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot 
         return previous
     new = tuple(commits[1:])
     segment = LogSegment(target, previous.segment.checkpoint, (*previous.segment.commits, *new), new[-1].file)
-    state = TableState(
-        previous.protocol, previous.metadata, previous.set_transactions, previous.domain_metadata
-    )
+    state = TableState(previous.protocol, previous.metadata, previous.set_transactions, previous.domain_metadata)
     try:
         lines = _read_commits(store, new, segment.last_commit)
     except FileNotFoundError:

@@ -140,9 +140,7 @@ def _matched(execution: Execution, source: Source, summary: SourceSummary) -> Me
     files = touched.rewrite
     return MergeForecast(
         source_rows=summary.row_count,
-        clauses=tuple(
-            ClauseForecast(clause.clause.to_sql(), counts.get(clause.key, 0)) for clause in merge.clauses
-        ),
+        clauses=tuple(ClauseForecast(clause.clause.to_sql(), counts.get(clause.key, 0)) for clause in merge.clauses),
         files_touched=len(files),
         bytes_touched=sum(file.size for file in files),
         bytes_to_write=_bytes_to_write(execution, files, counts),
@@ -161,9 +159,7 @@ def _computed(
     mark = [(names.file_rewritten, F.lit(True))]
     unmatchable = None if side.unmatchable is None else side.unmatchable.adding(mark)
     tracked = TargetSide(side.joined.adding(mark), unmatchable)
-    rows = write_all_changes_rows(
-        merge, source, tracked, execution.conf, execution.defaults, copies_rows=False
-    )
+    rows = write_all_changes_rows(merge, source, tracked, execution.conf, execution.defaults, copies_rows=False)
     kept = F.col(names.change).isin("insert", "update")
     frame, observation = observing_clauses(rows.frame, merge.clauses, names, kept)
     output = table_columns(Rows(frame.where(kept), rows.names), execution)
@@ -173,9 +169,7 @@ def _computed(
     return {key: rows for key, rows in by_clause.items() if key[0] == "not_matched"}
 
 
-def _bytes_to_write(
-    execution: Execution, files: tuple[AddFile, ...], counts: dict[tuple[str, int], int]
-) -> int:
+def _bytes_to_write(execution: Execution, files: tuple[AddFile, ...], counts: dict[tuple[str, int], int]) -> int:
     snapshot = execution.snapshot
     row_bytes = snapshot.files.size_in_bytes / max(1, snapshot.files.rows_about())
     merge = execution.merge
@@ -189,9 +183,7 @@ def _bytes_to_write(
     return max(0, int(sum(file.size for file in files) + row_bytes * (inserted - deleted)))
 
 
-def _failed(
-    execution: Execution, error: PySparkException, summary: SourceSummary | None = None
-) -> MergeForecast:
+def _failed(execution: Execution, error: PySparkException, summary: SourceSummary | None = None) -> MergeForecast:
     return MergeForecast(
         source_rows=0 if summary is None else summary.row_count,
         clauses=tuple(ClauseForecast(clause.clause.to_sql(), 0) for clause in execution.merge.clauses),

@@ -71,9 +71,7 @@ def prepare(
         references = MergeReferences(merge)
         merge = latest_per_key(merge, references.on.equi_keys)
     session = session_facts(spark, command.table.store)
-    context = PlanningContext(
-        merge, references, snapshot, conf, session, limits=LIMITS, declined=command.ruled_out
-    )
+    context = PlanningContext(merge, references, snapshot, conf, session, limits=LIMITS, declined=command.ruled_out)
     return Execution(
         table=command.table,
         context=context,

@@ -62,9 +62,7 @@ def _attempts(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
                 raise translated(error, execution.table.name) from error
             if attempt + 1 == attempts:
                 raise source_failed_repeatedly(attempts, error) from error
-            logger.warning(
-                "rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts
-            )
+            logger.warning("rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts)
             execution = replace(execution, folder=_new_folder(execution, new_id))
     raise AssertionError("every attempt returns or raises")
 

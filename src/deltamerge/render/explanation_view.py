@@ -54,9 +54,7 @@ def _result(explanation: MergeExplanation) -> str:
     return f"{count(changed, 'row') if changed else 'No row'} would change. {read}"
 
 
-def _facts(
-    explanation: MergeExplanation, forecast: MergeForecast | None
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _facts(explanation: MergeExplanation, forecast: MergeForecast | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
     source: tuple[str, ...] = ()
     change: tuple[str, ...] = ()
     write: tuple[str, ...] = ()

@@ -81,9 +81,7 @@ def _done(name: DecisionName, done: Mapping[str, int]) -> str:
         if done.get(key):
             bytes_of_files = f" ({size(done['bytes'])})" if key == "files" and "bytes" in done else ""
             parts.append(f"{count(done[key], noun)}{bytes_of_files} {verb}")
-    parts += [
-        f"{key.replace('_', ' ')}: {value:,}" for key, value in done.items() if key not in known and value
-    ]
+    parts += [f"{key.replace('_', ' ')}: {value:,}" for key, value in done.items() if key not in known and value]
     if done and not parts and name in ("source", "match"):
         parts.append("nothing read")
     took = duration(done["milliseconds"]) if done.get("milliseconds") else ""

@@ -142,9 +142,7 @@ def _read(metrics: Mapping[str, int]) -> str:
     if after == before:
         which = "the table's only file" if before == 1 else f"all of the table's {count(before, 'file')}"
         return f"{which} ({size(all_bytes)})"
-    return (
-        f"{after:,} of the table's {count(before, 'file')} ({size(read_bytes)} of {size(all_bytes)}){where}"
-    )
+    return f"{after:,} of the table's {count(before, 'file')} ({size(read_bytes)} of {size(all_bytes)}){where}"
 
 
 def _files(metrics: Mapping[str, int], files: str, size_in_bytes: str) -> str:
@@ -154,9 +152,7 @@ def _files(metrics: Mapping[str, int], files: str, size_in_bytes: str) -> str:
 
 def _written(metrics: Mapping[str, int]) -> str:
     copied = metrics.get("numTargetRowsCopied", 0)
-    vectors = sum(
-        metrics.get(name, 0) for name in ("numTargetDeletionVectorsAdded", "numTargetDeletionVectorsUpdated")
-    )
+    vectors = sum(metrics.get(name, 0) for name in ("numTargetDeletionVectorsAdded", "numTargetDeletionVectorsUpdated"))
     parts = [
         _files(metrics, "numTargetFilesAdded", "numTargetBytesAdded"),
         count(vectors, "deletion vector") if vectors else "",

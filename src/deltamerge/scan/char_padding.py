@@ -61,18 +61,14 @@ def convert_limited(
         if contains(limited.keyType, kinds):
             value = F.transform_keys(value, lambda k, _: inner(k, "key", limited.keyType, actual.keyType))
         if contains(limited.valueType, kinds):
-            value = F.transform_values(
-                value, lambda _, v: inner(v, "value", limited.valueType, actual.valueType)
-            )
+            value = F.transform_values(value, lambda _, v: inner(v, "value", limited.valueType, actual.valueType))
         return value
     if not (isinstance(limited, StructType) and isinstance(actual, StructType)):
         return value
     fields = []
     for field, known in zip(actual.fields, _limits_of_fields(limited, actual), strict=True):
         each = value.getField(field.name)
-        fields.append(
-            (each if known is None else inner(each, field.name, known, field.dataType)).alias(field.name)
-        )
+        fields.append((each if known is None else inner(each, field.name, known, field.dataType)).alias(field.name))
     return F.when(value.isNotNull(), F.struct(*fields))
 
 

@@ -48,9 +48,7 @@ def _java_uri(path: str) -> str:
     """Spell a path as java.net.URI does when it is given one in parts."""
     return "".join(
         char
-        if (char.isascii() and char.isalnum())
-        or char in _URI_PLAIN
-        or (ord(char) >= 160 and not char.isspace())
+        if (char.isascii() and char.isalnum()) or char in _URI_PLAIN or (ord(char) >= 160 and not char.isspace())
         else "".join(f"%{byte:02X}" for byte in char.encode())
         for char in path
     )

@@ -68,9 +68,7 @@ class NotPlain:
     reason: str
 
 
-def plain_parquet(
-    frame: DataFrame, types: Mapping[str, pa.DataType], keys: Sequence[str]
-) -> PlainParquet | NotPlain:
+def plain_parquet(frame: DataFrame, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> PlainParquet | NotPlain:
     """Return the files of a source that is a scan of local Parquet files with columns of these very types.
 
     Reads the plan and the footers, which must have statistics of `keys`.
@@ -93,9 +91,7 @@ def plain_parquet(
     for uri in uris:
         path = local_path(uri)
         if path is None:
-            return NotPlain(
-                f"the source's files are not on this machine, but at {urlsplit(uri).scheme or '?'}://"
-            )
+            return NotPlain(f"the source's files are not on this machine, but at {urlsplit(uri).scheme or '?'}://")
         found = _file(path, types, keys)
         if isinstance(found, str):
             return NotPlain(f"the source's file {path} {found}")
@@ -166,9 +162,7 @@ def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> P
         is_whole=not old,
         rows=(metadata.num_rows,),
         bytes=sum(sizes.values()),
-        bytes_in_memory=sum(
-            _in_memory(g.column(leaves[name]), types[name]) for g in groups for name in types
-        ),
+        bytes_in_memory=sum(_in_memory(g.column(leaves[name]), types[name]) for g in groups for name in types),
         ranges=tuple(ranges),
         key_bytes=sum(sizes[name] for name in keys),
     )

@@ -33,8 +33,7 @@ def bit_in_piece(row: Column) -> Column:
 def from_pieces(pieces: Iterable[tuple[int, bytes]]) -> BitMap64:
     """Return the positions in pieces: each its number and its bits, the lowest first."""
     found = [
-        np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
-        + (piece << _PIECE_BITS)
+        np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")) + (piece << _PIECE_BITS)
         for piece, bits in pieces
     ]
     return BitMap64(np.concatenate(found).astype(np.uint64)) if found else BitMap64()

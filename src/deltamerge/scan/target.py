@@ -134,9 +134,7 @@ def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], ext
     return reduce(lambda left, right: left.union(right), frames)
 
 
-def _stored_rows(
-    table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns
-) -> DataFrame:
+def _stored_rows(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:
     """Read all rows of files, deleted ones included."""
     if not columns.partition_columns:
         return _select(_read(table, columns.data, files, None), columns, extra)
@@ -148,9 +146,7 @@ def _stored_rows(
     return reduce(lambda left, right: left.union(right), frames)
 
 
-def _read(
-    table: Table, fields: Sequence[T.StructField], files: Sequence[AddFile], base_path: str | None
-) -> DataFrame:
+def _read(table: Table, fields: Sequence[T.StructField], files: Sequence[AddFile], base_path: str | None) -> DataFrame:
     reader = table.spark.read.schema(T.StructType(list(fields)))
     if base_path is not None:
         reader = reader.option("basePath", base_path)

@@ -37,9 +37,7 @@ class _Read:
         return _Read(replace(self.bounds, **bounds), with_added(self.files))
 
 
-def data_bounds(
-    columns: Iterable[TargetColumn], files: FileTable, wanted: Mask
-) -> dict[tuple[str, ...], Bounds]:
+def data_bounds(columns: Iterable[TargetColumn], files: FileTable, wanted: Mask) -> dict[tuple[str, ...], Bounds]:
     """Return the bounds of some columns by their statistics, by path, one element per wanted file.
 
     Columns that statistics do not know are left out. `wanted` are the files that are asked for, one bool per file.

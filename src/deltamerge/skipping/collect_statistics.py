@@ -90,9 +90,7 @@ def parquet_statistics(
             place = by_lower.get(lower_case(column.path), _ABSENT)
         if place is None:
             continue
-        found = _column(
-            footer, column.field, place, indexed.string_prefix_length, has_nan.get(place.path), count_nulls
-        )
+        found = _column(footer, column.field, place, indexed.string_prefix_length, has_nan.get(place.path), count_nulls)
         for tree, value in zip(trees.values(), found, strict=True):
             if value is not None:
                 put(tree, column.path, value)

@@ -90,9 +90,7 @@ def column_type(name: str) -> ColumnType | None:
     return None
 
 
-def find_column(
-    schema: StructType, path: tuple[str, ...], partition_columns: frozenset[str]
-) -> TargetColumn | None:
+def find_column(schema: StructType, path: tuple[str, ...], partition_columns: frozenset[str]) -> TargetColumn | None:
     """Return the column of exactly a path: a column's name, then names of struct fields."""
     parent: DataType = schema
     fields: list[StructField] = []

@@ -75,9 +75,7 @@ class DecimalHistogram:
         """The greatest decimal of the last bucket."""
         return scaled(self.units.end - 1, self.scale)
 
-    def ranges(
-        self, bits: bytes, low: Decimal | int, high: Decimal | int
-    ) -> tuple[tuple[Decimal, Decimal], ...]:
+    def ranges(self, bits: bytes, low: Decimal | int, high: Decimal | int) -> tuple[tuple[Decimal, Decimal], ...]:
         """Return ranges of all values that have no more digits after the point than the target's.
 
         Arguments are as for `IntegerHistogram.ranges`.
@@ -85,8 +83,7 @@ class DecimalHistogram:
         one = 10**self.scale
         first, last = _rounded_down(low, one), -_rounded_down(-high, one)
         return tuple(
-            (scaled(begin, self.scale), scaled(end, self.scale))
-            for begin, end in self.units.ranges(bits, first, last)
+            (scaled(begin, self.scale), scaled(end, self.scale)) for begin, end in self.units.ranges(bits, first, last)
         )
 
 

@@ -34,9 +34,7 @@ class IndexedColumns:
     tight_bounds: bool = False
 
     @staticmethod
-    def of(
-        schema: StructType, partition_columns: Iterable[str], configuration: Mapping[str, str]
-    ) -> IndexedColumns:
+    def of(schema: StructType, partition_columns: Iterable[str], configuration: Mapping[str, str]) -> IndexedColumns:
         """Return the columns that delta-spark would index (``StatisticsCollection.getIndexedColumns``).
 
         A property that cannot be read counts as absent.

@@ -67,13 +67,9 @@ def may_meet(interval: Interval, bounds: Bounds, kind: ColumnType) -> Mask:
         low = None if low is None or low < INT64_MIN else low
         high = None if high is None or high > INT64_MAX else high
     if high is not None:
-        mask &= ~bounds.lower_known | as_mask(
-            bounds.lower < high if interval.high_open else bounds.lower <= high
-        )
+        mask &= ~bounds.lower_known | as_mask(bounds.lower < high if interval.high_open else bounds.lower <= high)
     if low is not None:
-        mask &= ~bounds.upper_known | as_mask(
-            bounds.upper > low if interval.low_open else bounds.upper >= low
-        )
+        mask &= ~bounds.upper_known | as_mask(bounds.upper > low if interval.low_open else bounds.upper >= low)
     return mask
 
 

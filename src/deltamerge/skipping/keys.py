@@ -67,9 +67,7 @@ class Bounds:
 
     def among(self, wanted: Mask) -> Bounds:
         """Return those of some files, one bool per file."""
-        return (
-            self if wanted.all() else replace(self, **{name: getattr(self, name)[wanted] for name in ARRAYS})
-        )
+        return self if wanted.all() else replace(self, **{name: getattr(self, name)[wanted] for name in ARRAYS})
 
 
 ARRAYS = tuple(field.name for field in fields(Bounds) if field.name != "hides_nan")

@@ -96,9 +96,7 @@ def _number(column: ColumnType, literal: ColumnType) -> SpanOf | None:
     if literal.kind in ("float", "double"):
         return partial(_rounded, column, literal)
     if literal.kind == "string" and column.kind == "integral":
-        return lambda value: (
-            _point(int(value)) if isinstance(value, str) and _WHOLE.fullmatch(value) else None
-        )
+        return lambda value: _point(int(value)) if isinstance(value, str) and _WHOLE.fullmatch(value) else None
     return None
 
 
@@ -113,9 +111,7 @@ def _exact(unit: int, value: object) -> Span | None:
 def _rounded(column: ColumnType, literal: ColumnType, value: object) -> Span | None:
     if not isinstance(value, float) or not math.isfinite(value):
         return None
-    error, exact_below = (
-        (_DOUBLE_ERROR, _DOUBLE_WHOLE) if literal.kind == "double" else (_FLOAT_ERROR, _FLOAT_WHOLE)
-    )
+    error, exact_below = (_DOUBLE_ERROR, _DOUBLE_WHOLE) if literal.kind == "double" else (_FLOAT_ERROR, _FLOAT_WHOLE)
     number = Fraction(_as_float(value, literal)) * 10**column.scale
     certain = column.kind == "integral" and abs(number) < exact_below
     return _between(number, Fraction(0) if certain else abs(number) * error)
@@ -137,9 +133,7 @@ def _as_float(value: float, literal: ColumnType) -> float:
 
 def _floating(column: ColumnType, literal: ColumnType) -> SpanOf | None:
     if literal.kind in ("float", "double"):
-        return lambda value: (
-            _point(float_key(_as_float(value, literal))) if isinstance(value, float) else None
-        )
+        return lambda value: _point(float_key(_as_float(value, literal))) if isinstance(value, float) else None
     if literal.kind in ("integral", "decimal"):
         return partial(_converted, _FLOAT_WHOLE if column.kind == "float" else _DOUBLE_WHOLE)
     return None

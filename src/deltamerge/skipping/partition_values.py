@@ -24,9 +24,7 @@ _SPECIAL_FLOATS = {"nan": "nan", "infinity": "inf", "-infinity": "-inf", "inf": 
 HIVE_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
-def partition_bounds(
-    partition_values: pa.Array, name: str, kind: ColumnType | None, session_time_zone: str
-) -> Bounds:
+def partition_bounds(partition_values: pa.Array, name: str, kind: ColumnType | None, session_time_zone: str) -> Bounds:
     """Return one partition column's values as bounds, both ends of which are the value.
 
     A string that cannot surely be read is unknown, so is a file that does not name the column at all.
@@ -64,9 +62,7 @@ def partition_bounds(
     )
 
 
-def _strings_of(
-    partition_values: pa.Array, name: str
-) -> tuple[pa.Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _strings_of(partition_values: pa.Array, name: str) -> tuple[pa.Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     count = len(partition_values)
     keys, items = partition_values.keys, partition_values.items
     # Offsets are of the whole array, also where this one is a slice of it.

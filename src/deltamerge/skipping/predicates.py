@@ -169,6 +169,4 @@ def _negate_in(predicate: In) -> Predicate:
         return And(())
     if len(predicate.values) > MAX_NOT_IN:
         return IsNotNull(predicate.column)
-    return And(
-        tuple(Comparison("<>", predicate.column, value, predicate.type_name) for value in predicate.values)
-    )
+    return And(tuple(Comparison("<>", predicate.column, value, predicate.type_name) for value in predicate.values))

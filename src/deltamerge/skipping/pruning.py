@@ -160,9 +160,7 @@ def _column_matches(predicate: ColumnPredicate, scope: _Scope) -> Mask:
     return as_mask(mask | bounds.may_be_null) if predicate.or_null else mask
 
 
-def _comparison(
-    predicate: Comparison, bounds: Bounds, kind: ColumnType | None, session_time_zone: str
-) -> Mask:
+def _comparison(predicate: Comparison, bounds: Bounds, kind: ColumnType | None, session_time_zone: str) -> Mask:
     if predicate.value is None:
         return bounds.may_be_null if predicate.op == "<=>" else np.zeros(len(bounds.may_be_null), dtype=bool)
     span_of = None if kind is None else span_function(kind, predicate.type_name, session_time_zone)

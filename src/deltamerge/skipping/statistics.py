@@ -178,9 +178,7 @@ def _at(table: pa.Table, group: str, path: tuple[str, ...]) -> pa.Array:
 def _read_exactly(chunk: pa.Array, readers: Sequence[_Reader]) -> list[pa.Array]:
     documents = [_document(string) for string in chunk.to_pylist()]
     return [
-        pa.array(
-            [reader.form.from_python(_dig(document, reader)) for document in documents], reader.form.type
-        )
+        pa.array([reader.form.from_python(_dig(document, reader)) for document in documents], reader.form.type)
         for reader in readers
     ]
 

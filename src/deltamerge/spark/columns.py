@@ -45,9 +45,7 @@ def _derived(base: type[Column]) -> type[Column]:
         return lambda self, other: original(_untraced(_function("lit")(other)), self)
 
     methods = {
-        name: method(member.__wrapped__)
-        for name, member in vars(base).items()
-        if hasattr(member, "__wrapped__")
+        name: method(member.__wrapped__) for name, member in vars(base).items() if hasattr(member, "__wrapped__")
     }
     reflected = {name: swapped(methods["__" + name[3:]]) for name in methods if name.startswith("__r")}
     return type("UntracedColumn", (base,), {**methods, **reflected})

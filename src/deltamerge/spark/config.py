@@ -28,9 +28,7 @@ class MergeConf:
     rdd_storage_level_first_retry: str = _setting(
         f"{PREFIX}merge.materializeSource.rddStorageLevelFirstRetry", "DISK_ONLY_2"
     )
-    rdd_storage_level_retry: str = _setting(
-        f"{PREFIX}merge.materializeSource.rddStorageLevelRetry", "DISK_ONLY_3"
-    )
+    rdd_storage_level_retry: str = _setting(f"{PREFIX}merge.materializeSource.rddStorageLevelRetry", "DISK_ONLY_3")
     fail_if_source_changed: bool = _setting(f"{PREFIX}merge.failIfSourceChanged", False)
     deletion_vectors_persistent: bool = _setting(f"{PREFIX}merge.deletionVectors.persistent", True)
     empty_schema_target_check: bool = _setting(f"{PREFIX}merge.emptySchemaTargetCheck.enabled", True)

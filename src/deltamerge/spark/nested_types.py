@@ -45,9 +45,7 @@ def nullable_type(data_type: DataType, field: Callable[[StructField], StructFiel
     if isinstance(data_type, ArrayType):
         return ArrayType(nullable_type(data_type.elementType, field), True)
     if isinstance(data_type, MapType):
-        return MapType(
-            nullable_type(data_type.keyType, field), nullable_type(data_type.valueType, field), True
-        )
+        return MapType(nullable_type(data_type.keyType, field), nullable_type(data_type.valueType, field), True)
     return data_type
 
 

@@ -76,7 +76,5 @@ def open_table(
 
 def spark_schema(snapshot: Snapshot) -> StructType:
     """Return a snapshot's schema as Spark's type, with the columns' metadata."""
-    schema_json: dict[str, Any] = json.loads(
-        snapshot.metadata.schema_string or '{"type":"struct","fields":[]}'
-    )
+    schema_json: dict[str, Any] = json.loads(snapshot.metadata.schema_string or '{"type":"struct","fields":[]}')
     return StructType.fromJson(schema_json)

@@ -52,9 +52,7 @@ def python_workers() -> Iterator[None]:
         raise
 
 
-def run(
-    spark: SparkSession, work: Work, rows: pa.Table, schema: str, *, in_driver: bool
-) -> list[dict[str, Any]]:
+def run(spark: SparkSession, work: Work, rows: pa.Table, schema: str, *, in_driver: bool) -> list[dict[str, Any]]:
     """Run work and return its rows.
 
     Args:
@@ -66,9 +64,7 @@ def run(
         return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
 
 
-def frame_of(
-    spark: SparkSession, work: Work, rows: pa.Table, schema: StructType, *, in_driver: bool
-) -> DataFrame:
+def frame_of(spark: SparkSession, work: Work, rows: pa.Table, schema: StructType, *, in_driver: bool) -> DataFrame:
     """Return the rows of work as a frame; else as `run`.
 
     Args:

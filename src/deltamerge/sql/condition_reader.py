@@ -211,9 +211,7 @@ class _Reader:
         span = slice_of(tokens)
         return Name(tuple(token.name for token in tokens[::2]), span.of(self.sql), span)
 
-    def operation(
-        self, op: str, operands: tuple[Node, ...], tokens: Tokens, prefix: bool = False
-    ) -> Operation:
+    def operation(self, op: str, operands: tuple[Node, ...], tokens: Tokens, prefix: bool = False) -> Operation:
         span = slice_of(tokens)
         return Operation(op, operands, span.of(self.sql), span, prefix)
 

@@ -73,9 +73,7 @@ def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
     """Return a condition's conjuncts, keys and what it demands of a target row."""
     parts = conjuncts_of(node)
     conjuncts = tuple(_conjunct(part, scope) for part in parts)
-    predicates = tuple(
-        conjunct.predicate for conjunct in conjuncts if conjunct.side in ("target_only", "neither")
-    )
+    predicates = tuple(conjunct.predicate for conjunct in conjuncts if conjunct.side in ("target_only", "neither"))
     keys = tuple(key for part in parts if (key := _equi_key(part, scope)) is not None)
     return ConditionShape(conjuncts, And(predicates), keys)
 

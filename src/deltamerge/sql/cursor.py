@@ -158,9 +158,7 @@ class Cursor:
         if token.upper in stops or token.upper == "WHEN":
             return True
         follows = self.peek(1)
-        if (follows == "MATCHED" or (follows == "NOT" and self.peek(2) == "MATCHED")) and like(
-            token.upper, ["WHEN"]
-        ):
+        if (follows == "MATCHED" or (follows == "NOT" and self.peek(2) == "MATCHED")) and like(token.upper, ["WHEN"]):
             self.fail("WHEN clause", ["WHEN"])
         return False
 

@@ -10,9 +10,7 @@ from decimal import Decimal
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _NUMBER = re.compile(r"([\d.]+)(e[+-]?\d+)?(bd|[lsyfd])?", re.IGNORECASE)
-_TIMESTAMP = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d(?:\.\d{1,6})?)(Z|UTC|[+-]\d\d:\d\d)?)?", re.ASCII
-)
+_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d(?:\.\d{1,6})?)(Z|UTC|[+-]\d\d:\d\d)?)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _INTEGRAL_SUFFIXES = {"L": ("bigint", 63), "S": ("smallint", 15), "Y": ("tinyint", 7)}
 
@@ -73,11 +71,7 @@ def number_value(token: str, negative: bool = False) -> Typed | None:
         number = float(sign + digits + (exponent or ""))
         return (number, "double") if abs(number) < 1.7e308 else None
     if digits.isdigit() and not suffix:
-        return (
-            _integer(sign + digits, "int", 31)
-            or _integer(sign + digits, "bigint", 63)
-            or _decimal(sign + digits)
-        )
+        return _integer(sign + digits, "int", 31) or _integer(sign + digits, "bigint", 63) or _decimal(sign + digits)
     return None if exponent else _decimal(sign + digits)
 
 

@@ -136,9 +136,7 @@ class MergeClause:
                 assignments = Star(tuple(map(target, action.assignments.except_columns)))
             else:
                 assignments = tuple(
-                    Assignment(
-                        target(a.target), a.value if isinstance(a.value, Default) else expression(a.value)
-                    )
+                    Assignment(target(a.target), a.value if isinstance(a.value, Default) else expression(a.value))
                     for a in action.assignments
                 )
             action = replace(action, assignments=assignments)
@@ -170,8 +168,7 @@ def _action_sql(action: Action) -> str:
 
 def _name_sql(parts: NameParts) -> str:
     return ".".join(
-        part if part.isidentifier() and part.isascii() else "`" + part.replace("`", "``") + "`"
-        for part in parts
+        part if part.isidentifier() and part.isascii() else "`" + part.replace("`", "``") + "`" for part in parts
     )
 
 

@@ -97,11 +97,7 @@ def _missing_then(cursor: Cursor, where: str, start: int) -> NoReturn:
     depth = cursor.tokens[start].depth
     for index in range(start + 1, cursor.index):
         token = cursor.tokens[index]
-        if (
-            token.depth != depth
-            or token.kind is not Kind.WORD
-            or not is_keyword_place(cursor.tokens, index, start)
-        ):
+        if token.depth != depth or token.kind is not Kind.WORD or not is_keyword_place(cursor.tokens, index, start):
             continue
         if like(token.upper, ["THEN"]) or token.upper in ("UPDATE", "DELETE", "INSERT", "DO"):
             cursor.fail(where, ["THEN"], at=index)
@@ -138,9 +134,7 @@ def _read_do_nothing(cursor: Cursor, where: str) -> DoNothing | None:
 
 def _read_insert(cursor: Cursor, where: str) -> Action:
     if cursor.peek() in ("UPDATE", "DELETE"):
-        cursor.fail(
-            where, ["INSERT", "DO NOTHING"], "There is no target row to change; did you mean BY SOURCE?"
-        )
+        cursor.fail(where, ["INSERT", "DO NOTHING"], "There is no target row to change; did you mean BY SOURCE?")
     if (nothing := _read_do_nothing(cursor, where)) is not None:
         return nothing
     if not cursor.accept("INSERT"):

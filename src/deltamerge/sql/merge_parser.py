@@ -205,10 +205,7 @@ def _read_relation(cursor: Cursor, start: int) -> ParsedSource:
 def _read_time_travel(cursor: Cursor) -> tuple[str | None, str | None]:
     ahead = 1 if cursor.peek() == "FOR" else 0
     word = cursor.peek(ahead)
-    if (
-        word not in ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME")
-        or cursor.peek(ahead + 1) != "AS"
-    ):
+    if word not in ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME") or cursor.peek(ahead + 1) != "AS":
         return None, None
     if cursor.peek(ahead + 2) != "OF":
         # ``USING src timestamp AS …`` is no alias either: an alias takes no AS after it.

@@ -28,9 +28,7 @@ NO_COLUMNS = words(
 # Begins what Spark replaces by a setting's value before it parses (spark.sql.variable.substitute).
 VARIABLE = "${"
 _SUBQUERY = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE", "MAP", "REDUCE"})
-_NOT_AFTER_SUBQUERY_WORDS = words(
-    "= == <=> <> != < <= > >= , . ) + - * / % || IS IN LIKE AND OR BETWEEN -> :: ("
-)
+_NOT_AFTER_SUBQUERY_WORDS = words("= == <=> <> != < <= > >= , . ) + - * / % || IS IN LIKE AND OR BETWEEN -> :: (")
 
 
 def skip_value(tokens: tuple[Token, ...], start: int) -> int:
@@ -54,9 +52,7 @@ def _skip_operand(tokens: tuple[Token, ...], start: int) -> int:
         return start
     token = tokens[index]
     following = tokens[index + 1] if index + 1 < len(tokens) else None
-    if token.text == "(" or (
-        token.upper == "CASE" and following is not None and following.depth > token.depth
-    ):
+    if token.text == "(" or (token.upper == "CASE" and following is not None and following.depth > token.depth):
         index = closing(tokens, index) + 1
     elif token.upper == "INTERVAL" and following is not None and following.text != ".":
         index = _skip_interval(tokens, index)
@@ -89,11 +85,7 @@ def _skip_interval(tokens: tuple[Token, ...], start: int) -> int:
         if end >= len(tokens) or end == index or tokens[end].upper not in INTERVAL_UNITS:
             return end if index == start + 1 else index
         index = end + 1
-        if (
-            index + 1 < len(tokens)
-            and tokens[index].upper == "TO"
-            and tokens[index + 1].upper in INTERVAL_UNITS
-        ):
+        if index + 1 < len(tokens) and tokens[index].upper == "TO" and tokens[index + 1].upper in INTERVAL_UNITS:
             return index + 2
     return index
 
@@ -141,9 +133,7 @@ def opaque_of(sql: str, tokens: tuple[Token, ...], double_quoted_identifiers: bo
             optional.append(name)
         index = end
     span = slice_of(tokens) if tokens else Span(0, 0)
-    return Opaque(
-        tuple(names), tuple(optional), complete and not subquery, subquery, text=span.of(sql), span=span
-    )
+    return Opaque(tuple(names), tuple(optional), complete and not subquery, subquery, text=span.of(sql), span=span)
 
 
 def _role(tokens: tuple[Token, ...], start: int, end: int, parameters: frozenset[str]) -> str:

@@ -89,9 +89,7 @@ def _comparison(op: str, left: Node, right: Node, scope: Scope) -> Predicate:
 
 def _in_list(column: ColumnRef, operands: tuple[Node, ...]) -> Predicate:
     # A NULL in the list never makes it TRUE; without it NOT IN is only wider.
-    literals = [
-        operand for operand in operands if not (isinstance(operand, Literal) and operand.value is None)
-    ]
+    literals = [operand for operand in operands if not (isinstance(operand, Literal) and operand.value is None)]
     if not literals or not all(isinstance(operand, Literal) for operand in literals):
         return Unknown()
     values = [(operand.value, operand.type_name) for operand in literals if isinstance(operand, Literal)]

@@ -65,9 +65,7 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
             found.append(_reference(sql, tokens, start, end, "path", parts[1]))
             continue
         folded = _folded(parts)
-        if folded in wanted and not any(
-            folded == (name,) and first <= start < last for name, first, last in hidden
-        ):
+        if folded in wanted and not any(folded == (name,) and first <= start < last for name, first, last in hidden):
             found.append(_reference(sql, tokens, start, end, "name", wanted[folded]))
     return tuple(found)
 

@@ -86,9 +86,7 @@ class Scope:
     def _is_qualifier(self, parts: tuple[str, ...], relation: Relation) -> bool:
         return any(
             len(parts) <= len(qualifier)
-            and all(
-                self._same(left, right) for left, right in zip(parts, qualifier[-len(parts) :], strict=True)
-            )
+            and all(self._same(left, right) for left, right in zip(parts, qualifier[-len(parts) :], strict=True))
             for qualifier in relation.qualifiers
         )
 

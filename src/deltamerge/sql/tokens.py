@@ -239,10 +239,7 @@ def _pairs(sql: str, tokens: list[Token]) -> list[tuple[int, int]]:
                 raise parse_error(sql, token.span, f"nothing is open that this '{token.text}' could close")
             pairs.append((opened.pop(), index))
         elif (
-            token.upper == "END"
-            and opened
-            and tokens[opened[-1]].kind is Kind.WORD
-            and ends_operand(tokens, index - 1)
+            token.upper == "END" and opened and tokens[opened[-1]].kind is Kind.WORD and ends_operand(tokens, index - 1)
         ):
             pairs.append((opened.pop(), index))
     for index in opened:

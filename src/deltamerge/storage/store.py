@@ -22,9 +22,7 @@ from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 
 __all__ = ["LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
 
-_OBJECT_SCHEMES = frozenset(
-    {"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"}
-)
+_OBJECT_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"})
 # Keys of obstore's ClientConfig; all other options belong to the store itself.
 _CLIENT_OPTIONS = frozenset(
     {
@@ -137,9 +135,7 @@ def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
     try:
         inner = from_url(head + authority, **by_kind)
     except (BaseError, ValueError, TypeError) as error:
-        raise _unsupported(
-            root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}"
-        ) from error
+        raise _unsupported(root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}") from error
     return ObjectStore(f"{head}{authority}/{prefix}".rstrip("/"), inner, prefix)
 
 

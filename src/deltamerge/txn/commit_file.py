@@ -155,9 +155,7 @@ def _txn_id(content: bytes) -> object:
     return None
 
 
-def _unknown(
-    store: Store, version: int, txn_id: str, failure: Exception | None
-) -> CommitStateUnknownException:
+def _unknown(store: Store, version: int, txn_id: str, failure: Exception | None) -> CommitStateUnknownException:
     path = store.absolute(commit_path(version))
     return CommitStateUnknownException(
         "DELTA_COMMIT_STATE_UNKNOWN",

@@ -187,9 +187,7 @@ def _among(prepared: PreparedCommit, winner: WinningCommit, paths: frozenset[str
     return (file for file in winner.removed if canonical_path(file.path, prepared.store.root) in paths)
 
 
-def _deleted(
-    prepared: PreparedCommit, winner: WinningCommit, files: Iterable[RemoveFile], own: str
-) -> _Found | None:
+def _deleted(prepared: PreparedCommit, winner: WinningCommit, files: Iterable[RemoveFile], own: str) -> _Found | None:
     file = next(iter(files), None)
     if file is None:
         return None

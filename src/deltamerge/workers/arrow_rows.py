@@ -302,15 +302,11 @@ def _rows_of_new_file(
         yield from _inserted(begin, end, work["values"], source, new, counts)
 
 
-def _updated(
-    path: str, source: _Source, pairs: RowPairs, setting: Mapping[str, str], new: NewRows
-) -> pa.Table:
+def _updated(path: str, source: _Source, pairs: RowPairs, setting: Mapping[str, str], new: NewRows) -> pa.Table:
     kept = [name for name in new.schema.names if name not in setting]
     own = _rows_of(path, kept, pairs.rows, new)
     columns = {
-        name: _values(source, setting[name], pairs.sources, name, new)
-        if name in setting
-        else own.column(name)
+        name: _values(source, setting[name], pairs.sources, name, new) if name in setting else own.column(name)
         for name in new.schema.names
     }
     return pa.table(columns, schema=new.schema)

@@ -63,9 +63,7 @@ def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked
     lowered = {name.lower() for name in schema.names}
     if any(name.lower() in lowered for name in names.difference(stored)):
         raise ValueError("the file spells a column in another case")
-    if any(pa.types.is_temporal(schema.field(name).type) for name in stored) and is_of_other_calendar(
-        file.metadata
-    ):
+    if any(pa.types.is_temporal(schema.field(name).type) for name in stored) and is_of_other_calendar(file.metadata):
         raise ValueError("the file's dates and times are those of Spark 2")
     return stored
 

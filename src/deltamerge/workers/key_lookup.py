@@ -170,9 +170,7 @@ def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | int | PairChoic
     return _Wanted(whole, choice, None if choice is None else rows.select(asked).combine_chunks())
 
 
-def _rows_of(
-    file: _File, wanted: _Wanted, columns: Sequence[str], by_source: TargetChoice | None
-) -> pa.Table:
+def _rows_of(file: _File, wanted: _Wanted, columns: Sequence[str], by_source: TargetChoice | None) -> pa.Table:
     """Read a file's keys and, for each row, which BY SOURCE clause takes it if nothing matches it."""
     rows = read_columns(file.path, file.values, wanted.read_as(columns))
     if by_source is not None:
@@ -199,17 +197,14 @@ def _unmatched_rows(file: _File, by_source: TargetChoice | None, folder: str) ->
 def _kept(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Found:
     changing = pairs.changing
     rows_taken = {
-        int(number): _count(changing.of_clause(number), unique=unique)
-        for number in distinct(changing.clauses)
+        int(number): _count(changing.of_clause(number), unique=unique) for number in distinct(changing.clauses)
     }
     path = write_pairs(folder, pairs)
     counts = len(pairs.rows), len(changing.rows), _count(changing, unique=unique)
     return (file.name, path, *counts, json.dumps(rows_taken))
 
 
-def _pairs(
-    read: list[pa.Table], files: list[_File], wanted: _Wanted, folder: str, *, unique: bool
-) -> list[_Found]:
+def _pairs(read: list[pa.Table], files: list[_File], wanted: _Wanted, folder: str, *, unique: bool) -> list[_Found]:
     target = pa.concat_tables(read)
     keys = target.select(wanted.names).append_column("at", pa.array(np.arange(len(target))))
     if not unique and _makes_many_pairs(keys, wanted.keys, wanted.names):

@@ -29,9 +29,7 @@ def pairing_rows(
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows: pa.Table | None = None
         for batch in batches:
-            for path, file, values, pairs_path in zip(
-                *(column.to_pylist() for column in batch.columns), strict=True
-            ):
+            for path, file, values, pairs_path in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 rows = open_staged(staged, source).combine_chunks() if rows is None else rows
                 pairs = read_pairs(pairs_path)
                 pairs = pairs.changing if changing else pairs

@@ -25,9 +25,7 @@ class NanColumns:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._found = {
-            (field.name, *path): False for field in schema for path in _floating_point(field.type, ())
-        }
+        self._found = {(field.name, *path): False for field in schema for path in _floating_point(field.type, ())}
 
     def watch(self, table: pa.Table) -> None:
         for path, known in self._found.items():

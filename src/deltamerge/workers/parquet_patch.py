@@ -82,8 +82,7 @@ def writer_options(file: pq.ParquetFile) -> dict[str, Any]:
         "use_dictionary": dictionaries,
         "column_encoding": encodings or None,
         "store_decimal_as_integer": any(
-            column.converted_type == "DECIMAL" and column.physical_type in ("INT32", "INT64")
-            for column in columns
+            column.converted_type == "DECIMAL" and column.physical_type in ("INT32", "INT64") for column in columns
         ),
         "store_schema": b"ARROW:schema" in (metadata.metadata or {}),
         "write_page_index": has_index,

@@ -54,7 +54,5 @@ def _blocks(content: bytes, vector: Mapping[str, Any]) -> Blocks:
         # The bitmaps' parser raises errors of several kinds on damaged bytes.
         raise ValueError(f"{vector['name']} cannot be read: {error}") from error
     if len(positions) != vector["cardinality"]:
-        raise ValueError(
-            f"{vector['name']} deletes {len(positions)} rows, the log has {vector['cardinality']}"
-        )
+        raise ValueError(f"{vector['name']} deletes {len(positions)} rows, the log has {vector['cardinality']}")
     return blocks_of_rows(np.frombuffer(positions.to_array(), dtype=np.uint64))

@@ -85,9 +85,7 @@ def check_same_fields(
         check(given, wanted, column)
 
 
-def values_apart(
-    source: DataType, target: DataType, case_sensitive: bool
-) -> Iterator[tuple[DataType, DataType]]:
+def values_apart(source: DataType, target: DataType, case_sensitive: bool) -> Iterator[tuple[DataType, DataType]]:
     """Yield the types of a value and of its column, of structs those of each field that both have."""
     if not isinstance(source, StructType) or not isinstance(target, StructType):
         yield source, target
@@ -154,16 +152,12 @@ def _by_element(value: Column, source: DataType, target: DataType, assignment: S
         if not same_shape(source.keyType, target.keyType):
             value = F.transform_keys(value, lambda k, _: align(k, source.keyType, target.keyType, assignment))
         if not same_shape(source.valueType, target.valueType):
-            value = F.transform_values(
-                value, lambda _, v: align(v, source.valueType, target.valueType, assignment)
-            )
+            value = F.transform_values(value, lambda _, v: align(v, source.valueType, target.valueType, assignment))
         return value
     return assignment.cast(value, source, target)
 
 
-def _by_position(
-    value: Column, source: StructType, target: StructType, assignment: StoreAssignment
-) -> Column:
+def _by_position(value: Column, source: StructType, target: StructType, assignment: StoreAssignment) -> Column:
     if len(source.fields) != len(target.fields):
         # Which Spark refuses.
         return value.cast(target)

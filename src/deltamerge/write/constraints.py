@@ -63,9 +63,7 @@ def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tupl
     for field in schema.fields:
         invariant = (field.metadata or {}).get("delta.invariants")
         if invariant:
-            checks.append(
-                Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"])
-            )
+            checks.append(Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"]))
     generated = [
         Check(GENERATED_COLUMN, f"{_shown((f.name,))} <=> ({sql})", f)
         for f in schema.fields
@@ -102,14 +100,10 @@ def checked(
     guarded = _path((first.name,))
     # The violation that is tried last is the innermost.
     for constraint in reversed(constraints):
-        violation, error = (
-            _of_check(constraint, schema) if isinstance(constraint, Check) else _of_null(constraint)
-        )
+        violation, error = _of_check(constraint, schema) if isinstance(constraint, Check) else _of_null(constraint)
         applies = violation if is_table_row is None else is_table_row & violation
         guarded = F.when(applies, error.cast(first.dataType)).otherwise(guarded)
-    return frame.select(
-        *(guarded.alias(name) if name == first.name else _path((name,)) for name in frame.columns)
-    )
+    return frame.select(*(guarded.alias(name) if name == first.name else _path((name,)) for name in frame.columns))
 
 
 def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
@@ -130,9 +124,7 @@ def _generated_holds(field: StructField) -> Column:
 
 
 def _of_check(check: Check, schema: StructType) -> tuple[Column, Column]:
-    columns = [
-        _path(path).alias(shown) for shown, path in sorted(columns_in(check.expression, schema).items())
-    ]
+    columns = [_path(path).alias(shown) for shown, path in sorted(columns_in(check.expression, schema).items())]
     values = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
     generated = check.generated
     holds = F.expr(check.expression) if generated is None else _generated_holds(generated)

@@ -137,8 +137,7 @@ def collect_files_with_changes(target: WriteTarget) -> WrittenFiles:
         target.store.rename(file.path, path)
     target.store.delete_folder(marker)
     added = (
-        AddCDCFile(encode_path(path), _partition_values(path, target), file.size, tags=None)
-        for file, path in moved
+        AddCDCFile(encode_path(path), _partition_values(path, target), file.size, tags=None) for file, path in moved
     )
     return replace(data, change_files=tuple(added))
 
@@ -223,11 +222,7 @@ def _utc_string(value: Column) -> Column:
 
 
 def _data_files(store: Store, folder: str) -> list[StoredFile]:
-    return [
-        file
-        for file in store.list(folder)
-        if file.path.endswith(".parquet") and "/_temporary/" not in file.path
-    ]
+    return [file for file in store.list(folder) if file.path.endswith(".parquet") and "/_temporary/" not in file.path]
 
 
 def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:

@@ -114,9 +114,7 @@ def write_deletion_vectors(
     )
 
 
-def _extended(
-    before: Mapping[str, BitMap64], file: AddFile, positions: BitMap64, num_records: int
-) -> BitMap64:
+def _extended(before: Mapping[str, BitMap64], file: AddFile, positions: BitMap64, num_records: int) -> BitMap64:
     """Add newly deleted positions to those of a file's vector."""
     old = BitMap64() if file.deletion_vector is None else before[file.deletion_vector.unique_id]
     if positions.max() >= num_records or not positions.isdisjoint(old):
@@ -130,9 +128,7 @@ def _extended(
     return positions | old
 
 
-def _write(
-    store: Store, folder: str, names: list[str], vectors: list[BitMap64]
-) -> list[DeletionVectorDescriptor]:
+def _write(store: Store, folder: str, names: list[str], vectors: list[BitMap64]) -> list[DeletionVectorDescriptor]:
     descriptors: list[DeletionVectorDescriptor] = []
     for group in _groups(vectors):
         # The folder's name was never used before, and each file gets one vector in it, so neither was this.

@@ -59,9 +59,7 @@ def write_fitted(
     return written, with_high_water_marks(schema, identities, table.store, written.files)
 
 
-def _fitted(
-    frame: DataFrame, schema: StructType, conf: MergeConf, table: str
-) -> tuple[DataFrame, frozenset[str]]:
+def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -> tuple[DataFrame, frozenset[str]]:
     """Return a frame in the table's columns and types, with defaults for missing ones, and the names of the others."""
     assignment = StoreAssignment(conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive)
     given = {f.name if conf.case_sensitive else f.name.lower(): f for f in frame.schema.fields}

@@ -62,9 +62,7 @@ class StoreAssignment:
         fitting = value.try_cast(target)
         types = f"{source.simpleString()}:{target.simpleString()}"
         message = F.lit(f"{OVERFLOW_MARKER}{types}:{quote(self.column, safe='')};")
-        return F.when(value.isNotNull() & fitting.isNull(), F.raise_error(message).cast(target)).otherwise(
-            fitting
-        )
+        return F.when(value.isNotNull() & fitting.isNull(), F.raise_error(message).cast(target)).otherwise(fitting)
 
 
 @dataclass(frozen=True)
@@ -126,9 +124,7 @@ def can_up_cast(source: T.DataType, target: T.DataType, *, structs_by_name: bool
     return _can_up_cast_value(source, target)
 
 
-def _field_types(
-    source: T.StructType, target: T.StructType, by_name: bool
-) -> Iterator[tuple[T.DataType, T.DataType]]:
+def _field_types(source: T.StructType, target: T.StructType, by_name: bool) -> Iterator[tuple[T.DataType, T.DataType]]:
     if not by_name:
         yield from zip((f.dataType for f in source.fields), (f.dataType for f in target.fields), strict=False)
         return

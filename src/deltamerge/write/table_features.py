@@ -88,18 +88,10 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
     asked = Protocol(_version(properties, MIN_READER_VERSION, 1), _version(properties, MIN_WRITER_VERSION, 2))
     check_readable(asked)
     readers, writers = frozenset(wanted & _READER_WRITER), frozenset(wanted | _BASE)
-    if (
-        asked.min_writer_version < 7
-        and readers <= reader_features(asked)
-        and wanted <= writer_features(asked)
-    ):
+    if asked.min_writer_version < 7 and readers <= reader_features(asked) and wanted <= writer_features(asked):
         return asked
     readers, writers = readers | reader_features(asked), writers | writer_features(asked)
-    return (
-        Protocol(3, 7, readers, writers)
-        if asked.min_reader_version == 3
-        else _with_features(readers, writers)
-    )
+    return Protocol(3, 7, readers, writers) if asked.min_reader_version == 3 else _with_features(readers, writers)
 
 
 def _version(properties: Mapping[str, str], key: str, default: int) -> int:
@@ -141,9 +133,7 @@ def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
     check_types(schema)
     needed = protocol_for(schema, {})
     present = writer_features(snapshot.protocol)
-    missing = {
-        name for name in writer_features(needed) - _BASE if present.isdisjoint((name, f"{name}-preview"))
-    }
+    missing = {name for name in writer_features(needed) - _BASE if present.isdisjoint((name, f"{name}-preview"))}
     if missing:
         raise DeltaAnalysisException(
             "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT",

@@ -117,9 +117,7 @@ def write_table(
         refuse_append_only(before, table.name, "the overwrite deletes rows")
         definition = replace(
             definition,
-            partition_columns=before.metadata.partition_columns
-            if partition_columns is None
-            else partition_columns,
+            partition_columns=before.metadata.partition_columns if partition_columns is None else partition_columns,
             properties={**before.metadata.configuration, **properties},
             description=before.metadata.description,
             name=before.metadata.name,
@@ -156,9 +154,7 @@ def _write_rows(
             f"table has {list(metadata.partition_columns)}. To replace them: mode='overwrite', overwrite_schema=True.",
             sqlstate="42K0E",
         )
-    definition = TableDefinition(
-        schema_to_write(snapshot), metadata.partition_columns, metadata.configuration
-    )
+    definition = TableDefinition(schema_to_write(snapshot), metadata.partition_columns, metadata.configuration)
     if properties is not None:
         configuration = with_column_names({**metadata.configuration, **stored_properties(properties)})
         protocol = upgraded(protocol, protocol_for(StructType([]), properties))
@@ -187,9 +183,7 @@ def _removals(snapshot: Snapshot) -> list[Action]:
     return [file.remove(now) for file in snapshot.files.add_files()]
 
 
-def _changed_metadata(
-    snapshot: Snapshot, configuration: Mapping[str, str], schema: StructType
-) -> tuple[Metadata, ...]:
+def _changed_metadata(snapshot: Snapshot, configuration: Mapping[str, str], schema: StructType) -> tuple[Metadata, ...]:
     """Return the metadata to commit, none where nothing of it changes."""
     metadata = replace(snapshot.metadata, configuration=dict(configuration))
     if schema != schema_to_write(snapshot):

@@ -51,9 +51,7 @@ BY_SOURCE = "WHEN NOT MATCHED BY SOURCE"
 
 
 def test_rows_that_by_source_clauses_change() -> None:
-    clauses = (
-        f"{UPSERT} {BY_SOURCE} AND t.n = 1 THEN DELETE {BY_SOURCE} AND day IS NULL THEN UPDATE SET n = 0"
-    )
+    clauses = f"{UPSERT} {BY_SOURCE} AND t.n = 1 THEN DELETE {BY_SOURCE} AND day IS NULL THEN UPDATE SET n = 0"
     found = references(clauses)
     assert len(found.by_source_predicates) == 2
     assert found.to_read(NEVER) == Or((found.matching(NEVER), *found.by_source_predicates))
@@ -175,9 +173,7 @@ def test_structs_keep_fields_that_only_the_target_has() -> None:
     new = StructType([StructField("x", LongType())])
     columns = {"id": LongType(), "s": old}
     for clauses, from_source in (("WHEN MATCHED THEN UPDATE SET *", False), (INSERT, True)):
-        found = MergeReferences(
-            merge_of(clauses, target=columns, source={**columns, "s": new}, evolution=True)
-        )
+        found = MergeReferences(merge_of(clauses, target=columns, source={**columns, "s": new}, evolution=True))
         assert found.of(first(found)).from_source == (True, from_source)
     found = MergeReferences(merge_of("WHEN MATCHED THEN UPDATE SET s.x = s.id", target=columns))
     assert found.of(first(found)).from_source == (False, False)

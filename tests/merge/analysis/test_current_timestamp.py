@@ -49,9 +49,7 @@ def test_defaults_words_and_calls_tell_the_same_time(spark: SparkSession, tmp_pa
 
 def test_columns_that_are_the_time_tell_it_too(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    made = StructType(
-        [StructField("made", TimestampType(), True, {"CURRENT_DEFAULT": "current_timestamp()"})]
-    )
+    made = StructType([StructField("made", TimestampType(), True, {"CURRENT_DEFAULT": "current_timestamp()"})])
     builder = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumns(made)
     builder.addColumn("noted", "TIMESTAMP").addColumn("day", "DATE").addColumn("plain", "TIMESTAMP_NTZ")
     builder.addColumn("now()", "STRING").property("delta.columnMapping.mode", "name").execute()
@@ -76,9 +74,7 @@ def test_columns_that_are_the_time_tell_it_too(spark: SparkSession, tmp_path: Pa
 
 def test_columns_that_hold_the_time_tell_it_too(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    made = StructType(
-        [StructField("made", TimestampType(), True, {"CURRENT_DEFAULT": "current_timestamp()"})]
-    )
+    made = StructType([StructField("made", TimestampType(), True, {"CURRENT_DEFAULT": "current_timestamp()"})])
     builder = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumns(made)
     for name in ("a", "b", "c", "d"):
         builder.addColumn(name, "TIMESTAMP")
@@ -103,9 +99,7 @@ def test_columns_that_hold_the_time_tell_it_too(spark: SparkSession, tmp_path: P
     }
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
     merge = merge.whenMatchedUpdate(F.col("t.made") < now + F.expr("INTERVAL 1 HOUR"), set=times)
-    merge = merge.whenNotMatchedInsert(
-        now.isNotNull() & (now == F.expr("current_timestamp")), {"id": "s.id", **times}
-    )
+    merge = merge.whenNotMatchedInsert(now.isNotNull() & (now == F.expr("current_timestamp")), {"id": "s.id", **times})
     merge.whenNotMatchedBySourceUpdate(F.unix_micros(now) > 0, set=times).execute()
     found = rows(DeltaTable.forPath(spark, path).toDF())
     assert [row[0] for row in found] == [1, 2, 3]

@@ -38,9 +38,7 @@ def found(on: str, target: Columns = PEOPLE, source: Columns | None = None) -> P
 
 
 def test_keys_have_the_order_of_on() -> None:
-    keys = found(
-        "s.name = t.name AND t.id = s.id", source={"id": LongType(), "x": LongType(), "name": StringType()}
-    )
+    keys = found("s.name = t.name AND t.id = s.id", source={"id": LongType(), "x": LongType(), "name": StringType()})
     assert isinstance(keys, PlainKeys)
     assert (keys.target, keys.source) == (("name", "id"), (2, 0))
     assert [(key.given, key.wanted) for key in keys.keys] == [

@@ -30,14 +30,10 @@ EXECUTOR = "spark.deltamerge.merge.executor"
 
 @pytest.mark.parametrize("executor", ["auto", "classic", "insert_only"])
 @pytest.mark.parametrize("clauses", ["one", "several"])
-def test_insert_only_by_every_executor(
-    spark: SparkSession, tmp_path: Path, executor: str, clauses: str
-) -> None:
+def test_insert_only_by_every_executor(spark: SparkSession, tmp_path: Path, executor: str, clauses: str) -> None:
     path = people(spark, tmp_path / "t")
     spark.conf.set("spark.deltamerge.merge.executor", executor)
-    source = frame(
-        spark, "id INT, name STRING, age INT", [(1, "x", 1), (5, "five", 5), (6, "six", 6), (7, "sev", 7)]
-    )
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1), (5, "five", 5), (6, "six", 6), (7, "sev", 7)])
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
     if clauses == "one":
         merge = merge.whenNotMatchedInsertAll("s.id <> 7")
@@ -81,21 +77,11 @@ def test_a_source_that_changes_between_scans(spark: SparkSession, tmp_path: Path
     path = str(tmp_path / "t")
     write_delta(spark.range(1000).selectExpr("id", "0 AS v"), path)
     changing = spark.range(1000).where(F.rand() < 0.5).selectExpr("id", "1 AS v")
-    merge = (
-        DeltaTable.forPath(spark, path)
-        .alias("t")
-        .merge(changing.alias("s"), "t.id = s.id")
-        .whenMatchedUpdateAll()
-    )
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(changing.alias("s"), "t.id = s.id").whenMatchedUpdateAll()
     report = merge.run()
     updated = DeltaTable.forPath(spark, path).toDF().where("v = 1").count()
     assert report.metrics["numTargetRowsUpdated"] == updated
-    deleting = (
-        DeltaTable.forPath(spark, path)
-        .alias("t")
-        .merge(changing.alias("s"), "t.id = s.id")
-        .whenMatchedDelete()
-    )
+    deleting = DeltaTable.forPath(spark, path).alias("t").merge(changing.alias("s"), "t.id = s.id").whenMatchedDelete()
     spark.conf.set(MATERIALIZE, "none")
     try:
         report = deleting.run()
@@ -134,22 +120,16 @@ def test_an_update_that_writes_the_same_values(spark: SparkSession, tmp_path: Pa
     assert merge.run().metrics["numTargetRowsUpdated"] == 3
     assert rows(target.toDF()) == before
     told = sorted((row["_change_type"], row["id"], row["age"]) for row in changes(path, 2))
-    assert told == [
-        (change, key, age) for change in ("update_postimage", "update_preimage") for key, _, age in before
-    ]
+    assert told == [(change, key, age) for change in ("update_postimage", "update_preimage") for key, _, age in before]
 
 
 def test_files_out_of_the_sources_range_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     for start in range(0, 100, 20):
-        write_delta(
-            spark.range(start, start + 20).coalesce(1).selectExpr("id", "0 AS v"), path, mode="append"
-        )
+        write_delta(spark.range(start, start + 20).coalesce(1).selectExpr("id", "0 AS v"), path, mode="append")
     source = frame(spark, "id BIGINT, v INT", [(45, 1), (52, 1)])
     target = DeltaTable.forPath(spark, path).alias("t")
-    report = (
-        target.merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
-    )
+    report = target.merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
     assert report.metrics["numTargetFilesBeforeSkipping"] == 5
     assert report.metrics["numTargetFilesAfterSkipping"] == 1
     assert report.metrics["numTargetRowsCopied"] == 18
@@ -158,14 +138,10 @@ def test_files_out_of_the_sources_range_are_not_read(spark: SparkSession, tmp_pa
     assert by_day.metrics["numTargetRowsNotMatchedBySourceDeleted"] == 5
 
 
-def test_an_insert_only_merge_keeps_its_source_and_reads_what_it_can_meet(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_insert_only_merge_keeps_its_source_and_reads_what_it_can_meet(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     for start in range(0, 100, 20):
-        write_delta(
-            spark.range(start, start + 20).coalesce(1).selectExpr("id", "0 AS v"), path, mode="append"
-        )
+        write_delta(spark.range(start, start + 20).coalesce(1).selectExpr("id", "0 AS v"), path, mode="append")
     # The keys come in random order and number, but only from one file; NULL matches nothing; 900 comes twice.
     source = spark.sql(
         "SELECT CAST(id AS BIGINT) AS id, CAST(rand() * 100 AS INT) + 1 AS v FROM VALUES (41), (59), (59), (60.5), "
@@ -185,9 +161,7 @@ def test_an_insert_only_merge_keeps_its_source_and_reads_what_it_can_meet(
 
 def test_inserts_into_large_files_look_up_their_keys(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    write_delta(
-        spark.range(0, 1_000_000, 2).coalesce(1).selectExpr("id", "rand() AS v", "array(id) AS a"), path
-    )
+    write_delta(spark.range(0, 1_000_000, 2).coalesce(1).selectExpr("id", "rand() AS v", "array(id) AS a"), path)
     assert sum(file.stat().st_size for file in Path(path).glob("**/*.parquet")) > 4 << 20
     source = spark.range(999_990, 1_000_004).selectExpr("id", "1D AS v", "array(id) AS a")
     spark.conf.set(MATERIALIZE, "all")
@@ -299,9 +273,7 @@ def test_debug_and_trace_logs(spark: SparkSession, tmp_path: Path, caplog: pytes
     target = DeltaTable.forPath(spark, path).alias("t")
     with caplog.at_level(1, logger="deltamerge.merge.MergeIntoCommand"):
         spark.conf.set(EXECUTOR, "classic")
-        target.merge(
-            source.alias("s"), "t.id = s.id"
-        ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        target.merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
         spark.conf.set(EXECUTOR, "insert_only")
         target.merge(source.alias("s"), "t.id = s.id + 50").whenNotMatchedInsertAll().execute()
     logged = "\n".join(record.getMessage() for record in caplog.records)
@@ -380,14 +352,10 @@ def test_keys_of_different_types_lose_no_match(
 
 def test_times_beyond_pythons_calendar(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    far = spark.sql(
-        "SELECT timestamp_micros(300000000000000000L) AS ts, date_from_unix_date(4000000) AS d, 0 AS v"
-    )
+    far = spark.sql("SELECT timestamp_micros(300000000000000000L) AS ts, date_from_unix_date(4000000) AS d, 0 AS v")
     write_delta(far, path)
     table = DeltaTable.forPath(spark, path)
-    merge = (
-        table.alias("t").merge(far.alias("s"), "t.ts = s.ts AND t.d = s.d").whenMatchedUpdate(set={"v": "1"})
-    )
+    merge = table.alias("t").merge(far.alias("s"), "t.ts = s.ts AND t.d = s.d").whenMatchedUpdate(set={"v": "1"})
     assert merge.run().metrics["numTargetRowsUpdated"] == 1
 
 

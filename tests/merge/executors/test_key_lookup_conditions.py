@@ -37,9 +37,7 @@ def merge_newer(spark: SparkSession, path: str, new: DataFrame) -> MergeReport:
 
 @pytest.mark.parametrize("properties", [{}, VECTORS])
 @pytest.mark.parametrize("in_files", [False, True])
-def test_only_newer_rows(
-    spark: SparkSession, tmp_path: Path, properties: dict[str, str], in_files: bool
-) -> None:
+def test_only_newer_rows(spark: SparkSession, tmp_path: Path, properties: dict[str, str], in_files: bool) -> None:
     path = str(tmp_path / "t")
     old = at(spark, (1, 5, "a"), (2, 5, "b"), (3, 5, "c"), (4, None, "d"), (5, 5, "e"), (6, 5, "f"))
     write_delta(old, path, properties=properties)
@@ -98,13 +96,9 @@ def test_a_column_that_files_lack(spark: SparkSession, tmp_path: Path) -> None:
         ("s.v > t.x", {"v": "s.v"}),
     ],
 )
-def test_what_is_left_to_spark(
-    spark: SparkSession, tmp_path: Path, condition: str, values: dict[str, str]
-) -> None:
+def test_what_is_left_to_spark(spark: SparkSession, tmp_path: Path, condition: str, values: dict[str, str]) -> None:
     path = str(tmp_path / "t")
-    write_delta(
-        spark.range(4).selectExpr("id", "id AS v", "cast(id AS smallint) AS small", "double(id) AS x"), path
-    )
+    write_delta(spark.range(4).selectExpr("id", "id AS v", "cast(id AS smallint) AS small", "double(id) AS x"), path)
     new = spark.range(4).selectExpr("id", "2L AS v")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
     report = merge.whenMatchedUpdate(condition, values).run()

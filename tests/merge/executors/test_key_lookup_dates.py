@@ -67,9 +67,7 @@ def test_gaps_between_days(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("metadata", [None, {"org.apache.spark.version": "2.4.8"}])
-def test_files_of_another_calendar(
-    spark: SparkSession, tmp_path: Path, metadata: dict[str, str] | None
-) -> None:
+def test_files_of_another_calendar(spark: SparkSession, tmp_path: Path, metadata: dict[str, str] | None) -> None:
     path = tmp_path / "t"
     path.mkdir()
     days = pa.table(
@@ -90,9 +88,7 @@ def test_files_of_another_calendar(
 
 def test_days_that_python_does_not_have(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path / "t")
-    new = spark.sql(
-        "SELECT 900L AS id, DATE'+12000-01-01' AS day, 7 AS v UNION ALL SELECT 0, DATE'2024-02-26', 8"
-    )
+    new = spark.sql("SELECT 900L AS id, DATE'+12000-01-01' AS day, 7 AS v UNION ALL SELECT 0, DATE'2024-02-26', 8")
     report = upsert(spark, path, new)
     assert (report.metrics["numTargetRowsUpdated"], report.metrics["numTargetRowsInserted"]) == (1, 1)
     new = new.selectExpr("id", "day", "v + 1 AS v")

@@ -98,11 +98,7 @@ def table(spark: SparkSession, path: Path, properties: dict[str, str]) -> str:
 
 def source(spark: SparkSession, folder: Path, kind: str) -> None:
     """Makes the view ``changes_to_merge``: some rows of both files of the table, some new ones, one without a key."""
-    some = (
-        spark.range(45, 90, 3)
-        .union(spark.range(500, 510))
-        .union(spark.sql("SELECT CAST(NULL AS BIGINT) AS id"))
-    )
+    some = spark.range(45, 90, 3).union(spark.range(500, 510)).union(spark.sql("SELECT CAST(NULL AS BIGINT) AS id"))
     new = some.selectExpr(*COLUMNS).withColumn("wide", some.id.cast("decimal(30,5)"))
     if kind == "files":
         spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
@@ -120,9 +116,7 @@ def outcome(spark: SparkSession, path: str, executor: str, merge: str) -> dict[s
     found = DeltaTable.forPath(spark, path).toDF()
     return {
         "rows": sorted(map(repr, found.collect())),
-        "metrics": {
-            k: v for k, v in report.metrics.items() if k.startswith("numTargetRows") or k == "numSourceRows"
-        },
+        "metrics": {k: v for k, v in report.metrics.items() if k.startswith("numTargetRows") or k == "numSourceRows"},
         "clauses": [clause.rows for clause in report.clauses],
         "schema": found.schema,
     }
@@ -249,13 +243,7 @@ def test_competing_source_rows_are_named(spark: SparkSession, tmp_path: Path) ->
     with pytest.raises(MultipleSourceRowsException, match="modify 1 target row "):
         merge.whenMatchedUpdateAll().execute()
     assert (files_below(path), folders_below(path)) == before
-    report = (
-        DeltaTable.forPath(spark, path)
-        .alias("t")
-        .merge(twice.alias("s"), "t.id = s.id")
-        .whenMatchedDelete()
-        .run()
-    )
+    report = DeltaTable.forPath(spark, path).alias("t").merge(twice.alias("s"), "t.id = s.id").whenMatchedDelete().run()
     assert (report.outcome.executor, report.metrics["numTargetRowsDeleted"]) == ("key_lookup", 1)
 
 
@@ -278,9 +266,7 @@ def test_of_rows_with_one_key_one_may_change_the_target(spark: SparkSession, tmp
 def test_one_source_column_for_two_keys(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(frame(spark, "day INT, p INT, v STRING", [(5, 5, "x"), (6, 6, "x"), (5, 1, "x")]), path)
-    new = frame(
-        spark, "day INT, op STRING, v STRING", [(5, "u", "y"), (6, "d", "y"), (7, "u", "y"), (8, None, "y")]
-    )
+    new = frame(spark, "day INT, op STRING, v STRING", [(5, "u", "y"), (6, "d", "y"), (7, "u", "y"), (8, None, "y")])
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.day = s.day AND t.p = s.day")
     merge = merge.whenMatchedDelete("s.op = 'd'").whenMatchedUpdate("s.op = 'u'", {"v": "s.v"})
     merge.whenNotMatchedInsert(values={"day": "s.day", "p": "s.day", "v": "s.v"}).execute()
@@ -359,12 +345,7 @@ def test_what_is_against_it_is_in_the_report(
 @pytest.mark.parametrize("clause", ["update", "insert"])
 def test_null_in_a_column_that_is_not_null(spark: SparkSession, tmp_path: Path, clause: str) -> None:
     path = str(tmp_path / "t")
-    created = (
-        DeltaTable.create(spark)
-        .location(path)
-        .addColumn("id", "INT")
-        .addColumn("v", "STRING", nullable=False)
-    )
+    created = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("v", "STRING", nullable=False)
     created.execute()
     write_delta(frame(spark, "id INT, v STRING", [(1, "a")]), path, mode="append")
     before = files_below(path), folders_below(path)
@@ -387,9 +368,7 @@ def test_condition_that_fails_for_rows_that_no_clause_looks_at(spark: SparkSessi
 def test_source_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     before = files_below(path), folders_below(path)
-    failing = spark.range(1, 2000).selectExpr(
-        "cast(id AS int) AS id", "'x' AS name", "int(1 / (id - 1500)) AS age"
-    )
+    failing = spark.range(1, 2000).selectExpr("cast(id AS int) AS id", "'x' AS name", "int(1 / (id - 1500)) AS age")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(failing.alias("s"), "t.id = s.id")
     with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
         merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
@@ -416,9 +395,7 @@ def test_files_of_delta_rs(spark: SparkSession, tmp_path: Path) -> None:
     assert [report.outcome.executor for report in (some, both)] == ["key_lookup", "key_lookup"]
     expected = [(1, "a", 0.5), (2, "new", 2.5), (9, None, 9.5)]
     assert rows(DeltaTable.forPath(spark, path).toDF()) == expected
-    assert (
-        sorted(map(tuple, (row.values() for row in DeltaRs(path).to_pyarrow_table().to_pylist()))) == expected
-    )
+    assert sorted(map(tuple, (row.values() for row in DeltaRs(path).to_pyarrow_table().to_pylist()))) == expected
 
 
 def test_texts_are_compared_byte_by_byte(spark: SparkSession, tmp_path: Path) -> None:

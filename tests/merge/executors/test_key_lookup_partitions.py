@@ -119,9 +119,7 @@ def outcome(spark: SparkSession, path: str, executor: str, on: str, clauses: str
 
 @pytest.mark.sessions
 @pytest.mark.parametrize(("merge", "vectors"), AGREEING)
-def test_it_agrees_with_the_classic_route(
-    spark: SparkSession, tmp_path: Path, merge: str, vectors: bool
-) -> None:
+def test_it_agrees_with_the_classic_route(spark: SparkSession, tmp_path: Path, merge: str, vectors: bool) -> None:
     source(spark, tmp_path, in_files=not vectors)
     found = []
     for executor in ("classic", "key_lookup"):
@@ -151,9 +149,7 @@ def test_low_shuffle_looks_keys_of_partitions_up(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.sessions
-def test_rows_that_would_change_their_partition_are_written_by_spark(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_rows_that_would_change_their_partition_are_written_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(frame(spark, "id INT, p STRING", [(1, "a"), (2, "b")]), path, partition_by=["p"])
     new = frame(spark, "id INT, p STRING", [(1, "b"), (3, "c")])
@@ -187,9 +183,7 @@ def test_small_files_of_a_partition_are_put_together(spark: SparkSession, tmp_pa
 def test_each_insert_casts_its_own_partition_value(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(frame(spark, "id INT, p INT, v STRING", [(0, 7, "x")]), path, partition_by=["p"])
-    frame(
-        spark, "id INT, p BIGINT, v STRING, k INT", [(1, 7, "a", 1), (2, 8, "b", 2)]
-    ).createOrReplaceTempView("wider")
+    frame(spark, "id INT, p BIGINT, v STRING, k INT", [(1, 7, "a", 1), (2, 8, "b", 2)]).createOrReplaceTempView("wider")
     merge_sql(
         spark,
         f"MERGE INTO delta.`{path}` t USING wider s ON t.id = s.id WHEN NOT MATCHED AND s.k = 1 THEN INSERT (id, p) "
@@ -202,9 +196,7 @@ def test_records_per_file(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(frame(spark, "id INT, p STRING", [(-1, "a")]), path, partition_by=["p"])
     # A partition's rows stand close to one another but for one.
-    new = spark.range(0, 1000, 1, 1).selectExpr(
-        "cast(id AS int) AS id", "if(id = 0 OR id > 849, 'b', 'c') AS p"
-    )
+    new = spark.range(0, 1000, 1, 1).selectExpr("cast(id AS int) AS id", "if(id = 0 OR id > 849, 'b', 'c') AS p")
     spark.conf.set("spark.sql.files.maxRecordsPerFile", "100")
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
     report = merge.whenNotMatchedInsertAll().run()

@@ -138,13 +138,7 @@ def test_rows_that_stay_are_patched(spark: SparkSession, tmp_path: Path) -> None
     before = {add["path"]: add for version in range(2) for add in actions(path, version, "add")}
     spark.conf.set(EXECUTOR, "low_shuffle")
     one = frame(spark, "id BIGINT", [(60,), (61,)])
-    report = (
-        DeltaTable.forPath(spark, path)
-        .alias("t")
-        .merge(one.alias("s"), "t.id = s.id")
-        .whenMatchedDelete()
-        .run()
-    )
+    report = DeltaTable.forPath(spark, path).alias("t").merge(one.alias("s"), "t.id = s.id").whenMatchedDelete().run()
     removed = [remove["path"] for remove in actions(path, report.version, "remove")]
     assert len(removed) == 1
     added = actions(path, report.version, "add")
@@ -313,9 +307,7 @@ def test_more_rows_than_the_driver_takes_positions_of(spark: SparkSession, tmp_p
 def test_a_key_of_most_rows_does_not_stay_in_one_task(spark: SparkSession, tmp_path: Path) -> None:
     """Spark splits what a task would get of a key; it does so for joins of what matches, and for no full outer one."""
     path = str(tmp_path / "t")
-    skewed = spark.range(100_000).selectExpr(
-        "IF(id % 10 = 0, id, 7) AS id", "id AS v", "sha1(string(id)) AS x"
-    )
+    skewed = spark.range(100_000).selectExpr("IF(id % 10 = 0, id, 7) AS id", "id AS v", "sha1(string(id)) AS x")
     write_delta(skewed.repartition(2), path)
     for name, value in {
         EXECUTOR: "low_shuffle",

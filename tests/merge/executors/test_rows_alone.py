@@ -75,9 +75,7 @@ def merged(spark: SparkSession, path: str, *, updates: bool) -> MergeReport:
     ],
     ids=str,
 )
-def test_they_are_not_joined(
-    spark: SparkSession, tmp_path: Path, executor: str, options: dict[str, Any]
-) -> None:
+def test_they_are_not_joined(spark: SparkSession, tmp_path: Path, executor: str, options: dict[str, Any]) -> None:
     path = table(spark, tmp_path / "t", **options)
     spark.conf.set(EXECUTOR, executor)
     report = merged(spark, path, updates=executor != "auto")
@@ -105,9 +103,7 @@ def test_they_are_not_joined(
     ],
     ids=str,
 )
-def test_no_file_is_joined(
-    spark: SparkSession, tmp_path: Path, executor: str, options: dict[str, Any]
-) -> None:
+def test_no_file_is_joined(spark: SparkSession, tmp_path: Path, executor: str, options: dict[str, Any]) -> None:
     """All source rows are new, and no file can have their keys."""
     path = table(spark, tmp_path / "t", STRUCT, **options)
     spark.conf.set(EXECUTOR, executor)
@@ -122,9 +118,7 @@ def test_no_file_is_joined(
 
 
 @pytest.mark.parametrize("materialize", ["auto", "none"])
-def test_a_source_that_is_not_kept_is_joined_with_all(
-    spark: SparkSession, tmp_path: Path, materialize: str
-) -> None:
+def test_a_source_that_is_not_kept_is_joined_with_all(spark: SparkSession, tmp_path: Path, materialize: str) -> None:
     """Read a second time it may have other rows, which match."""
     path = table(spark, tmp_path / "t")
     spark.conf.set("spark.databricks.delta.merge.materializeSource", materialize)

@@ -35,9 +35,7 @@ def events(spark: SparkSession, path: Path) -> str:
 
 
 @pytest.mark.quick
-def test_append_computes_what_is_missing_and_checks_what_is_given(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_append_computes_what_is_missing_and_checks_what_is_given(spark: SparkSession, tmp_path: Path) -> None:
     path = events(spark, tmp_path / "t")
     right = "SELECT timestamp'2020-01-02' AS TS, named_struct('x', 5, 'y', NULL) AS s, 5 AS total"
     write_delta(spark.sql(right), path, mode="append")

@@ -57,9 +57,7 @@ def test_append_numbers_rows_without_gaps(spark: SparkSession, tmp_path: Path) -
     write_delta(frame(spark, "v INT", [(1,), (2,), (3,)]).coalesce(1), path, mode="append")
     assert keys(spark, path) == {1: 10, 2: 5, 3: 0}
     assert mark(path, 1) == 0
-    write_delta(
-        spark.range(4, 104, numPartitions=3).select(F.col("id").cast("int").alias("v")), path, "append"
-    )
+    write_delta(spark.range(4, 104, numPartitions=3).select(F.col("id").cast("int").alias("v")), path, "append")
     assert sorted(keys(spark, path).values()) == list(range(10 - 102 * 5, 11, 5))
     assert mark(path, 2) == -500
     write_delta(frame(spark, "K BIGINT, v INT", [(7, 1000), (None, 1001)]), path, mode="append")
@@ -157,16 +155,12 @@ def test_append_and_new_tables_refuse(spark: SparkSession, tmp_path: Path) -> No
     with pytest.raises(ValueError, match="non-zero"):
         builder.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator(step=0))
     with pytest.raises(ValueError, match="cannot both be set"):
-        builder.addColumn(
-            "k", "BIGINT", generatedAlwaysAs="v", generatedByDefaultAs=IdentityGenerator(step=0)
-        )
+        builder.addColumn("k", "BIGINT", generatedAlwaysAs="v", generatedByDefaultAs=IdentityGenerator(step=0))
     with pytest.raises(DeltaAnalysisException, match="UNSUPPORTED_DATA_TYPE"):
         builder.addColumn("k", "INT", generatedAlwaysAs=IdentityGenerator()).execute()
     with pytest.raises(DeltaAnalysisException, match="PARTITION_NOT_SUPPORTED"):
         partitioned = DeltaTable.create(spark).location(str(tmp_path / "u")).addColumn("v", "INT")
-        partitioned.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator()).partitionedBy(
-            "k"
-        ).execute()
+        partitioned.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator()).partitionedBy("k").execute()
     assert not (tmp_path / "u").exists()
 
 

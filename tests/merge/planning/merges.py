@@ -52,9 +52,7 @@ COUNT = "WHEN MATCHED THEN UPDATE SET n = t.n + s.n"
 BY_KEY = "t.id = s.id"
 BY_EXPRESSION = "t.id = s.id + 1"
 
-_READER_FEATURES = frozenset(
-    {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "variantType"}
-)
+_READER_FEATURES = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "variantType"})
 
 
 @dataclass(frozen=True)
@@ -185,9 +183,7 @@ def _unqualified(name: tuple[str, ...]) -> tuple[str, ...]:
     return name[1:] if len(name) > 1 and name[0] == "t" else name
 
 
-def _outputs(
-    clause: MergeClause, source: StructType, schema: StructType, *, evolution: bool
-) -> tuple[Output, ...]:
+def _outputs(clause: MergeClause, source: StructType, schema: StructType, *, evolution: bool) -> tuple[Output, ...]:
     is_update = isinstance(clause.action, Update)
     otherwise: Output = TakeTarget() if is_update else TakeDefault()
     outputs: dict[str, Output] = dict.fromkeys(schema.names, otherwise)

@@ -110,9 +110,7 @@ def test_values_and_conditions_for_spark(tmp_path: Path, table: Table, clauses: 
     assert declined_of(plan)[ARROW] == reason
 
 
-INVARIANT = StructField(
-    "n", IntegerType(), True, {"delta.invariants": '{"expression": {"expression": "n > 0"}}'}
-)
+INVARIANT = StructField("n", IntegerType(), True, {"delta.invariants": '{"expression": {"expression": "n > 0"}}'})
 CONSTRAINTS = "the table has constraints, which Spark checks"
 
 
@@ -124,9 +122,7 @@ CONSTRAINTS = "the table has constraints, which Spark checks"
             "the table has a change data feed",
         ),
         (
-            replace(
-                PLAIN, properties={"delta.constraints.positive": "n > 0"}, features=("checkConstraints",)
-            ),
+            replace(PLAIN, properties={"delta.constraints.positive": "n > 0"}, features=("checkConstraints",)),
             CONSTRAINTS,
         ),
         (replace(PLAIN, columns={**PEOPLE, "n": INVARIANT}, features=("invariants",)), CONSTRAINTS),
@@ -246,9 +242,7 @@ def partitioned(*names: str, columns: Columns = PEOPLE) -> Table:
         ),
     ],
 )
-def test_partitions_that_arrow_does_not_know(
-    tmp_path: Path, clauses: str, on: str, table: Table, reason: str
-) -> None:
+def test_partitions_that_arrow_does_not_know(tmp_path: Path, clauses: str, on: str, table: Table, reason: str) -> None:
     plan = plan_of(tmp_path, clauses, on, table)
     assert (plan.match.choice, plan.changed_rows.choice) == ("key_lookup", "spark")
     assert declined_of(plan)[ARROW] == reason

@@ -65,9 +65,7 @@ CASES: dict[Choices, Case] = {
     ("key_lookup", "staged", "spark", "none"): Case(INSERT, table=CHANGE_DATA, conf=KEEP_ALL),
     ("key_lookup", "staged", "spark", "deletion_vector"): Case(COUNT, table=VECTORS, conf=KEEP_ALL),
     ("key_lookup", "staged", "spark", "patch"): Case(COUNT, conf=KEEP_ALL),
-    ("anti_join", "read_once", "spark", "none"): Case(
-        INSERT, BY_EXPRESSION, Table(files=(File((0, 9), size=1_000),))
-    ),
+    ("anti_join", "read_once", "spark", "none"): Case(INSERT, BY_EXPRESSION, Table(files=(File((0, 9), size=1_000),))),
     ("anti_join", "checkpoint", "spark", "none"): Case(INSERT, BY_EXPRESSION),
     ("join", "checkpoint", "spark", "none"): Case(ONLY_NEW, BY_EXPRESSION),
     ("join", "checkpoint", "spark", "deletion_vector"): Case(UPSERT, BY_EXPRESSION, VECTORS),

@@ -126,9 +126,7 @@ def test_inserts_alone(spark: SparkSession, tmp_path: Path, executor: str) -> No
     spark.conf.set(EXECUTOR, executor)
     ids = [5, 150, 1000, -1000]
     merge = DeltaTable.forPath(spark, path).alias("t")
-    merge.merge(source(spark, "BIGINT", ids).alias("s"), "t.k = s.k").whenNotMatchedInsertAll(
-        "s.k IS NOT NULL"
-    ).run()
+    merge.merge(source(spark, "BIGINT", ids).alias("s"), "t.k = s.k").whenNotMatchedInsertAll("s.k IS NOT NULL").run()
     assert values(spark, path) == sorted([*range(FILES * ROWS), -1001, 999])
 
 
@@ -167,9 +165,7 @@ def test_what_another_writer_appends(
     spark.conf.set(EXECUTOR, executor)
     spark.conf.set("spark.deltamerge.merge.conflictRetries", "0")
     new = source(spark, "BIGINT", [5, 66, 195, 5_000])
-    other = At(
-        "commit", lambda: write_delta(source(spark, "BIGINT", [appended]).limit(1), path, mode="append")
-    )
+    other = At("commit", lambda: write_delta(source(spark, "BIGINT", [appended]).limit(1), path, mode="append"))
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.k = s.k")
     merge = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll("s.k IS NOT NULL")
     if conflicts:
@@ -225,9 +221,7 @@ def test_texts_that_are_no_text(spark: SparkSession, tmp_path: Path) -> None:
     for action in actions:
         if "add" in action:
             text = "az\ufffd n"
-            action["add"]["stats"] = json.dumps(
-                {"numRecords": 1, "minValues": {"k": text}, "maxValues": {"k": text}}
-            )
+            action["add"]["stats"] = json.dumps({"numRecords": 1, "minValues": {"k": text}, "maxValues": {"k": text}})
     entry.write_text("\n".join(map(json.dumps, actions)))
     spark.conf.set(EXECUTOR, "classic")
     new = spark.sql(
@@ -239,13 +233,9 @@ def test_texts_that_are_no_text(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_decimals_that_spark_compares_with_fewer_digits(
-    spark: SparkSession, tmp_path: Path, ansi: str
-) -> None:
+def test_decimals_that_spark_compares_with_fewer_digits(spark: SparkSession, tmp_path: Path, ansi: str) -> None:
     path = str(tmp_path / "t")
-    write_delta(
-        spark.range(0, 100_000, 1, 4).selectExpr("cast(id / 1000 AS decimal(5,3)) AS k", "id AS v"), path
-    )
+    write_delta(spark.range(0, 100_000, 1, 4).selectExpr("cast(id / 1000 AS decimal(5,3)) AS k", "id AS v"), path)
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     spark.conf.set("spark.sql.legacy.decimal.retainFractionDigitsOnTruncate", "true")
     spark.conf.set(EXECUTOR, "classic")

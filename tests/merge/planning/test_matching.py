@@ -81,10 +81,7 @@ def test_on_is_more_than_equal_keys(tmp_path: Path, on: str, reason: str) -> Non
 def test_on_equates_one_key(tmp_path: Path, on: str) -> None:
     plan = plan_of(tmp_path, UPSERT, on)
     assert choices(plan) == ("key_lookup", "in_place", "arrow", "patch")
-    assert (
-        plan.match.reason
-        == "ON only equates plain keys, so each file's key columns are looked up in the source's"
-    )
+    assert plan.match.reason == "ON only equates plain keys, so each file's key columns are looked up in the source's"
     assert plan.match.declined == ()
 
 
@@ -114,9 +111,7 @@ def property_of(name: str, value: str, *features: str, **changes: Any) -> Table:
     return replace(PLAIN, properties={f"delta.{name}": value}, features=features, **changes)
 
 
-WIDENED = StructField(
-    "n", LongType(), True, {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]}
-)
+WIDENED = StructField("n", LongType(), True, {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]})
 
 
 @pytest.mark.parametrize(
@@ -151,9 +146,7 @@ WIDENED = StructField(
         ),
     ],
 )
-def test_rows_in_files_are_more_than_values_by_name(
-    tmp_path: Path, table: Table, match: str, reason: str
-) -> None:
+def test_rows_in_files_are_more_than_values_by_name(tmp_path: Path, table: Table, match: str, reason: str) -> None:
     plan = plan_of(tmp_path, SOME_COLUMNS, table=table)
     assert plan.match.choice == match
     assert declined_of(plan)[LOOKUP] == reason
@@ -169,9 +162,7 @@ def test_rows_in_files_are_more_than_values_by_name(
         ({}, ("rowTracking", "domainMetadata", "columnMapping", "typeWidening")),
     ],
 )
-def test_features_that_are_not_in_use(
-    tmp_path: Path, properties: dict[str, str], features: tuple[str, ...]
-) -> None:
+def test_features_that_are_not_in_use(tmp_path: Path, properties: dict[str, str], features: tuple[str, ...]) -> None:
     table = replace(PLAIN, properties=properties, features=features)
     assert plan_of(tmp_path, UPSERT, table=table).match.choice == "key_lookup"
 
@@ -186,9 +177,7 @@ def test_files_with_deletion_vectors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("column", ["day", "at"])
 def test_dates_that_are_rebased_as_they_are_read(tmp_path: Path, column: str) -> None:
-    table = replace(
-        PLAIN, columns={"id": LongType(), column: PEOPLE["day"] if column == "day" else TimestampType()}
-    )
+    table = replace(PLAIN, columns={"id": LongType(), column: PEOPLE["day"] if column == "day" else TimestampType()})
     plan = plan_of(tmp_path / "t", UPSERT, table=table, session=SessionFacts(rebases_dates=True))
     reason = "spark.sql.parquet.datetimeRebaseModeInRead changes dates as they are read"
     assert declined_of(plan)[LOOKUP] == reason

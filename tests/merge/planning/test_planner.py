@@ -37,9 +37,7 @@ from .merges import (
     plan_of,
 )
 
-TRACKED = replace(
-    PLAIN, properties={"delta.enableRowTracking": "true"}, features=("rowTracking", "domainMetadata")
-)
+TRACKED = replace(PLAIN, properties={"delta.enableRowTracking": "true"}, features=("rowTracking", "domainMetadata"))
 NUMBERED = replace(
     PLAIN,
     columns={
@@ -76,9 +74,7 @@ NOT_OPTIMIZED = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is
         ("classic", INSERT, BY_KEY, ("join_files", "checkpoint", "spark", "none")),
     ],
 )
-def test_forced_plans_that_fit(
-    tmp_path: Path, executor: str, clauses: str, on: str, expected: Choices
-) -> None:
+def test_forced_plans_that_fit(tmp_path: Path, executor: str, clauses: str, on: str, expected: Choices) -> None:
     plan = plan_of(tmp_path, clauses, on, conf={"executor": executor})
     assert choices(plan) == expected
     assert plan.name == executor
@@ -271,9 +267,7 @@ def test_only_files_that_the_source_can_match_count(tmp_path: Path) -> None:
             (NEVER, "join_files"),
         ]
     ):
-        plan = plan_of(
-            tmp_path / str(number), UPSERT, BY_EXPRESSION, table, summary=summary(predicate=predicate)
-        )
+        plan = plan_of(tmp_path / str(number), UPSERT, BY_EXPRESSION, table, summary=summary(predicate=predicate))
         assert plan.match.choice == expected, predicate
 
 
@@ -321,9 +315,7 @@ def test_forced_joins_take_small_files_and_no_more_rows(tmp_path: Path) -> None:
     plan = plan_of(tmp_path / "t", UPSERT, table=table, conf=forced, summary=summary())
     assert plan.match.choice == "join"
     with pytest.raises(DeltaAnalysisException, match="more rows than the driver takes positions of"):
-        plan_of(
-            tmp_path / "u", UPSERT, table=table, conf=forced, limits=Limits(positions=10), summary=summary()
-        )
+        plan_of(tmp_path / "u", UPSERT, table=table, conf=forced, limits=Limits(positions=10), summary=summary())
 
 
 def test_anti_joins_stay_when_the_source_is_known(tmp_path: Path) -> None:

@@ -33,9 +33,7 @@ PATCH = ("unchanged_rows", "patch")
 VECTOR = ("unchanged_rows", "deletion_vector")
 NO_VECTORS = "the table does not write deletion vectors (delta.enableDeletionVectors)"
 WIDER: Columns = {**PEOPLE, "extra": LongType()}
-WIDENED = StructField(
-    "n", LongType(), True, {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]}
-)
+WIDENED = StructField("n", LongType(), True, {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]})
 NEW_COLUMNS = "the table gets new columns or fields, which some readers require in every file"
 
 
@@ -92,9 +90,7 @@ def test_new_columns_are_in_no_patched_file(tmp_path: Path) -> None:
 def test_deletion_vectors(tmp_path: Path, on: str) -> None:
     plan = plan_of(tmp_path / "t", UPSERT, on, VECTORS)
     assert plan.unchanged_rows.choice == "deletion_vector"
-    assert (
-        plan.unchanged_rows.reason == "the table writes deletion vectors, so touched files stay as they are"
-    )
+    assert plan.unchanged_rows.reason == "the table writes deletion vectors, so touched files stay as they are"
     off = {"deletion_vectors_persistent": False}
     plan = plan_of(tmp_path / "u", UPSERT, on, VECTORS, conf=off)
     assert (plan.unchanged_rows.choice, declined_of(plan)[VECTOR]) == ("patch", NO_VECTORS)
@@ -127,10 +123,7 @@ def test_source_in_place_or_staged(tmp_path: Path) -> None:
     assert plan.source.reason == "the source is nothing but Parquet files, which are read where they are"
     plan = plan_of(tmp_path / "all", UPSERT, conf={"materialize_source": "all"})
     assert plan.source.choice == "staged"
-    assert (
-        plan.source.reason
-        == "Spark computes the source once; its rows are kept in Arrow files for the lookup"
-    )
+    assert plan.source.reason == "Spark computes the source once; its rows are kept in Arrow files for the lookup"
     assert declined_of(plan)["source", "in_place"] == "spark.databricks.delta.merge.materializeSource is all"
 
 

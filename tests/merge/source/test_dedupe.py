@@ -76,9 +76,7 @@ def test_a_tie_names_the_key(spark: SparkSession, tmp_path: Path) -> None:
     ("dedupe_by", "on", "said"),
     [("agee", "t.id = s.id", "`age`"), ("age", "t.id > s.id", "t.id > s.id")],
 )
-def test_what_it_cannot_go_by(
-    spark: SparkSession, tmp_path: Path, dedupe_by: str, on: str, said: str
-) -> None:
+def test_what_it_cannot_go_by(spark: SparkSession, tmp_path: Path, dedupe_by: str, on: str, said: str) -> None:
     path = people(spark, tmp_path / "t")
     with pytest.raises(DeltaAnalysisException) as caught:
         merged(spark, path, frame(spark, COLUMNS, CHANGES), dedupe_by, on)

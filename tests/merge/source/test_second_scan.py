@@ -45,9 +45,7 @@ MERGES: dict[str, Callable[[DeltaMergeBuilder, Column], DeltaMergeBuilder]] = {
 
 # The first answer is FALSE and TRUE by turns.
 CHANGING = [
-    (route, kind, (number + turn) % 2 == 0)
-    for number, route in enumerate(ROUTES)
-    for turn, kind in enumerate(MERGES)
+    (route, kind, (number + turn) % 2 == 0) for number, route in enumerate(ROUTES) for turn, kind in enumerate(MERGES)
 ]
 
 
@@ -64,9 +62,7 @@ def test_another_answer_at_the_second_time(
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
     changed = tmp_path / "changed"
     with pytest.raises(DeltaRuntimeException) as caught:
-        MERGES[kind](merge, changing_answer(changed, first)).run(
-            progress=At("write_all_changes", changed.touch)
-        )
+        MERGES[kind](merge, changing_answer(changed, first)).run(progress=At("write_all_changes", changed.touch))
     assert caught.value.getCondition() == "DELTA_MERGE_SOURCE_CHANGED"
     assert files_below(path) == files
     assert folders_below(path) | {"_change_data"} == folders
@@ -84,9 +80,7 @@ def test_a_function_that_keeps_its_word(spark: SparkSession, tmp_path: Path, rou
     merge = merge.whenMatchedUpdate(even("t.id"), set={"age": "t.age + s.age"}).whenMatchedDelete()
     merge = merge.whenNotMatchedBySourceUpdate("t.age + 1 > 2", set={"age": "0"}).whenNotMatchedInsertAll()
     report = merge.run()
-    counted = [
-        report.metrics[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted", "Copied")
-    ]
+    counted = [report.metrics[f"numTargetRows{what}"] for what in ("Updated", "Deleted", "Inserted", "Copied")]
     assert counted == [2, 1, 1, 0]
     assert [clause.rows for clause in report.clauses] == [1, 1, 1, 1]
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(2, "bob", 41), (3, "cy", 0), (9, "x", 1)]

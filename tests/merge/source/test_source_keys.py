@@ -43,9 +43,7 @@ def upsert(spark: SparkSession, path: str, source: DataFrame, on: str) -> MergeR
 @pytest.mark.sessions
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("lies_in_files", [False, True])
-def test_nulls_and_repetitions(
-    spark: SparkSession, tmp_path: Path, executor: str, lies_in_files: bool
-) -> None:
+def test_nulls_and_repetitions(spark: SparkSession, tmp_path: Path, executor: str, lies_in_files: bool) -> None:
     """All of these rows are inserted, as MERGE has it; who did not mean them reads of them."""
     spark.conf.set(EXECUTOR, executor)
     path, source = table(spark, tmp_path / "t"), _frame(spark, [MATCHED, *NULLS, *REPEATED])

@@ -54,9 +54,7 @@ def shrunk(engines: BothEngines, comparison: Comparison) -> Comparison:
 
 def main() -> int:
     """Runs the merges and says what differs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--merges", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-shrink", action="store_true")
@@ -74,9 +72,7 @@ def main() -> int:
                 comparison = both.compare(merge)
             except RequestFailed as error:
                 outcomes["no table"] += 1
-                print(
-                    f"seed {seed}: delta-spark makes no such table: {str(error).strip().splitlines()[-1][:300]}"
-                )
+                print(f"seed {seed}: delta-spark makes no such table: {str(error).strip().splitlines()[-1][:300]}")
                 continue
             ran += 1
             outcomes[comparison.theirs.error or "merged"] += 1
@@ -85,9 +81,7 @@ def main() -> int:
                 differing.append(seed)
                 _print(comparison if arguments.no_shrink else shrunk(both, comparison))
             if ran % 50 == 0:
-                print(
-                    f"... {ran} merges, {len(differing)} differ, {time.monotonic() - start:.0f} s", flush=True
-                )
+                print(f"... {ran} merges, {len(differing)} differ, {time.monotonic() - start:.0f} s", flush=True)
     print(f"{ran} merges in {time.monotonic() - start:.0f} s; by delta-spark: {dict(outcomes.most_common())}")
     print(f"explained: {dict(explanations)}")
     print(f"{len(differing)} differ without an explanation" + (f": seeds {differing}" if differing else ""))

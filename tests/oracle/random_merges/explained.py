@@ -40,9 +40,7 @@ def rows_are_not_doubled(seen: Seen) -> bool:
 
     Its own check of the number of records stops it then; deltamerge keeps the row once.
     """
-    return (
-        seen.what == "error" and seen.theirs.error == "DELTA_NUM_RECORDS_MISMATCH" and seen.ours.error is None
-    )
+    return seen.what == "error" and seen.theirs.error == "DELTA_NUM_RECORDS_MISMATCH" and seen.ours.error is None
 
 
 def own_check_of_rows(seen: Seen) -> bool:

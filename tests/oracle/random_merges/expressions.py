@@ -33,9 +33,7 @@ def visible(side: Side, columns: Sequence[Column]) -> list[Visible]:
         name = f"{side}.{quote(column.name)}"
         found.append(Visible(side, column.name, name, column.kind))
         if isinstance(column.kind, Struct):
-            found += [
-                Visible(side, column.name, f"{name}.{quote(f.name)}", f.kind) for f in column.kind.fields
-            ]
+            found += [Visible(side, column.name, f"{name}.{quote(f.name)}", f.kind) for f in column.kind.fields]
     return found
 
 
@@ -104,9 +102,7 @@ class Expressions:
         if isinstance(kind, Struct):
             ways += [lambda: self._struct(kind, depth)] * 3
         if isinstance(kind, Array):
-            ways.append(
-                lambda: _joined("array({}, {})", *(self.value(kind.element, depth - 1) for _ in "ab"))
-            )
+            ways.append(lambda: _joined("array({}, {})", *(self.value(kind.element, depth - 1) for _ in "ab")))
         return self.random.choice(ways)()
 
     def _two(self, kind: Kind, depth: int) -> tuple[Expr, Expr]:

@@ -108,9 +108,7 @@ def random_table(random: Random, forced: Collection[str] = ()) -> RandomTable:
         clustered_by=clustered_by,
         made_by=random.choice(("deltamerge", "delta-spark")),
     )
-    writes = tuple(
-        _rows(random, table.written, random.randint(1, 4)) for _ in range(random.choice((0, 1, 2, 3, 3)))
-    )
+    writes = tuple(_rows(random, table.written, random.randint(1, 4)) for _ in range(random.choice((0, 1, 2, 3, 3))))
     table = replace(table, writes=writes, deleted=_deleted(random, table))
     return _with_constraint(random, table)
 
@@ -178,9 +176,7 @@ def _with_constraint(random: Random, table: RandomTable) -> RandomTable:
         return table
     column = random.choice(numbers)
     place = table.written.index(column)
-    condition = random.choice(
-        (f"`{column.name}` > -100", f"`{column.name}` < 100 OR `{column.name}` IS NULL")
-    )
+    condition = random.choice((f"`{column.name}` > -100", f"`{column.name}` < 100 OR `{column.name}` IS NULL"))
     high = {"127", "70000", "300", "32767", "9000000000", "9223372036854775807L", "2147483647", "99999"}
     fitting = tuple(
         tuple(
@@ -227,9 +223,7 @@ def _source(random: Random, table: RandomTable, evolution: bool) -> RandomSource
         drawn_kind = _similar(random, column.kind, evolution) if drawn < strange * 0.5 else column.kind
         name = column.name.swapcase() if random.random() < 0.05 else column.name
         made.append(replace(column, kind=drawn_kind, name=name))
-    made.extend(
-        Column(name, kind(random)) for name in NEW_NAMES if random.random() < (0.3 if evolution else 0.1)
-    )
+    made.extend(Column(name, kind(random)) for name in NEW_NAMES if random.random() < (0.3 if evolution else 0.1))
     if random.random() < 0.4:
         random.shuffle(made)
     rows = list(_rows(random, made, random.choice((0, 1, 3, 4, 6, 8))))
@@ -320,22 +314,16 @@ def _clauses(random: Random, table: RandomTable, source: RandomSource, evolution
     clauses: list[Clause] = []
     for index in range(counts[0]):
         action = random.choices(("update", "update_all", "delete"), (45, 35, 20))[0]
-        clauses.append(
-            _clause(random, "matched", action, matched, table, source, index == counts[0] - 1, evolution)
-        )
+        clauses.append(_clause(random, "matched", action, matched, table, source, index == counts[0] - 1, evolution))
     for index in range(counts[1]):
         action = random.choices(("insert", "insert_all"), (45, 55))[0]
         clauses.append(
-            _clause(
-                random, "not_matched", action, inserting, table, source, index == counts[1] - 1, evolution
-            )
+            _clause(random, "not_matched", action, inserting, table, source, index == counts[1] - 1, evolution)
         )
     for index in range(counts[2]):
         action = random.choice(("update", "delete"))
         last = index == counts[2] - 1
-        clauses.append(
-            _clause(random, "not_matched_by_source", action, by_source, table, source, last, False)
-        )
+        clauses.append(_clause(random, "not_matched_by_source", action, by_source, table, source, last, False))
     return tuple(clauses)
 
 
@@ -390,11 +378,7 @@ def _spelled(random: Random, name: str) -> tuple[str, ...]:
 
 
 def _of_same_name(random: Random, column: Column, scope: Expressions) -> Expr:
-    named = [
-        v
-        for v in scope.seen
-        if v.column.lower() == column.name.lower() and v.side == "s" and "`." not in v.text
-    ]
+    named = [v for v in scope.seen if v.column.lower() == column.name.lower() and v.side == "s" and "`." not in v.text]
     return random.choice(named).expr() if named and random.random() < 0.55 else scope.value(column.kind)
 
 

@@ -68,9 +68,7 @@ class Comparison:
     @property
     def kinds(self) -> frozenset[str]:
         """Names what differs, for the shrinker to keep to it."""
-        return frozenset(
-            f"{d.what}: {d.ours} / {d.theirs}" if d.what == "error" else d.what for d in self.differences
-        )
+        return frozenset(f"{d.what}: {d.ours} / {d.theirs}" if d.what == "error" else d.what for d in self.differences)
 
 
 class BothEngines:

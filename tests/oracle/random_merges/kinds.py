@@ -166,11 +166,7 @@ def value(random: Random, kind: Kind, nulls: float = 0.12) -> str:
 
 def _typed(text: str, kind: Kind) -> str:
     # Fields need their exact types: values of several rows must be of one type, and a NULL has none.
-    if (
-        isinstance(kind, Scalar)
-        and kind.sql in (*TEXTS, "BOOLEAN", "DATE", "TIMESTAMP", "INT")
-        and text != "NULL"
-    ):
+    if isinstance(kind, Scalar) and kind.sql in (*TEXTS, "BOOLEAN", "DATE", "TIMESTAMP", "INT") and text != "NULL":
         return text
     return f"CAST({text} AS {kind.sql})"
 

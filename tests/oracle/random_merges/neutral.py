@@ -94,9 +94,7 @@ def _neutral_lines(lines: Sequence[str], numbered: Sequence[Numbered]) -> tuple[
     return tuple(sorted(made))
 
 
-def wrong_numbers(
-    outcome: Outcome, numbered: Sequence[Numbered], schema: Mapping[str, Any]
-) -> tuple[str, ...]:
+def wrong_numbers(outcome: Outcome, numbered: Sequence[Numbered], schema: Mapping[str, Any]) -> tuple[str, ...]:
     """Says which numbers of an outcome cannot be.
 
     Args:

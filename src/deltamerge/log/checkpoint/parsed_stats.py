@@ -63,9 +63,7 @@ def _string(values: pa.Array) -> pa.Array:
     values = pc.cast(values, pa.string())
     special = pc.match_substring_regex(values, r'[\x00-\x1f"\\]')
     if pc.any(special).as_py():
-        escaped = [
-            json.dumps(value, ensure_ascii=False)[1:-1] for value in values.filter(special).to_pylist()
-        ]
+        escaped = [json.dumps(value, ensure_ascii=False)[1:-1] for value in values.filter(special).to_pylist()]
         values = pc.replace_with_mask(values, special, strings(escaped))
     return _quoted(values)
 

@@ -100,8 +100,7 @@ def v2_rows(snapshot: Snapshot, sidecars: Iterable[Sidecar]) -> Rows:
 def as_table(rows: Rows, schema: pa.Schema) -> pa.Table:
     """Return actions in the columns of a checkpoint, one a row."""
     columns = [
-        pa.array([values if name == field.name else None for name, values in rows], field.type)
-        for field in schema
+        pa.array([values if name == field.name else None for name, values in rows], field.type) for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -123,9 +122,7 @@ def file_batches(action: str, table: pa.Table, schema: pa.Schema) -> Iterator[pa
                 array = _camel_structs(array)
             arrays.append(array)
         structs = pa.StructArray.from_arrays(arrays, fields=list(wanted))
-        columns = [
-            structs if field.name == action else pa.nulls(len(structs), field.type) for field in schema
-        ]
+        columns = [structs if field.name == action else pa.nulls(len(structs), field.type) for field in schema]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

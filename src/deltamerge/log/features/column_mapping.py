@@ -61,9 +61,7 @@ def without_mapping(schema: StructType) -> StructType:
     return _each_field(schema, (), _unmapped)
 
 
-def with_column_ids(
-    metadata: Metadata, new_id: Callable[[], str], before: StructType | None = None
-) -> Metadata:
+def with_column_ids(metadata: Metadata, new_id: Callable[[], str], before: StructType | None = None) -> Metadata:
     """Add the ids and physical names that fields lack, and the highest id, where the table maps columns.
 
     Delta: DeltaColumnMapping.assignColumnIdAndPhysicalName. A column that is the same in `before`, the schema that

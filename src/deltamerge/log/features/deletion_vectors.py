@@ -148,9 +148,7 @@ def _read_file(store: Store, path: str, vectors: dict[str, DeletionVectorDescrip
             version = file.read(1)
             if version != bytes([FILE_FORMAT_VERSION]):
                 first = next(iter(vectors.values()))
-                raise _unreadable(
-                    first, f"the file's format version is {version[0] if version else 'missing'}"
-                )
+                raise _unreadable(first, f"the file's format version is {version[0] if version else 'missing'}")
             found = {}
             for key, vector in sorted(vectors.items(), key=lambda item: item[1].offset or 1):
                 file.seek(1 if vector.offset is None else vector.offset)

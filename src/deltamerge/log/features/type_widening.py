@@ -85,10 +85,7 @@ def with_type_changes(before: StructType, after: StructType, table_version: int 
     """
     old = {field.name: field for field in before.fields}
     return StructType(
-        tuple(
-            _changed(old[field.name], field, table_version) if field.name in old else field
-            for field in after.fields
-        )
+        tuple(_changed(old[field.name], field, table_version) if field.name in old else field for field in after.fields)
     )
 
 

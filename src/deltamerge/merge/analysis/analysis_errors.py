@@ -145,9 +145,7 @@ def unknown_target_column(
     )
 
 
-def unsettable_field(
-    path: Sequence[str], depth: int, data_type: DataType, where: str
-) -> DeltaAnalysisException:
+def unsettable_field(path: Sequence[str], depth: int, data_type: DataType, where: str) -> DeltaAnalysisException:
     """An assignment to a field of something that has no fields to set."""
     column = quote_name(path[:depth])
     if isinstance(data_type, (ArrayType, MapType)):

@@ -55,9 +55,7 @@ def arrow_condition(
     return found if found is not None and found.kind == "boolean" else None
 
 
-def _value(
-    node: Node, column: Callable[[Name], int | None], fields: Sequence[StructField]
-) -> Condition | None:
+def _value(node: Node, column: Callable[[Name], int | None], fields: Sequence[StructField]) -> Condition | None:
     if isinstance(node, Name):
         index = column(node)
         return None if index is None else Column(index, _kind_of(fields[index]))

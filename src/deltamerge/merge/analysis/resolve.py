@@ -169,9 +169,7 @@ class _Resolver:
                 used += paths[id(clause)]
         return evolved_schema(target, self.sides.source_schema, used, self.case_sensitive, self.widening)
 
-    def _check_paths(
-        self, clause: MergeClause, paths: tuple[tuple[str, ...], ...], schema: StructType
-    ) -> None:
+    def _check_paths(self, clause: MergeClause, paths: tuple[tuple[str, ...], ...], schema: StructType) -> None:
         for path in paths:
             self._check_path(path, clause, schema)
             if isinstance(clause.action, Insert) and len(path) > 1:
@@ -324,9 +322,7 @@ class _Resolver:
         )
 
     def _check_assignable(self, given: DataType, wanted: DataType, column: str, clause: MergeClause) -> None:
-        if self.assignment.policy == "STRICT" and not can_up_cast(
-            given, wanted, structs_by_name=self.structs_by_name
-        ):
+        if self.assignment.policy == "STRICT" and not can_up_cast(given, wanted, structs_by_name=self.structs_by_name):
             raise no_up_cast(given, wanted, column, clause.to_sql())
         if self.structs_by_name:
             check_same_fields(

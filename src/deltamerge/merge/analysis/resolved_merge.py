@@ -182,9 +182,7 @@ class ResolvedMerge:
     def is_only_one_unconditional_delete(self) -> bool:
         """Whether several source rows may match one target row: it is deleted, whichever of them does it."""
         return (
-            len(self.matched) == 1
-            and self.matched[0].clause.condition is None
-            and self.matched[0].action == "delete"
+            len(self.matched) == 1 and self.matched[0].clause.condition is None and self.matched[0].action == "delete"
         )
 
     @property

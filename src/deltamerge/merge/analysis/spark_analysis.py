@@ -59,9 +59,7 @@ class Sides:
         return source if alias is None else source.alias(alias)
 
 
-def sides_of(
-    spark: SparkSession, statement: MergeStatement, target_schema: StructType, target_alias: str
-) -> Sides:
+def sides_of(spark: SparkSession, statement: MergeStatement, target_schema: StructType, target_alias: str) -> Sides:
     target = empty_frame(spark, target_schema).alias(target_alias)
     return Sides(spark, statement, target, target_schema, statement.source.schema)
 
@@ -83,9 +81,7 @@ class Analysis:
             DeltaAnalysisException: A name in one of them is wrong, or it holds a star or a subquery.
         """
         mistyped = [
-            self._check_condition(
-                self.statement.condition, "ON", self._on_join, "search condition of MERGE operation"
-            )
+            self._check_condition(self.statement.condition, "ON", self._on_join, "search condition of MERGE operation")
         ]
         attempts: list[tuple[ClauseKind, _Attempt]] = [
             ("matched", self._on_join),
@@ -102,9 +98,7 @@ class Analysis:
                 for clause in conditions:
                     assert clause.condition is not None
                     mistyped.append(
-                        self._check_condition(
-                            clause.condition, clause.to_sql(), attempt, condition_of(clause)
-                        )
+                        self._check_condition(clause.condition, clause.to_sql(), attempt, condition_of(clause))
                     )
                 if not any(mistyped):
                     raise

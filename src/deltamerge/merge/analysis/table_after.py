@@ -18,9 +18,7 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.write.dependents import check_dependents
 
 
-def table_after(
-    snapshot: Snapshot, merge: ResolvedMerge, new_id: Callable[[], str]
-) -> tuple[ResolvedMerge, Metadata]:
+def table_after(snapshot: Snapshot, merge: ResolvedMerge, new_id: Callable[[], str]) -> tuple[ResolvedMerge, Metadata]:
     """Return the merge and the metadata of the table after it.
 
     New fields of the merge's output schema have the ids and physical names that files will know them by, wider ones

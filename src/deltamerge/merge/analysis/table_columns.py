@@ -13,9 +13,7 @@ from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.identity_columns import explicit_insert, identity_column, identity_update
 
 
-def outputs_of_table(
-    clause: MergeClause, outputs: tuple[Output, ...], schema: StructType
-) -> tuple[Output, ...]:
+def outputs_of_table(clause: MergeClause, outputs: tuple[Output, ...], schema: StructType) -> tuple[Output, ...]:
     """Return what an UPDATE or INSERT makes of the columns; generated ones that it does not set are computed anew.
 
     Raises:

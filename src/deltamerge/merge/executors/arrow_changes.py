@@ -97,9 +97,7 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
     return MergeChanges(
         execution=execution,
         source_rows=changes.staged.summary.row_count,
-        second_scan_rows=changes.staged.summary.row_count
-        if items and not merge.statement.is_insert_only
-        else -1,
+        second_scan_rows=changes.staged.summary.row_count if items and not merge.statement.is_insert_only else -1,
         target=changes.target,
         touched=touched,
         written=written,
@@ -128,9 +126,7 @@ def _step(changes: ArrowChanges) -> tuple[str, str]:
 def _partitions(changes: ArrowChanges) -> list[Partition]:
     """Find the partitions that get files, and make their folders."""
     touched = {file.path for file in changes.touched.rewrite}
-    logger.log(
-        TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in sorted(touched))
-    )
+    logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in sorted(touched)))
     pairs = sorted((p for p in changes.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
     if changes.execution.writes_deletion_vectors:
         pairs = [found for found in pairs if changes.updated(found)]
@@ -140,9 +136,7 @@ def _partitions(changes: ArrowChanges) -> list[Partition]:
     return partitions
 
 
-def _remove_empty_folders(
-    changes: ArrowChanges, partitions: Sequence[Partition], written: WrittenFiles
-) -> None:
+def _remove_empty_folders(changes: ArrowChanges, partitions: Sequence[Partition], written: WrittenFiles) -> None:
     """Delete the folders of partitions of which no row is left."""
     root = changes.execution.folder
     used = [decode_path(file.path) for file in written.files]
@@ -194,9 +188,7 @@ def _changed_items(changes: ArrowChanges, partition: Partition, number: int) -> 
 
 def _new_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
     return [
-        new_file_work(
-            changes.new_file(partition, "part", number, i), inserted=inserted, values=partition.values
-        )
+        new_file_work(changes.new_file(partition, "part", number, i), inserted=inserted, values=partition.values)
         for i, inserted in enumerate(partition.inserted)
     ]
 
@@ -208,11 +200,7 @@ def _is_small(changes: ArrowChanges, partition: Partition) -> bool:
         return False
     size = changes.staged.bytes + sum(pairs.file.size for pairs in partition.pairs)
     limits = changes.execution.limits
-    if (
-        len(partition.inserted) > 1
-        or len(partition.pairs) > limits.driver_files
-        or size > limits.small_partition_bytes
-    ):
+    if len(partition.inserted) > 1 or len(partition.pairs) > limits.driver_files or size > limits.small_partition_bytes:
         return False
     return bool(rows) or len(partition.pairs) > 1
 

@@ -153,11 +153,7 @@ def _has_rows_to_write(execution: Execution, touched: TouchedFiles) -> bool:
 
 def _writing(execution: Execution, touched: TouchedFiles) -> str:
     files = f"{len(touched.rewrite)} file{'' if len(touched.rewrite) == 1 else 's'}"
-    return (
-        f"writing new and changed rows of {files}"
-        if execution.writes_deletion_vectors
-        else f"rewriting {files}"
-    )
+    return f"writing new and changed rows of {files}" if execution.writes_deletion_vectors else f"rewriting {files}"
 
 
 def _fits_one_task(execution: Execution, source: Source, sizes: ScanSizes, summary: SourceSummary) -> bool:
@@ -309,9 +305,7 @@ def changes_output(merge: ResolvedMerge, rows: Rows, defaults: Callable[[int], C
     """Compute what rows become, on which all clauses are evaluated; see `write_all_changes_rows`."""
     names = merge.names
     outputs = generate_write_all_changes_output_cols(merge, defaults)
-    copies = [
-        (names.copy(index), target_copy(merge, index)) for index in range(len(merge.output_schema.fields))
-    ]
+    copies = [(names.copy(index), target_copy(merge, index)) for index in range(len(merge.output_schema.fields))]
     kept = [names.file_name, names.row_index, names.source_row_index, names.file_rewritten]
     kept += [name for name in (*names.clauses, names.row_id, names.row_commit_version) if name in rows.names]
     flags = generated_flags(merge, ("matched", "not_matched", "not_matched_by_source"))

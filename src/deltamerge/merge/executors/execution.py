@@ -159,9 +159,7 @@ class MergeChanges:
         """Whether the commit names a file in the merge's folder; change data has another."""
         below = f"{self.execution.folder}/"
         changes = (decode_path(file.path) for file in self.written.change_files)
-        return bool(self.written.files or self.vectors.kept) or any(
-            map(str.startswith, changes, repeat(below))
-        )
+        return bool(self.written.files or self.vectors.kept) or any(map(str.startswith, changes, repeat(below)))
 
     @property
     def removed_files(self) -> tuple[AddFile, ...]:

@@ -59,9 +59,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         zone = execution.conf.session_time_zone
         target = target_files(execution.snapshot, execution.references, possible, zone)
     counted = Observation()
-    frame = (
-        source.frame.observe(counted, F.count(F.lit(1)).alias("rows")) if summary is None else source.frame
-    )
+    frame = source.frame.observe(counted, F.count(F.lit(1)).alias("rows")) if summary is None else source.frame
     rows = source_rows(frame, merge)
     with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values(merge):
         unmatched = filtered_source(merge, rows)
@@ -101,9 +99,7 @@ def unmatched_of(execution: Execution, rows: Rows, summary: SourceSummary, targe
     return unmatched_by_number(execution.merge, rows, target, broadcast=broadcast)
 
 
-def write_inserts(
-    execution: Execution, unmatched: Rows, extra_op_type: str
-) -> tuple[WrittenFiles, RowCounts | None]:
+def write_inserts(execution: Execution, unmatched: Rows, extra_op_type: str) -> tuple[WrittenFiles, RowCounts | None]:
     """Write source rows that match nothing; counts are None where a single clause inserts."""
     merge, names = execution.merge, execution.merge.names
     rows = generate_inserts_only_output(merge, unmatched, execution.defaults, extra_op_type)

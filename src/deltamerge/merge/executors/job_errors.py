@@ -136,9 +136,7 @@ def translated(error: Exception, table: str) -> Exception:
     if found is None or not condition.startswith(_WRAPPERS):
         return error
     condition, message, sqlstate = found
-    return DeltaRuntimeException(
-        condition, f"{message} Nothing was changed in table {table}.", sqlstate=sqlstate
-    )
+    return DeltaRuntimeException(condition, f"{message} Nothing was changed in table {table}.", sqlstate=sqlstate)
 
 
 def _cause(message: str) -> tuple[str, str, str] | None:

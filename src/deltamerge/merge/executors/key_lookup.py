@@ -152,8 +152,7 @@ def _matches_of(recipe: LookupRecipe, found: Sequence[Pairs]) -> Matches:
     return Matches(
         changed={pairs.file.path: pairs.changed for pairs in changing},
         rows_by_clause={
-            key: sum(pairs.rows_by_clause.get(number, 0) for pairs in found)
-            for key, number in numbers.items()
+            key: sum(pairs.rows_by_clause.get(number, 0) for pairs in found) for key, number in numbers.items()
         },
         updating=_updating(recipe, found),
         matched_sources=matched_sources(found),
@@ -199,10 +198,7 @@ class _PairFrames:
         if merge.source_alias is not None:
             source = source.alias(merge.source_alias)
         # A lateral subquery over one row is a projection that qualifies the target's columns.
-        columns = [
-            F.col(own).outer().alias(f.name)
-            for own, f in zip(hidden, merge.target_schema.fields, strict=True)
-        ]
+        columns = [F.col(own).outer().alias(f.name) for own, f in zip(hidden, merge.target_schema.fields, strict=True)]
         one_row = self.execution.table.spark.sql("SELECT 1").select(*columns).alias(merge.target_alias)
         own_names = (
             *(names.source(i) for i in range(len(merge.source_schema))),
@@ -217,8 +213,7 @@ class _PairFrames:
         merge, names, recipe = self.execution.merge, self.execution.merge.names, self.recipe
         source = [names.source(index) for index in range(len(merge.source_schema))]
         target = {
-            names.target(index): (f.name, recipe.types[f.name])
-            for index, f in enumerate(merge.target_schema.fields)
+            names.target(index): (f.name, recipe.types[f.name]) for index, f in enumerate(merge.target_schema.fields)
         }
         rest = names.file_name, names.row_index, names.source_row_index
         work = pairing_rows(self.staged.kept, source, target, rest, changing=changing)

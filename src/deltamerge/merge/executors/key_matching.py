@@ -102,9 +102,7 @@ def find_pairs(
         raise _declined(f"there are more than {limits.pairs:,} pairs of source and target rows")
     by_path = {file.path: file for file in files}
     pairs = [
-        Pairs(
-            by_path[row["file"]], row["path"], row["found"], row["pairs"], row["rows"], _counts(row["detail"])
-        )
+        Pairs(by_path[row["file"]], row["path"], row["found"], row["pairs"], row["rows"], _counts(row["detail"]))
         for row in found
     ]
     return tuple(sorted(pairs, key=lambda of_file: of_file.file.path))
@@ -128,13 +126,8 @@ def matched_sources(found: Iterable[Pairs]) -> BitMap64:
 
 
 def _deleted(store: Store, files: Sequence[AddFile]) -> list[Blocks]:
-    vectors = read_deletion_vectors(
-        store, [f.deletion_vector for f in files if f.deletion_vector is not None]
-    )
-    return [
-        NO_BLOCKS if f.deletion_vector is None else to_blocks(vectors[f.deletion_vector.unique_id])
-        for f in files
-    ]
+    vectors = read_deletion_vectors(store, [f.deletion_vector for f in files if f.deletion_vector is not None])
+    return [NO_BLOCKS if f.deletion_vector is None else to_blocks(vectors[f.deletion_vector.unique_id]) for f in files]
 
 
 def _counts(detail: str) -> dict[int, int]:

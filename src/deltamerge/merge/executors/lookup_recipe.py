@@ -73,9 +73,7 @@ def lookup_recipe(context: PlanningContext, *, by_spark: bool) -> LookupRecipe:
         undecided=by_spark and not takes_all(context) and of_pairs is None,
         asked_of_source=() if of_pairs is None else _source_places(context, of_pairs),
         by_source=by_source,
-        unmatched=None
-        if unmatched is None
-        else TargetChoice(_of_target(context, unmatched, types), unmatched),
+        unmatched=None if unmatched is None else TargetChoice(_of_target(context, unmatched, types), unmatched),
         computes=not by_spark and _computes(context, clauses),
         types=types,
         not_null=frozenset(c.path[0] for c in constraints if isinstance(c, NotNull)),
@@ -96,9 +94,7 @@ def _source_places(context: PlanningContext, choice: ClauseChoice) -> tuple[int,
     return tuple(place - before for place in sorted(choice.columns) if place >= before)
 
 
-def _pair_choice(
-    context: PlanningContext, choice: ClauseChoice, types: Mapping[str, pa.DataType]
-) -> PairChoice:
+def _pair_choice(context: PlanningContext, choice: ClauseChoice, types: Mapping[str, pa.DataType]) -> PairChoice:
     merge = context.merge
     places = _source_places(context, choice)
     source = {str(len(merge.target_schema) + place): merge.names.source(place) for place in places}

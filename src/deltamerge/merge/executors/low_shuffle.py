@@ -24,13 +24,9 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     """Run a merge whose source is kept."""
     merge, steps, conf = execution.merge, execution.steps, execution.conf
     with steps.step("plan", "choosing the files to read"):
-        target = target_files(
-            execution.snapshot, execution.references, summary.predicate, conf.session_time_zone
-        )
+        target = target_files(execution.snapshot, execution.references, summary.predicate, conf.session_time_zone)
     rows = source_rows(source.frame, merge)
-    broadcast = can_broadcast(
-        summary, conf.auto_broadcast_join_threshold, execution.limits.broadcast_key_bytes
-    )
+    broadcast = can_broadcast(summary, conf.auto_broadcast_join_threshold, execution.limits.broadcast_key_bytes)
     join = _Join(execution, Rows(F.broadcast(rows.frame), rows.names) if broadcast else rows, target)
     matches = NO_MATCHES
     if target.files and (merge.changing or merge.inserts):

@@ -108,9 +108,7 @@ def _source_code(merge: ResolvedMerge) -> Column:
     return code
 
 
-def _matches(
-    found: list[dict[str, Any]], changing: list[ResolvedClause], path_of: Callable[[str], str]
-) -> Matches:
+def _matches(found: list[dict[str, Any]], changing: list[ResolvedClause], path_of: Callable[[str], str]) -> Matches:
     pieces: dict[tuple[int, str | None], list[tuple[int, bytes]]] = defaultdict(list)
     pairs: dict[tuple[int, str | None], int] = defaultdict(int)
     for row in found:

@@ -65,9 +65,7 @@ def partitions_of(
     for pairs in changed:
         folders = partition_folders(columns, pairs.file.partition_values)
         by_folders.setdefault(folders, []).append(pairs)
-    both = [
-        Partition(p.folders, tuple(by_folders.pop(p.folders, ())), p.inserted, p.rows, p.values) for p in new
-    ]
+    both = [Partition(p.folders, tuple(by_folders.pop(p.folders, ())), p.inserted, p.rows, p.values) for p in new]
     return [*(Partition(at, tuple(pairs), (), 0, {}) for at, pairs in by_folders.items()), *both]
 
 
@@ -92,10 +90,7 @@ def _new_partitions(
     partitions = []
     for number, group in enumerate(groups.select(by).to_pylist()):
         values = list(group.values())
-        spelled = {
-            column: _spelled(value, recipe.types[column])
-            for column, value in zip(columns, values, strict=True)
-        }
+        spelled = {column: _spelled(value, recipe.types[column]) for column, value in zip(columns, values, strict=True)}
         for column in recipe.not_null.intersection(columns):
             if spelled[column] is None:
                 raise _declined(f"partition column {column} would be NULL")
@@ -119,9 +114,7 @@ def _declined(reason: str) -> Declined:
     return Declined("changed_rows", "arrow", reason)
 
 
-def _ranges(
-    execution: Execution, rows: np.ndarray[Any, Any], staged: StagedSource
-) -> tuple[tuple[int, int], ...]:
+def _ranges(execution: Execution, rows: np.ndarray[Any, Any], staged: StagedSource) -> tuple[tuple[int, int], ...]:
     """Distribute rows over files: for each the first row, and the one after the last."""
     most = rows_of_a_file(execution)
     if most is None:

@@ -45,10 +45,7 @@ def observing_clauses(
         is_row: TRUE for the rows that become rows of the table.
     """
     observation = Observation()
-    counts = [
-        F.sum((F.col(names.clause(c.clause.kind)) == F.lit(c.number)).cast("int")).alias(c.name)
-        for c in clauses
-    ]
+    counts = [F.sum((F.col(names.clause(c.clause.kind)) == F.lit(c.number)).cast("int")).alias(c.name) for c in clauses]
     return frame.observe(observation, F.sum(is_row.cast("int")).alias(_ROWS), *counts), observation
 
 
@@ -65,9 +62,7 @@ def counted(observation: Observation, clauses: Sequence[ResolvedClause]) -> RowC
     return RowCounts(int(found[_ROWS] or 0), by_clause)
 
 
-def inserts_by_clause(
-    merge: ResolvedMerge, counts: RowCounts | None, inserted: int
-) -> dict[tuple[str, int], int]:
+def inserts_by_clause(merge: ResolvedMerge, counts: RowCounts | None, inserted: int) -> dict[tuple[str, int], int]:
     """Return the inserted rows by clause; counts are needed only where several clauses insert."""
     inserting = merge.inserting
     if counts is None or len(inserting) < 2:

@@ -105,9 +105,7 @@ def write_changes(changes: SparkChanges) -> MergeChanges:
     execution, matches, summary = changes.execution, changes.matches, changes.summary
     merge, steps = execution.merge, execution.steps
     touched = NOTHING_TOUCHED
-    logger.log(
-        TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changes.touched)
-    )
+    logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changes.touched))
     if changes.touched:
         refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
         files = tuple(changes.touched.values())
@@ -223,9 +221,7 @@ def _parts(changes: SparkChanges) -> tuple[list[DataFrame], int]:
 def _unchanged(changes: SparkChanges) -> DataFrame:
     table, matches = changes.execution.table, changes.matches
     target = scan_rows(changes.execution, changes.copied).renamed()
-    changed = {
-        uri: matches.changed[file.path] for file in changes.copied for uri in spark_spellings(table, file)
-    }
+    changed = {uri: matches.changed[file.path] for file in changes.copied for uri in spark_spellings(table, file)}
     return changes.rows.unchanged(target.frame, changed)
 
 

@@ -210,19 +210,13 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
         clause = columns.compute(names.clause("not_matched"), F.col(names.clause("not_matched")))
         numbers = [c.number for c in merge.not_matched]
         columns.choose(clause, references.source_choice(merge.not_matched, numbers))
-    return StagedColumns(
-        keys, columns.own, updated, matched, inserted, clause, columns.computed, columns.chosen
-    )
+    return StagedColumns(keys, columns.own, updated, matched, inserted, clause, columns.computed, columns.chosen)
 
 
-def _in_place(
-    execution: Execution, recipe: LookupRecipe, columns: StagedColumns
-) -> tuple[StagedSource, PlainParquet]:
+def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) -> tuple[StagedSource, PlainParquet]:
     merge, types, limits = execution.merge, recipe.types, execution.limits
     in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
-    wanted = {
-        in_files[name]: types[column] for name, column in zip(columns.keys, recipe.keys.target, strict=True)
-    }
+    wanted = {in_files[name]: types[column] for name, column in zip(columns.keys, recipe.keys.target, strict=True)}
     for each in (*columns.updates.values(), *columns.inserts.values()):
         wanted |= {in_files[name]: types[column] for column, name in each.items() if name in in_files}
     looked_at = [*recipe.asked_of_source, *(() if columns.needs_spark else columns.asked)]
@@ -283,13 +277,9 @@ def _beside(execution: Execution, source: StagedSource, table: pa.Table) -> Stag
     return _with_files(execution, source, (file,), table.nbytes)
 
 
-def _with_files(
-    execution: Execution, source: StagedSource, computed: tuple[KeptFile, ...], size: int
-) -> StagedSource:
+def _with_files(execution: Execution, source: StagedSource, computed: tuple[KeptFile, ...], size: int) -> StagedSource:
     kept = replace(source.kept, computed=computed, position=_place(execution))
-    return replace(
-        source, kept=kept, bytes=source.bytes + size, bytes_in_memory=source.bytes_in_memory + size
-    )
+    return replace(source, kept=kept, bytes=source.bytes + size, bytes_in_memory=source.bytes_in_memory + size)
 
 
 def _with_computed(
@@ -301,11 +291,7 @@ def _with_computed(
     if any(column.name.lower() == "_metadata" for column in merge.source_schema):
         raise unknown
     frame = merge.statement.source
-    if (
-        merge.source_alias is not None
-        and files.is_whole
-        and all(_GLOB.isdisjoint(f.path) for f in files.files)
-    ):
+    if merge.source_alias is not None and files.is_whole and all(_GLOB.isdisjoint(f.path) for f in files.files):
         # A view does not say which file a row is of.
         reader = execution.table.spark.read.schema(merge.source_schema)
         frame = reader.parquet(*(file.path for file in files.files))
@@ -438,9 +424,7 @@ class _Columns:
         merge, names = self._execution.merge, self._execution.merge.names
         references = self._execution.references.of(clause)
         found = {}
-        for index, (output, column) in enumerate(
-            zip(clause.outputs, merge.output_schema.fields, strict=True)
-        ):
+        for index, (output, column) in enumerate(zip(clause.outputs, merge.output_schema.fields, strict=True)):
             if isinstance(output, TakeTarget):
                 continue
             taken = references.taken_as_is(index)

@@ -73,11 +73,7 @@ def _may_match(ranges: InRanges, schema: StructType) -> Column | None:
     if not isinstance(schema.fields[index].dataType, _COMPARED) or ranges.type_name not in _COMPARED_NAMES:
         return None
     column = F.col(quote(schema.names[index]))
-    ends = (
-        ranges.ranges
-        if len(ranges.ranges) <= _MOST_FILTERS
-        else ((ranges.ranges[0][0], ranges.ranges[-1][1]),)
-    )
+    ends = ranges.ranges if len(ranges.ranges) <= _MOST_FILTERS else ((ranges.ranges[0][0], ranges.ranges[-1][1]),)
     return reduce(or_, ((column >= F.lit(low)) & (column <= F.lit(high)) for low, high in ends))
 
 

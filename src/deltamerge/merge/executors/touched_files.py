@@ -96,9 +96,7 @@ def find_touched_rows(
     pieces = (
         _matches_of_rows(merge, rows)
         .groupBy("file", piece_of(F.col("row")).alias("piece"))
-        .agg(
-            F.bitmap_construct_agg(F.when(changed, bit_in_piece(F.col("row")))).alias("bitmap"), *_sums(merge)
-        )
+        .agg(F.bitmap_construct_agg(F.when(changed, bit_in_piece(F.col("row")))).alias("bitmap"), *_sums(merge))
     )
     found = [row.asDict() for row in pieces.collect()]
     return _touched(merge, rows, found, files), _positions(found)
@@ -165,16 +163,12 @@ def _touched(
     competing = sum(row["competing"] or 0 for row in found)
     if competing and not merge.is_only_one_unconditional_delete:
         raise _multiple_source_rows(merge, rows, _taken(merge.matched, names), competing)
-    counts: dict[tuple[str, int], int] = {
-        c.key: sum(row[c.name] or 0 for row in found) for c in merge.changing
-    }
+    counts: dict[tuple[str, int], int] = {c.key: sum(row[c.name] or 0 for row in found) for c in merge.changing}
     touched = {row["file"] for row in found if any(row[c.name] for c in merge.changing)}
     rewrite = tuple(files[file_key(name)] for name in sorted(touched))
     only_matched = tuple(files[file_key(name)] for name in sorted({row["file"] for row in found} - touched))
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {f.path}" for f in rewrite))
-    return TouchedFiles(
-        rewrite, only_matched, counts, has_multiple_matches=any(row["multiple"] for row in found)
-    )
+    return TouchedFiles(rewrite, only_matched, counts, has_multiple_matches=any(row["multiple"] for row in found))
 
 
 def _takes(clause: ResolvedClause, names: InternalColumns) -> Column:
@@ -211,9 +205,7 @@ def _multiple_source_rows(
 
 def _competing_rows(merge: ResolvedMerge, rows: DataFrame) -> DataFrame:
     names = merge.names
-    target = F.struct(
-        *(F.col(names.target(i)).alias(f.name) for i, f in enumerate(merge.target_schema.fields))
-    )
+    target = F.struct(*(F.col(names.target(i)).alias(f.name) for i, f in enumerate(merge.target_schema.fields)))
     seen: set[str] = set()
     sources = []
     for i, field in enumerate(merge.source_schema.fields):

@@ -276,20 +276,12 @@ def row_change(merge: ResolvedMerge) -> Column:
     """Return what becomes of a joined row: ``insert``, ``update``, ``delete``, ``drop``, or NULL for a copy."""
     names = merge.names
     inserted = _change(merge.not_matched, "not_matched", names, F.lit("drop"))
-    by_source = _change(
-        merge.not_matched_by_source, "not_matched_by_source", names, F.lit(None).cast("string")
-    )
+    by_source = _change(merge.not_matched_by_source, "not_matched_by_source", names, F.lit(None).cast("string"))
     matched = _change(merge.matched, "matched", names, F.lit(None).cast("string"))
-    return (
-        F.when(target_row_missing(names), inserted)
-        .when(source_row_missing(names), by_source)
-        .otherwise(matched)
-    )
+    return F.when(target_row_missing(names), inserted).when(source_row_missing(names), by_source).otherwise(matched)
 
 
-def _change(
-    clauses: Sequence[ResolvedClause], kind: ClauseKind, names: InternalColumns, otherwise: Column
-) -> Column:
+def _change(clauses: Sequence[ResolvedClause], kind: ClauseKind, names: InternalColumns, otherwise: Column) -> Column:
     case = None
     for clause in clauses:
         if clause.action == "do_nothing":

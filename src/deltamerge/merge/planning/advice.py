@@ -29,13 +29,9 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
     merge = context.merge
     found = []
     if context.writes_deletion_vectors and context.changes_target_rows:
-        found.append(
-            "Deletion vectors: changed rows are marked as deleted; touched files are not written again."
-        )
+        found.append("Deletion vectors: changed rows are marked as deleted; touched files are not written again.")
     elif context.has_deletion_vectors:
-        found.append(
-            "Deletion vectors: some files have them, and readers must leave out the rows they delete."
-        )
+        found.append("Deletion vectors: some files have them, and readers must leave out the rows they delete.")
     if context.writes_change_data:
         found.append("Change data feed: each changed row is also written to the feed, each update twice.")
     if context.has_column_mapping:
@@ -47,9 +43,7 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
     constraints = len(constraints_of(merge.output_schema, context.snapshot.metadata.configuration))
     if constraints:
         one = constraints == 1
-        found.append(
-            f"Constraints: {constraints} {'is' if one else 'are'} checked for every row that is written."
-        )
+        found.append(f"Constraints: {constraints} {'is' if one else 'are'} checked for every row that is written.")
     if any(generation_expression(field) is not None for field in merge.output_schema.fields):
         found.append("Generated columns: Spark computes them for every row that is written.")
     if context.has_identity_columns:
@@ -71,9 +65,7 @@ def conflicts(context: PlanningContext, source: str) -> tuple[str, ...]:
         "Commits that change the schema, the properties or the protocol of the table; these end the merge.",
     ]
     if context.conf.txn_app_id is not None:
-        found.append(
-            f"Commits of the application {context.conf.txn_app_id} with the same or a later version."
-        )
+        found.append(f"Commits of the application {context.conf.txn_app_id} with the same or a later version.")
     return tuple(found)
 
 

@@ -61,8 +61,7 @@ def _against_clauses(context: PlanningContext) -> str | None:
     for clause in updates:
         from_source = references.of(clause).from_source
         if not all(
-            given or isinstance(output, TakeTarget)
-            for given, output in zip(from_source, clause.outputs, strict=True)
+            given or isinstance(output, TakeTarget) for given, output in zip(from_source, clause.outputs, strict=True)
         ):
             return "an UPDATE computes a value from the target's row"
     if all(references.of(clause).condition_from_source for clause in clauses):

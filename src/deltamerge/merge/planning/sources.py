@@ -26,18 +26,14 @@ def staged(_: PlanningContext, __: str) -> Fits:
 def read_once(context: PlanningContext, _: str) -> Fits:
     """The source is read in one pass and not kept."""
     if _must_keep(context):
-        return no(
-            "identity columns take their values from the source's rows, which must be the same at each read"
-        )
+        return no("identity columns take their values from the source's rows, which must be the same at each read")
     if context.conf.materialize_source == "none":
         return yes("spark.databricks.delta.merge.materializeSource is none")
     if context.conf.materialize_source == "all":
         return no("spark.databricks.delta.merge.materializeSource is all")
     most = context.limits.broadcast_target_bytes
     if context.summary is None and context.files.size_in_bytes <= most:
-        return yes(
-            "the target is small enough to be sent to every executor, so one pass over the source is enough"
-        )
+        return yes("the target is small enough to be sent to every executor, so one pass over the source is enough")
     return no("the target is not small, and the source's keys say which of its files are read")
 
 

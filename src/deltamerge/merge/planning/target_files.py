@@ -95,9 +95,7 @@ def partition_count(files: Iterable[AddFile], is_partitioned: bool) -> int:
     return len({tuple(sorted(file.partition_values.items())) for file in files})
 
 
-def may_match(
-    snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: Mask | None = None
-) -> FileTable:
+def may_match(snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: Mask | None = None) -> FileTable:
     """Find the files that may hold rows of a predicate, without an object for each."""
     return _among(snapshot.files, may_match_mask(snapshot, predicate, session_time_zone, among))
 
@@ -106,14 +104,10 @@ def _among(files: FileTable, mask: Mask) -> FileTable:
     return files if bool(mask.all()) else files.filter(mask)
 
 
-def may_match_mask(
-    snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: Mask | None = None
-) -> Mask:
+def may_match_mask(snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: Mask | None = None) -> Mask:
     """Return of each file of the table whether it may hold rows of a predicate; see `files_that_may_match`."""
     partition_columns = snapshot.metadata.partition_columns
-    return files_that_may_match(
-        predicate, snapshot.files, snapshot.schema, partition_columns, session_time_zone, among
-    )
+    return files_that_may_match(predicate, snapshot.files, snapshot.schema, partition_columns, session_time_zone, among)
 
 
 def key_slices(

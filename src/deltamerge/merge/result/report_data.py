@@ -115,7 +115,5 @@ def already_committed(table: Table, statement: MergeStatement, snapshot: Snapsho
         metrics={},
         clauses=(),
         steps=(),
-        notes=(
-            "The table already holds this application transaction (txnAppId, txnVersion); nothing was done.",
-        ),
+        notes=("The table already holds this application transaction (txnAppId, txnVersion); nothing was done.",),
     )

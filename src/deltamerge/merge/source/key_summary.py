@@ -254,9 +254,7 @@ def has_slices(key: JoinKey) -> bool:
     given, scale = key.given, unscaled_digits(key)
     if scale is None:
         return True
-    digits, fraction = (
-        (given.precision, given.scale) if isinstance(given, DecimalType) else (_DIGITS[type(given)], 0)
-    )
+    digits, fraction = (given.precision, given.scale) if isinstance(given, DecimalType) else (_DIGITS[type(given)], 0)
     # In a comparison with the span's ends Spark must keep all digits of both.
     return max(fraction, scale) + max(digits - fraction, UNIT_DIGITS - scale) <= _MOST_DIGITS
 
@@ -290,9 +288,7 @@ def _comparable(value: Column, data_type: DataType) -> Column:
     return F.unix_date(value) if isinstance(data_type, DateType) else value
 
 
-def _key_predicate(
-    key: EquiKey, data_type: DataType, ranges: Sequence[tuple[object, object]], nulls: int
-) -> Predicate:
+def _key_predicate(key: EquiKey, data_type: DataType, ranges: Sequence[tuple[object, object]], nulls: int) -> Predicate:
     matches_null = key.null_safe and nulls > 0
     try:
         ends = tuple((_as_literal(low, data_type), _as_literal(high, data_type)) for low, high in ranges)

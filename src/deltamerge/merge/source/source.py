@@ -81,8 +81,7 @@ def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
         replace(
             clause,
             outputs=tuple(
-                replace(o, index=position[o.index]) if isinstance(o, TakeSource) else o
-                for o in clause.outputs
+                replace(o, index=position[o.index]) if isinstance(o, TakeSource) else o for o in clause.outputs
             ),
         )
         for clause in merge.clauses
