@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamerge.workers.conditions import ClauseChoice, Column, Condition, Constant, Operation
+from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.key_lookup import UNFIT, PairChoice, TargetChoice, pairing
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns, blocks_of_rows
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, by_source_number, read_pairs
@@ -64,6 +65,7 @@ def look_up(
     by_source: TargetChoice | None = None,
     unmatchable: Sequence[str] = (),
     deleted: Mapping[str, Blocks] | None = None,
+    rest: Asked | None = None,
     unique: bool = False,
 ) -> Found:
     folder = paths[0].parent
@@ -75,7 +77,7 @@ def look_up(
         **block_columns((deleted or {}).get(path.name, NO_BLOCKS) for path in paths),
     }
     kept = stage(folder, source)
-    work = pairing(kept, ("k0", "k1"), clause, ("id", "name"), by_source, str(folder), unique=unique)
+    work = pairing(kept, ("k0", "k1"), clause, ("id", "name"), by_source, rest or {}, str(folder), unique=unique)
     found = Found()
     for answer in work(pa.table(files).to_batches()):
         for row in answer.to_pylist():

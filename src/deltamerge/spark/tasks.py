@@ -82,7 +82,7 @@ def frame_of(spark: SparkSession, work: Work, rows: pa.Table, schema: StructType
 
 def _run_in_driver(work: Work, rows: pa.Table) -> list[pa.RecordBatch]:
     threads = max(1, min(len(rows), os.cpu_count() or 1, _DRIVER_THREADS))
-    parts = [rows.take(list(range(first, len(rows), threads))) for first in range(threads)]
+    parts = [rows.take(pa.array(range(first, len(rows), threads), pa.int64())) for first in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
         done = list(pool.map(lambda part: list(work(part.to_batches())), parts))
     return [batch for batches in done for batch in batches]

@@ -56,6 +56,13 @@ def read_row_groups(
             start += rows
 
 
+def check_columns(path: str, values: Mapping[str, str | None], asked: Asked) -> None:
+    """Raise what `read_row_groups` would about a file, without reading its rows."""
+    with pq.ParquetFile(path, memory_map=True) as file:
+        stored = _stored(file, values, asked)
+        _typed(file.schema_arrow.empty_table().select(stored), (0, 0), values, asked)
+
+
 def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked) -> list[str]:
     schema = file.schema_arrow
     names = {name for name, _ in asked.values() if name not in values}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamerge.workers.conditions import ClauseChoice
-from deltamerge.workers.file_columns import Asked, read_columns, read_row_groups
+from deltamerge.workers.file_columns import Asked, check_columns, read_columns, read_row_groups
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, mask_of, read_blocks
 from deltamerge.workers.row_pairs import (
     NO_CLAUSE,
@@ -69,6 +69,7 @@ def pairing(
     clause: str | int | PairChoice,
     columns: Sequence[str],
     by_source: TargetChoice | None,
+    rest: Asked,
     folder: str,
     *,
     unique: bool,
@@ -79,6 +80,7 @@ def pairing(
         clause: The source's column with the number of the MATCHED clause that takes a pair, NULL where none does; or
             the number of the one that takes all, `NO_CLAUSE` where there is none; or what chooses it for each pair.
         by_source: What takes rows without a match; None where all stay.
+        rest: The target's columns that are read once the pairs are known.
         unique: Whether no two source rows have the same keys, so that a row of the target is in one pair at most.
 
     Returns:
@@ -95,7 +97,7 @@ def pairing(
         for batch in batches:
             for row in range(batch.num_rows):
                 path, name, values, is_joined = (column[row].as_py() for column in batch.columns[:4])
-                file = _File(name, path, json.loads(values), read_blocks(batch, row))
+                file = _File(name, path, json.loads(values), rest, read_blocks(batch, row))
                 try:
                     if not is_joined:
                         yield _paired(_unmatched_rows(file, by_source, folder))
@@ -119,11 +121,16 @@ def pairing(
 
 @dataclass(frozen=True)
 class _File:
-    """A file of the target, and the rows that its deletion vector deletes."""
+    """A file of the target, and the rows that its deletion vector deletes.
+
+    Args:
+        rest: The columns that are read once its pairs are known.
+    """
 
     name: str
     path: str
     values: Mapping[str, str | None]
+    rest: Asked
     deleted: Blocks = NO_BLOCKS
 
     def live(self, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -190,8 +197,10 @@ def _unmatched_rows(file: _File, by_source: TargetChoice | None, folder: str) ->
         return []
     clauses = _by_source_clauses(file, by_source).to_numpy()
     rows = np.flatnonzero((clauses != NO_CLAUSE) & file.live(len(clauses)))
-    pairs = RowPairs(rows, np.full(len(rows), NO_SOURCE), clauses[rows])
-    return [_kept(file, pairs, folder, unique=True)] if len(rows) else []
+    if not len(rows):
+        return []
+    check_columns(file.path, file.values, file.rest)
+    return [_kept(file, RowPairs(rows, np.full(len(rows), NO_SOURCE), clauses[rows]), folder, unique=True)]
 
 
 def _kept(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Found:
@@ -225,6 +234,7 @@ def _pairs(read: list[pa.Table], files: list[_File], wanted: _Wanted, folder: st
         begin, end = np.searchsorted(places, [place, place + 1])
         file, of_file = files[place], ordered.among(slice(begin, end))
         try:
+            check_columns(file.path, file.values, file.rest)
             of_file = _with_choice(file, of_file, wanted)
         except (ValueError, OSError, pa.ArrowException) as error:
             return [(file.name, "", 0, UNFIT, 0, str(error))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
@@ -83,17 +82,6 @@ def check_same_fields(
                 check(source.fields[index].dataType, field.dataType, f"{column}.{field.name}")
     for _, given, wanted in matching_inner_types(source, target):
         check(given, wanted, column)
-
-
-def values_apart(source: DataType, target: DataType, case_sensitive: bool) -> Iterator[tuple[DataType, DataType]]:
-    """Yield the types of a value and of its column, of structs those of each field that both have."""
-    if not isinstance(source, StructType) or not isinstance(target, StructType):
-        yield source, target
-        return
-    for field in target.fields:
-        index = find_field(source, field.name, case_sensitive)
-        if index is not None:
-            yield from values_apart(source.fields[index].dataType, field.dataType, case_sensitive)
 
 
 def unknown_fields(source: DataType, target: DataType, column: str, case_sensitive: bool) -> list[str]:

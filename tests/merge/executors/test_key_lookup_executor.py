@@ -375,6 +375,28 @@ def test_source_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -
     assert (files_below(path), folders_below(path)) == before
 
 
+@pytest.mark.parametrize("part", ["''", "'p'"])
+def test_files_that_spark_alone_reads(spark: SparkSession, tmp_path: Path, part: str) -> None:
+    """Partition values that readers do not agree on, and files with narrower types than the table's."""
+    path = tmp_path / "t"
+    write_delta(frame(spark, "id INT, v BIGINT, p STRING", [(1, 1, "p")]), str(path), partition_by=["p"])
+    (added,) = actions(str(path), 0, "add")
+    if part == "'p'":
+        narrow = pa.table({"id": pa.array([1], pa.int32()), "v": pa.array([1], pa.int32())})
+        pq.write_table(narrow, path / added["path"])
+        for crc in path.rglob("*.crc"):
+            crc.unlink()
+    else:
+        log = path / "_delta_log" / f"{0:020}.json"
+        log.write_text(log.read_text().replace('"p":"p"', '"p":""'))
+    one = frame(spark, "id INT", [(1,)]).alias("s")
+    merge = DeltaTable.forPath(spark, str(path)).alias("t").merge(one, "t.id = s.id")
+    report = merge.whenMatchedUpdate(set={"v": "t.v + 1"}).run()
+    assert report.outcome.plan is not None
+    assert report.outcome.plan.name != "key_lookup"
+    assert [row.v for row in DeltaTable.forPath(spark, str(path)).toDF().collect()] == [2]
+
+
 def test_computed_values_are_computed_for_each_row(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(frame(spark, "id INT, v STRING", [(1, "a"), (1, "b"), (2, "c")]), path)

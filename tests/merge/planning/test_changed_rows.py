@@ -248,6 +248,13 @@ def test_partitions_that_arrow_does_not_know(tmp_path: Path, clauses: str, on: s
     assert declined_of(plan)[ARROW] == reason
 
 
+def test_partitions_that_no_worker_reads(tmp_path: Path) -> None:
+    table = partitioned("price", columns={**PEOPLE, "price": DecimalType(10, 2)})
+    plan = plan_of(tmp_path, "WHEN MATCHED THEN UPDATE SET n = t.n + s.n", table=table)
+    assert plan.match.choice == "join"
+    assert declined_of(plan)["match", "key_lookup"] == "the partition column price is of type decimal(10,2)"
+
+
 @pytest.mark.parametrize(
     ("clauses", "on"),
     [

@@ -15,6 +15,7 @@ from deltamerge.sql.names import near_misses, quote_name
 
 _UNRESOLVED = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "UNRESOLVED_STAR", "MISSING_ATTRIBUTES")
 _TYPES = "DATATYPE_MISMATCH"
+_WITH_CONF = f"{_TYPES}.CAST_WITH_CONF_SUGGESTION"
 _NON_DETERMINISTIC = "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
 # Behind its own words Spark prints the plan that it looked at.
 _PLAN = re.compile(r"\n(?='|\+- |:- |(?:Join|Project|Filter|Aggregate|Sort)\b)")
@@ -62,6 +63,24 @@ def analysis_error(
 def is_of_types(error: DeltaAnalysisException) -> bool:
     """Return whether all names are known, but an operator does not take its operands' types."""
     return error.error_class.startswith(_TYPES)
+
+
+def is_of_cast(error: PySparkException) -> bool:
+    """Return whether Spark has a cast, but not between these types and by the rules that the cast follows."""
+    return error.getCondition() in (f"{_TYPES}.CAST_WITHOUT_SUGGESTION", _WITH_CONF)
+
+
+def needs_legacy_policy(error: PySparkException, column: str, where: str) -> DeltaAnalysisException:
+    """A cast that the store assignment policy ANSI refuses and LEGACY takes, whatever the session's own casts are."""
+    parameters = _parameters(error)
+    return DeltaAnalysisException(
+        _WITH_CONF,
+        f"Cannot cast the value for `{column}` from {parameters.get('srcType')} to {parameters.get('targetType')}: "
+        "spark.sql.storeAssignmentPolicy is ANSI. Convert it in the statement, or set the policy to LEGACY. "
+        f"In: {where}",
+        sqlstate="42K09",
+        parameters={**parameters, "config": '"spark.sql.storeAssignmentPolicy"', "configVal": "'LEGACY'"},
+    )
 
 
 def _is_aggregate(condition: str, error: PySparkException) -> bool:

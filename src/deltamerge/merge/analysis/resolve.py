@@ -5,7 +5,7 @@ Spark resolves every expression, each clause family on frames that see just what
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -17,8 +17,10 @@ from deltamerge.merge.analysis.analysis_errors import (
     conflicting_assignments,
     default_of_field,
     duplicate_insert_columns,
+    is_of_cast,
     missing_set_column,
     missing_star_column,
+    needs_legacy_policy,
     nested_field_in_insert,
     no_up_cast,
     unknown_target_column,
@@ -41,7 +43,6 @@ from deltamerge.merge.analysis.table_columns import outputs_of_table
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import KEYS, MergeConf
-from deltamerge.spark.session import session_settings
 from deltamerge.sql.merge_ast import (
     KIND_AS_SQL,
     Assignment,
@@ -53,11 +54,11 @@ from deltamerge.sql.merge_ast import (
     Update,
 )
 from deltamerge.sql.names import quote
-from deltamerge.write.align import align, check_same_fields, find_field, same_name, values_apart
+from deltamerge.write.align import align, check_same_fields, find_field, same_name
 from deltamerge.write.store_assignment import StoreAssignment, can_up_cast
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 TARGET_ALIAS = "__dm_target"
 
@@ -336,31 +337,26 @@ class _Resolver:
         pair = (given.json(), wanted.json())
         if pair in self._assignable or given == wanted:
             return
-        value = align(F.lit(None).cast(given), given, wanted, self.assignment)
-        try:
-            analyse(lambda: self.sides.other.select(value))
-        except PySparkException as error:
-            raise analysis_error(
-                self._refused_by_ansi(given, wanted, column) or error,
-                Expression(column),
-                clause.to_sql(),
-                self.statement.sql,
-                None,
-            ) from None
-        self._assignable.add(pair)
+        frame = self.sides.other.select(F.lit(None).cast(given).alias(column))
+        value = frame[quote(column)]
+        error = _error_of(frame, align(value, given, wanted, self.assignment))
+        if error is None:
+            self._assignable.add(pair)
+            return
+        if self.assignment.policy == "ANSI" and is_of_cast(error):
+            legacy = align(value, given, wanted, replace(self.assignment, policy="LEGACY"))
+            if _error_of(frame, legacy) is None:
+                raise needs_legacy_policy(error, column, clause.to_sql())
+        raise analysis_error(error, Expression(column), clause.to_sql(), self.statement.sql, None)
 
-    def _refused_by_ansi(self, given: DataType, wanted: DataType, column: str) -> PySparkException | None:
-        """Return Spark's error about a cast by ANSI's rules, whatever the session's own casts are."""
-        if self.assignment.policy != "ANSI":
-            return None
-        with session_settings(self.sides.other.sparkSession, {"spark.sql.ansi.enabled": "true"}):
-            for one, other in values_apart(given, wanted, self.case_sensitive):
-                try:
-                    frame = self.sides.other.select(F.lit(None).cast(one).alias(column))
-                    analyse(partial(frame.select, frame[quote(column)].cast(other)))
-                except PySparkException as error:
-                    return error
-        return None
+
+def _error_of(frame: DataFrame, value: Column) -> PySparkException | None:
+    """Return why Spark does not take a value; None where it does."""
+    try:
+        analyse(lambda: frame.select(value))
+    except PySparkException as error:
+        return error
+    return None
 
 
 def _assignments(clause: MergeClause) -> tuple[Assignment, ...] | Star | None:

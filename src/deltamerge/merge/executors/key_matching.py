@@ -84,6 +84,7 @@ def find_pairs(
         clause,
         recipe.keys.target,
         recipe.unmatched,
+        {name: (name, kind) for name, kind in recipe.types.items()} if recipe.by_spark else {},
         execution.local(execution.folder),
         unique=staged.summary.repeated_keys == 0,
     )

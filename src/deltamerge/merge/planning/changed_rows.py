@@ -83,14 +83,15 @@ def _against_partitions(context: PlanningContext) -> str | None:
     """Return what may move updated rows to another partition, or hides to which one new rows go."""
     merge, references, keys = context.merge, context.references, context.plain_keys
     assert not isinstance(keys, str)
+    unread = _unread_partition(context)
+    if unread is not None:
+        return unread
     of_key = dict(zip(keys.target, keys.source, strict=True))
     inserts = [clause for clause in merge.not_matched if clause.action == "insert"]
     updates = [clause for clause in reached(context) if clause.action == "update"]
     for index, field in enumerate(merge.output_schema.fields):
         if field.name not in context.snapshot.metadata.partition_columns:
             continue
-        if field.dataType.simpleString() not in _PARTITION_TYPES:
-            return f"the partition column {field.name} is of type {field.dataType.simpleString()}"
         for clause in updates:
             taken = references.of(clause).source_columns[index]
             is_key = field.name in of_key and taken == of_key[field.name]
@@ -103,12 +104,24 @@ def _against_partitions(context: PlanningContext) -> str | None:
     return None
 
 
+def _unread_partition(context: PlanningContext) -> str | None:
+    """Return which partition column has values that Python does not read from the log as Spark does."""
+    partitions = context.snapshot.metadata.partition_columns
+    for field in context.merge.output_schema.fields:
+        if field.name in partitions and field.dataType.simpleString() not in _PARTITION_TYPES:
+            return f"the partition column {field.name} is of type {field.dataType.simpleString()}"
+    return None
+
+
 def spark(context: PlanningContext, match: str) -> Fits:
     """Spark evaluates the clauses over the rows that change."""
     if match == "key_lookup":
         types = arrow_types(context.merge.target_schema)
         if context.changes_target_rows and isinstance(types, str):
             return no(types)
+        partition = _unread_partition(context) if context.changes_target_rows else None
+        if partition is not None:
+            return no(partition)
         for column in context.merge.source_schema.fields:
             if not passes_through_arrow(column.dataType):
                 return no(f"the source's column {column.name} is of type {column.dataType.simpleString()}")
