@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("exceptions", "version"),
     ("workers",),
-    ("spark.config", "merge.planning.plan"),
+    ("spark.config", "merge.planning.plan", "merge.planning.limits"),
     ("merge.outcome",),
     ("storage",),
     ("log",),

@@ -33,9 +33,9 @@ def by_source() -> TargetChoice:
 KEPT = KeptRows((KeptFile("a", 1, 2),))
 FUNCTIONS = {
     "writing": writing(NewRows(KEPT, {0: {"a": "b"}}, {}, None, {}, frozenset(), {}, (), {})),
-    "pairing": pairing(KEPT, ("a",), "c", ("b",), None, {}, "/x", unique=True),
-    "pairing, by source": pairing(KEPT, ("a",), 0, ("b",), by_source(), {}, "/x", unique=True),
-    "pairing, of pairs": pairing(KEPT, ("a",), of_pairs(), ("b",), None, {}, "/x", unique=True),
+    "pairing": pairing(KEPT, ("a",), "c", ("b",), None, {}, "/x", unique=True, most_pairs=10),
+    "pairing, by source": pairing(KEPT, ("a",), 0, ("b",), by_source(), {}, "/x", unique=True, most_pairs=10),
+    "pairing, of pairs": pairing(KEPT, ("a",), of_pairs(), ("b",), None, {}, "/x", unique=True, most_pairs=10),
     "pairing_rows": pairing_rows(KEPT, ("a",), {}, ("f", "r", "n"), changing=True),
     "reading_staged": reading_staged(KEPT, ("a",), "n"),
     "staging": staging(StagedRows("/x", ("k",), 1, 1)),

@@ -100,7 +100,7 @@ def _forecast(execution: Execution) -> tuple[MergeForecast, Execution]:
         keys = join_keys(merge, references.on)
         slices = key_slices(execution.snapshot, references, keys, execution.conf.session_time_zone)
         try:
-            source = materialize_source(merge, execution.conf.rdd_storage_level, keys, slices)
+            source = materialize_source(merge, execution.conf.rdd_storage_level, keys, slices, execution.limits)
         except PySparkException as error:
             return _failed(execution, error), execution
     try:

@@ -105,7 +105,7 @@ def _source(execution: Execution, level: str) -> Iterator[Source]:
     with execution.steps.step("materialize_source", "materializing the source"):
         keys = join_keys(merge, references.on)
         slices = key_slices(execution.snapshot, references, keys, execution.conf.session_time_zone)
-        source = materialize_source(merge, level, keys, slices)
+        source = materialize_source(merge, level, keys, slices, execution.limits)
     try:
         yield source
     finally:

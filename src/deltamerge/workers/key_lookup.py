@@ -29,8 +29,6 @@ PAIRS_SCHEMA = "file STRING, path STRING, found BIGINT, pairs BIGINT, rows BIGIN
 UNFIT = -1
 
 _ROWS_AT_ONCE = 4_000_000
-# Where source rows have a key in common; else each row of the target is in one pair at most.
-_MOST_PAIRS = 10_000_000
 # A file's name, where its pairs are, how many they are, how many a clause takes, how many rows these name, and how
 # many rows each clause takes, as JSON.
 _Found: TypeAlias = "tuple[str, str, int, int, int, str]"
@@ -73,6 +71,7 @@ def pairing(
     folder: str,
     *,
     unique: bool,
+    most_pairs: int,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
@@ -82,6 +81,7 @@ def pairing(
         by_source: What takes rows without a match; None where all stay.
         rest: The target's columns that are read once the pairs are known.
         unique: Whether no two source rows have the same keys, so that a row of the target is in one pair at most.
+        most_pairs: How many pairs it makes at once where they may; more are declined.
 
     Returns:
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``joined`` (FALSE where
@@ -111,10 +111,10 @@ def pairing(
                 files.append(file)
                 # One join for many files: each puts the keys into a hash table.
                 if sum(map(len, read)) >= _ROWS_AT_ONCE:
-                    yield _paired(_pairs(read, files, wanted, folder, unique=unique))
+                    yield _paired(_pairs(read, files, wanted, folder, None if unique else most_pairs))
                     read = []
         if read and wanted is not None:
-            yield _paired(_pairs(read, files, wanted, folder, unique=unique))
+            yield _paired(_pairs(read, files, wanted, folder, None if unique else most_pairs))
 
     return pair
 
@@ -213,10 +213,12 @@ def _kept(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Found:
     return (file.name, path, *counts, json.dumps(rows_taken))
 
 
-def _pairs(read: list[pa.Table], files: list[_File], wanted: _Wanted, folder: str, *, unique: bool) -> list[_Found]:
+def _pairs(
+    read: list[pa.Table], files: list[_File], wanted: _Wanted, folder: str, most_pairs: int | None
+) -> list[_Found]:
     target = pa.concat_tables(read)
     keys = target.select(wanted.names).append_column("at", pa.array(np.arange(len(target))))
-    if not unique and _makes_many_pairs(keys, wanted.keys, wanted.names):
+    if most_pairs is not None and _makes_more_pairs(most_pairs, keys, wanted.keys, wanted.names):
         return [("", "", 0, UNFIT, 0, "few keys of many rows make very many pairs")]
     joined = keys.join(wanted.keys, wanted.names, join_type="inner", use_threads=False)
     at, sources, clauses = (joined[name].to_numpy() for name in ("at", "source", "clause"))
@@ -238,7 +240,7 @@ def _pairs(read: list[pa.Table], files: list[_File], wanted: _Wanted, folder: st
             of_file = _with_choice(file, of_file, wanted)
         except (ValueError, OSError, pa.ArrowException) as error:
             return [(file.name, "", 0, UNFIT, 0, str(error))]
-        found.append(_kept(file, of_file, folder, unique=unique))
+        found.append(_kept(file, of_file, folder, unique=most_pairs is None))
     return found
 
 
@@ -276,14 +278,14 @@ def _count(pairs: RowPairs, *, unique: bool) -> int:
     return len(pairs.rows) if unique else len(distinct(pairs.rows))
 
 
-def _makes_many_pairs(target: pa.Table, source: pa.Table, keys: Sequence[str]) -> bool:
+def _makes_more_pairs(most_pairs: int, target: pa.Table, source: pa.Table, keys: Sequence[str]) -> bool:
     times = source.group_by(keys).aggregate([([], "count_all")])
     most = pc.max(times["count_all"]).as_py() or 0
-    if most <= 1 or most * len(target) <= _MOST_PAIRS:
+    if most <= 1 or most * len(target) <= most_pairs:
         return False
     both = target.group_by(keys).aggregate([([], "count_all")]).join(times, keys, right_suffix="_of_source")
     pairs = [both[name].to_numpy().astype(np.float64) for name in ("count_all", "count_all_of_source")]
-    return bool(np.nansum(pairs[0] * pairs[1]) > _MOST_PAIRS)
+    return bool(np.nansum(pairs[0] * pairs[1]) > most_pairs)
 
 
 def _paired(found: list[_Found]) -> pa.RecordBatch:

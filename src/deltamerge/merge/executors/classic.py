@@ -76,7 +76,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     if summary is None:
         with steps.step("summarize_source", "counting the source's rows and its keys' ranges"):
             keys = join_keys(merge, references.on)
-            summary = summarize_source(source, merge.source_alias, keys, merge.names, None)
+            summary = summarize_source(source, merge.source_alias, keys, merge.names, None, execution.limits)
     with steps.step("plan", "choosing the files to read"):
         zone = execution.conf.session_time_zone
         target = target_files(execution.snapshot, references, summary.predicate, zone)

@@ -87,6 +87,7 @@ def find_pairs(
         {name: (name, kind) for name, kind in recipe.types.items()} if recipe.by_spark else {},
         execution.local(execution.folder),
         unique=staged.summary.repeated_keys == 0,
+        most_pairs=limits.pairs_of_task,
     )
     # Of files and source only the key columns are read, and those in conditions.
     asked = set() if recipe.unmatched is None else {name for name, _ in recipe.unmatched.columns.values()}

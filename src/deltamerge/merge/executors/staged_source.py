@@ -30,6 +30,7 @@ from deltamerge.merge.output.clause_expressions import (
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import arrow_type
+from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.source.key_summary import SourceSummary, summary_of
 from deltamerge.merge.source.source import read_source
 from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
@@ -234,7 +235,7 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
     values: dict[str, Any] = {"n": sum(found.rows), "last": None}
     for index, (low, high) in enumerate(found.ranges):
         values |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": values["n"], f"bytes{index}": 0}
-    summary = summary_of(values, recipe.keys.keys, {})
+    summary = summary_of(values, recipe.keys.keys, {}, limits)
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
     kept = KeptRows(found.files, in_files)
     source = StagedSource(columns, kept, values["n"], found.bytes, found.bytes_in_memory, summary)
@@ -336,7 +337,7 @@ def _staged(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) 
         rows=sum(row["kept"] for row in found),
         bytes=sum(row["size"] for row in found),
         bytes_in_memory=sum(row["size"] for row in found),
-        summary=_summary(found, recipe.keys.keys),
+        summary=_summary(found, recipe.keys.keys, execution.limits),
     )
 
 
@@ -368,7 +369,7 @@ def _files(found: list[dict[str, Any]]) -> tuple[KeptFile, ...]:
     return tuple(KeptFile(row["path"], 0, 0) for row in found if row["kept"])
 
 
-def _summary(found: list[dict[str, Any]], keys: tuple[JoinKey, ...]) -> SourceSummary:
+def _summary(found: list[dict[str, Any]], keys: tuple[JoinKey, ...], limits: Limits) -> SourceSummary:
     whole: dict[str, Any] = {"n": sum(row["n"] for row in found), "last": None}
     for index in range(len(keys)):
         for name, best in ((f"lo{index}", min), (f"hi{index}", max)):
@@ -376,7 +377,7 @@ def _summary(found: list[dict[str, Any]], keys: tuple[JoinKey, ...]) -> SourceSu
             whole[name] = best(values, key=in_order) if values else None
         for name in (f"n{index}", f"bytes{index}"):
             whole[name] = sum(row[name] for row in found)
-    return replace(summary_of(whole, keys, {}), partitions=len(found))
+    return replace(summary_of(whole, keys, {}, limits), partitions=len(found))
 
 
 def _evaluated(execution: Execution, recipe: LookupRecipe, source: DataFrame) -> DataFrame:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 # Dates as literals go through java.sql.Date, which knows neither all of them nor their right places.
 _COMPARED = (ByteType, ShortType, IntegerType, LongType)
 _COMPARED_NAMES = frozenset({"tinyint", "smallint", "int", "bigint"})
-# More ranges than these are one.
-_MOST_FILTERS = 16
 
 
 def scan_rows(execution: Execution, files: Sequence[AddFile]) -> Rows:
@@ -59,13 +57,13 @@ def matching_side(execution: Execution, files: tuple[AddFile, ...], source: Sour
     frame, schema = scan_files(execution, files), execution.merge.target_schema
     predicate = None if source is None else source.predicate
     for part in predicate.parts if isinstance(predicate, And) else ():
-        condition = _may_match(part, schema) if isinstance(part, InRanges) else None
+        condition = _may_match(part, schema, execution.limits.filtered_ranges) if isinstance(part, InRanges) else None
         if condition is not None:
             frame = frame.where(condition)
     return target_rows(frame, execution.merge)
 
 
-def _may_match(ranges: InRanges, schema: StructType) -> Column | None:
+def _may_match(ranges: InRanges, schema: StructType, most: int) -> Column | None:
     """Return a filter for values in ranges; None where Spark may compare otherwise."""
     if ranges.or_null or not ranges.ranges or len(ranges.column.path) > 1:
         return None
@@ -73,7 +71,7 @@ def _may_match(ranges: InRanges, schema: StructType) -> Column | None:
     if not isinstance(schema.fields[index].dataType, _COMPARED) or ranges.type_name not in _COMPARED_NAMES:
         return None
     column = F.col(quote(schema.names[index]))
-    ends = ranges.ranges if len(ranges.ranges) <= _MOST_FILTERS else ((ranges.ranges[0][0], ranges.ranges[-1][1]),)
+    ends = ranges.ranges if len(ranges.ranges) <= most else ((ranges.ranges[0][0], ranges.ranges[-1][1]),)
     return reduce(or_, ((column >= F.lit(low)) & (column <= F.lit(high)) for low, high in ends))
 
 

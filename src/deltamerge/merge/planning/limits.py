@@ -17,6 +17,7 @@ class Limits:
         source_bytes: Bytes of such a source in memory; each task maps or reads it.
         collected_values: Values that may come to the driver at once; two million take 0.3 s.
         pairs: Pairs of source and target rows; the driver looks at 8 bytes of each.
+        pairs_of_task: Pairs that a task makes at once where source rows have a key in common; 240 MB.
         unmatched_rows: Target rows that BY SOURCE clauses may delete by key lookup; each takes the memory of a pair.
         positions: Rows whose positions the driver holds, as bits: 128 MiB.
         partitions: Partitions that new rows of a key lookup may go to; each is a file of its own.
@@ -26,6 +27,12 @@ class Limits:
         broadcast_target_bytes: Bytes of files that may match, up to which Spark sends them to every executor, so that
             an insert-only merge reads its source once.
         broadcast_key_bytes: Bytes of a source's keys, up to which they are sent to every executor.
+        listed_partitions: Partitions of a source of which each key's values come to the driver.
+        listed_rows: Rows of each of these.
+        counted_partitions: Partitions of a source in which keys that repeat are counted, not estimated.
+        counted_rows: Rows of each of these.
+        repeated_share: Which part of a source's rows repeats keys, by an estimate, so that it is worth a note.
+        filtered_ranges: Ranges of a key up to which Spark gets a filter for each; above, one for all.
         one_task_files: Files that one task reads without a shuffle.
         one_task_bytes: Bytes of these files.
         one_task_rows: Source rows of such a task.
@@ -49,6 +56,7 @@ class Limits:
     source_bytes: int = 1024 * _MIB
     collected_values: int = 2_000_000
     pairs: int = 32_000_000
+    pairs_of_task: int = 10_000_000
     unmatched_rows: int = 16_000_000
     positions: int = 1 << 30
     partitions: int = 1_000
@@ -56,6 +64,12 @@ class Limits:
     rewritten_bytes: int = 4 * _MIB
     broadcast_target_bytes: int = 8 * _MIB
     broadcast_key_bytes: int = 64 * _MIB
+    listed_partitions: int = 16
+    listed_rows: int = 64
+    counted_partitions: int = 64
+    counted_rows: int = 1_024
+    repeated_share: float = 0.1
+    filtered_ranges: int = 16
     one_task_files: int = 32
     one_task_bytes: int = 8 * _MIB
     one_task_rows: int = 10_000

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.join_keys import JoinKey, JoinKeys
+from deltamerge.merge.planning.limits import Limits
 from deltamerge.skipping.histogram import (
     STRING_BYTES,
     UNIT_DIGITS,
@@ -45,15 +46,8 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _ROW_NUMBER_BYTES = 16
 _MOST_LONG = (1 << 63) - 1
 _PARTITION_BITS = 33
-# Of so few partitions of so few rows each key's values come to the driver.
-_FEW_PARTITIONS = 16
-_FEW_ROWS = 64
-# In so many partitions of so many rows keys that repeat are counted.
-_COUNTED_PARTITIONS = 64
-_COUNTED_ROWS = 1_024
-# Elsewhere they are estimated with such a standard error, and a lesser share than this is not reported.
+# Where keys that repeat are not counted, they are estimated with such a standard error.
 _STANDARD_ERROR = 0.03
-_LEAST_SHARE = 0.1
 # So many digits Spark's decimals have at most, and so many those that it makes of integers.
 _MOST_DIGITS = 38
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 20}
@@ -111,7 +105,10 @@ def _ranged(keys: Sequence[JoinKey]) -> list[JoinKey]:
 
 
 def key_aggregates(
-    keys: JoinKeys, names: InternalColumns, slices: Mapping[tuple[str, ...], KeyHistogram] | None
+    keys: JoinKeys,
+    names: InternalColumns,
+    slices: Mapping[tuple[str, ...], KeyHistogram] | None,
+    limits: Limits,
 ) -> list[Column]:
     """Return the aggregates over the source's rows that `summary_of` reads.
 
@@ -141,7 +138,7 @@ def key_aggregates(
         aggregates.append(F.count(F.when(is_whole, F.lit(1))).alias("whole"))
         if all(isinstance(key.given, AtomicType) for key in keys.keys):
             hashed = F.xxhash64(*values)
-            is_counted = is_whole & is_among_first(_COUNTED_ROWS, _COUNTED_PARTITIONS)
+            is_counted = is_whole & is_among_first(limits.counted_rows, limits.counted_partitions)
             aggregates.append(F.size(F.collect_set(F.when(is_counted, hashed))).alias("different"))
             about = F.approx_count_distinct(F.when(is_whole, hashed), _STANDARD_ERROR)
             aggregates.append(about.alias("about_different"))
@@ -162,7 +159,7 @@ def key_aggregates(
         if of_target is not None:
             aggregates.append(F.bitmap_construct_agg(_slice_of(value, of_target)).alias(f"slices{i}"))
         if not isinstance(of_target, IntegerHistogram):
-            is_first = is_among_first(_FEW_ROWS, _FEW_PARTITIONS)
+            is_first = is_among_first(limits.listed_rows, limits.listed_partitions)
             # As a string: Spark 4.0 does not hand out arrays that it observes.
             aggregates.append(F.to_json(F.collect_set(F.when(is_first, value))).alias(f"few{i}"))
     return aggregates
@@ -195,7 +192,10 @@ def _part(number: Column, slices: IntegerHistogram) -> Column:
 
 
 def summary_of(
-    row: Mapping[str, Any], keys: Sequence[JoinKey], slices: Mapping[tuple[str, ...], KeyHistogram] | None
+    row: Mapping[str, Any],
+    keys: Sequence[JoinKey],
+    slices: Mapping[tuple[str, ...], KeyHistogram] | None,
+    limits: Limits,
 ) -> SourceSummary:
     """Return what the aggregates of `key_aggregates` show.
 
@@ -217,7 +217,8 @@ def summary_of(
         of_target = None if slices is None else _slices_of(key, slices)
         ranges: Sequence[tuple[Any, Any]] = () if low is None else ((low, high),)
         few: list[Any] = []
-        if ranges and f"few{i}" in row and row["longest"] < _FEW_ROWS and partitions <= _FEW_PARTITIONS:
+        has_few = (row.get("longest") or 0) < limits.listed_rows and partitions <= limits.listed_partitions
+        if ranges and f"few{i}" in row and has_few:
             few = sorted(_read_json(row[f"few{i}"], key.given))
         if few and len(few) <= MOST_RANGES:
             ranges = [(value, value) for value in few]
@@ -237,10 +238,10 @@ def summary_of(
     summary = replace(summary, null_keys=count - whole)
     if "different" not in row:
         return summary
-    if (row["longest"] or 0) < _COUNTED_ROWS and partitions <= _COUNTED_PARTITIONS:
+    if (row["longest"] or 0) < limits.counted_rows and partitions <= limits.counted_partitions:
         return replace(summary, repeated_keys=whole - int(row["different"]))
     share = (whole - int(row["about_different"])) / count
-    return replace(summary, repeated_share=share if share >= _LEAST_SHARE else None)
+    return replace(summary, repeated_share=share if share >= limits.repeated_share else None)
 
 
 def _slices_of(key: JoinKey, slices: Mapping[tuple[str, ...], KeyHistogram]) -> KeyHistogram | None:

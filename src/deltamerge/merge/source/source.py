@@ -14,6 +14,7 @@ from pyspark.storagelevel import StorageLevel
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.join_keys import JoinKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeSource
+from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.source.key_summary import SourceSummary, key_aggregates, summary_of
 from deltamerge.merge.source.observations import observed
 from deltamerge.scan.paths import file_key, without_file_scheme
@@ -113,6 +114,7 @@ def materialize_source(
     level: str,
     keys: JoinKeys,
     slices: Mapping[tuple[str, ...], KeyHistogram],
+    limits: Limits,
 ) -> Source:
     """Compute the source once, keep its rows for all later reads and find the ranges of its keys on the way.
 
@@ -127,13 +129,13 @@ def materialize_source(
     if merge.source_alias is not None:
         frame = frame.alias(merge.source_alias)
     found = Observation()
-    counted = frame.observe(found, *key_aggregates(keys, names, slices))
+    counted = frame.observe(found, *key_aggregates(keys, names, slices, limits))
     kept = counted.localCheckpoint(eager=True, storageLevel=getattr(StorageLevel, level))
     seen = observed(found)
     if not seen:
         # Spark Connect does not hand out what a checkpoint observes.
-        return Source(kept, summarize_source(Source(kept), None, keys, names, slices))
-    return Source(kept, summary_of(seen, keys.keys, slices))
+        return Source(kept, summarize_source(Source(kept), None, keys, names, slices, limits))
+    return Source(kept, summary_of(seen, keys.keys, slices, limits))
 
 
 def _numbered(frame: DataFrame, names: InternalColumns) -> DataFrame:
@@ -146,8 +148,9 @@ def summarize_source(
     keys: JoinKeys,
     names: InternalColumns,
     slices: Mapping[tuple[str, ...], KeyHistogram] | None,
+    limits: Limits,
 ) -> SourceSummary:
     """Count the source's rows and find the range of each of its keys, in one job; slices as for `key_aggregates`."""
     frame = source.frame if alias is None else source.frame.alias(alias)
-    found = frame.agg(*key_aggregates(keys, names, slices)).collect()[0]
-    return summary_of(found.asDict(), keys.keys, slices)
+    found = frame.agg(*key_aggregates(keys, names, slices, limits)).collect()[0]
+    return summary_of(found.asDict(), keys.keys, slices, limits)
