@@ -145,7 +145,6 @@ def test_is_delta_table(spark: SparkSession, tmp_path: Path) -> None:
     assert not DeltaTable.isDeltaTable(spark, str(tmp_path / "other"))
 
 
-@pytest.mark.quick
 def test_for_name(spark: SparkSession, tmp_path: Path) -> None:
     made = DeltaTable.createOrReplace(spark).tableName("deltamerge_people").addColumn("id", "INT").execute()
     write_delta(frame(spark, "id INT", [(1,), (2,)]), made.detail().collect()[0]["location"], mode="append")
@@ -160,7 +159,6 @@ def test_for_name(spark: SparkSession, tmp_path: Path) -> None:
         DeltaTable.forName(spark, "deltamerge_nobody")
 
 
-@pytest.mark.quick
 def test_history_tells_what_was_done(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", "night run")

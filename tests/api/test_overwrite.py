@@ -42,7 +42,7 @@ def fields(path: str, version: int) -> dict[str, Any]:
     return {field["name"]: field for field in json.loads(metadata["schemaString"])["fields"]}
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_an_overwrite_keeps_what_the_table_says_of_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     path = orders(spark, tmp_path / "t")
     before = fields(path, 1)

@@ -226,7 +226,6 @@ def test_half_an_application_transaction(spark: SparkSession, tmp_path: Path, ke
     assert files_below(path) == before
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("level", "meant"),
     [

@@ -72,6 +72,7 @@ def test_files_that_lose_all_rows(spark: SparkSession, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_days_of_spark_2(spark: SparkSession, tmp_path: Path) -> None:
     """Such files have other days than it seems, here 1000-01-01 for what is 0999-12-27 today."""
     path = tmp_path / "t"
@@ -95,6 +96,7 @@ def test_rows_without_a_key_match_nothing(spark: SparkSession, tmp_path: Path) -
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "new"), (None, None)]
 
 
+@pytest.mark.slow
 def test_rows_that_were_deleted_before(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path / "t", properties=VECTORS)
     for deleted in (3, 4):
@@ -115,6 +117,7 @@ def test_a_source_without_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert {row.id for row in left} == {0, 1, 2, 3, 4, 10}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "condition",
     [
@@ -133,6 +136,7 @@ def test_conditions_that_are_left_to_spark(spark: SparkSession, tmp_path: Path, 
     assert report.metrics["numTargetRowsNotMatchedBySourceDeleted"] == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", [None, "t.v >= 0"])
 def test_more_rows_than_may_leave(spark: SparkSession, tmp_path: Path, condition: str | None) -> None:
     path = table(spark, tmp_path / "t", properties=VECTORS)

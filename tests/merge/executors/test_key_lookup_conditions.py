@@ -62,6 +62,7 @@ def test_only_newer_rows(spark: SparkSession, tmp_path: Path, properties: dict[s
     assert found == [(1, "A"), (2, "b"), (3, "c"), (4, "d"), (5, "e"), (7, "G")]
 
 
+@pytest.mark.slow
 def test_rows_that_compete(spark: SparkSession, tmp_path: Path) -> None:
     """Several source rows may have a target row's key, as long as a clause takes one of them at most."""
     path = str(tmp_path / "t")
@@ -86,6 +87,7 @@ def test_a_column_that_files_lack(spark: SparkSession, tmp_path: Path) -> None:
     assert rows(DeltaTable.forPath(spark, str(path)).toDF()) == [(1, 10), (2, 10), (3, 3), (4, 10)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "values"),
     [
@@ -107,6 +109,7 @@ def test_what_is_left_to_spark(spark: SparkSession, tmp_path: Path, condition: s
     assert report.metrics["numTargetRowsUpdated"] == (3 if "+ 1 >" in condition else 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("properties", [{}, VECTORS])
 def test_partitions_and_texts(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
     path = str(tmp_path / "t")
@@ -131,6 +134,7 @@ def test_partitions_and_texts(spark: SparkSession, tmp_path: Path, properties: d
     assert sorted((row.id, row.name) for row in found) == expected
 
 
+@pytest.mark.slow
 def test_many_row_groups(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     ids = pa.array(range(5_000), pa.int64())
