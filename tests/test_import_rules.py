@@ -100,7 +100,6 @@ def module_name(path: Path) -> str:
 
 def imports_of(path: Path) -> Iterator[Import]:
     importer = module_name(path)
-    modules = {module_name(p) for p in (SOURCE / "deltamerge").rglob("*.py")}
 
     def visit(node: ast.AST, *, typing_only: bool, in_function: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
@@ -114,7 +113,7 @@ def imports_of(path: Path) -> Iterator[Import]:
                 # `from deltamerge.sql import names` names a module, `from deltamerge.sql.names import x` does not.
                 for alias in child.names:
                     inner = f"{child.module}.{alias.name}"
-                    is_module = inner.removeprefix("deltamerge.") in modules
+                    is_module = inner.removeprefix("deltamerge.") in MODULES
                     names.append(inner if is_module else child.module)
             for name in dict.fromkeys(names):
                 yield Import(importer, name, line, typing_only, in_function)
@@ -126,6 +125,7 @@ def imports_of(path: Path) -> Iterator[Import]:
 
 
 FILES = sorted((SOURCE / "deltamerge").rglob("*.py"))
+MODULES = frozenset(map(module_name, FILES))
 IMPORTS = [found for path in FILES for found in imports_of(path)]
 
 
