@@ -9,11 +9,11 @@ from typing import Literal
 import pytest
 from rich.console import Console
 
-from deltamerge.render.html import explanation_to_html, to_html
+from deltamerge.render.html import to_html
 from deltamerge.render.json import to_dict, to_json
 from deltamerge.render.plan_view import plan_view
 from deltamerge.render.printable import printable
-from deltamerge.render.terminal import render_explanation, render_terminal, to_text
+from deltamerge.render.terminal import render_terminal, to_text
 
 from .explanations import (
     ANALYZED,
@@ -103,7 +103,7 @@ Plan: low_shuffle
 
 
 def page(name: str, width: int = 80) -> str:
-    return to_text(render_explanation(EXPLANATIONS[name]), width)
+    return to_text(render_terminal(EXPLANATIONS[name]), width)
 
 
 def test_a_whole_explanation() -> None:
@@ -168,7 +168,7 @@ def test_an_empty_table_and_an_empty_source() -> None:
 def test_keys_of_the_source(null_keys: int | None, repeated_keys: int | None, lines: str) -> None:
     assert ANALYZED.forecast is not None
     forecast = replace(ANALYZED.forecast, source_rows=9, null_keys=null_keys, repeated_keys=repeated_keys)
-    text = to_text(render_explanation(replace(ANALYZED, forecast=forecast)), 80)
+    text = to_text(render_terminal(replace(ANALYZED, forecast=forecast)), 80)
     assert f"\nSource       {lines}" in text
 
 
@@ -193,7 +193,7 @@ def test_colour_adds_no_words() -> None:
     def printed(*, colour: bool) -> str:
         file = io.StringIO()
         system: Literal["truecolor"] | None = "truecolor" if colour else None
-        Console(file=file, width=80, force_terminal=colour, color_system=system).print(render_explanation(ANALYZED))
+        Console(file=file, width=80, force_terminal=colour, color_system=system).print(render_terminal(ANALYZED))
         return file.getvalue()
 
     assert "\x1b[" not in printed(colour=False)
@@ -219,7 +219,7 @@ def test_strings_of_a_report_control_no_terminal() -> None:
 
 @pytest.mark.parametrize("name", EXPLANATIONS)
 def test_html_is_one_fragment_that_needs_nothing_else(name: str) -> None:
-    html = explanation_to_html(EXPLANATIONS[name])
+    html = to_html(EXPLANATIONS[name])
     assert html.startswith("<div")
     assert html.rstrip().endswith("</div>")
     assert parse(html).tags <= {"div", "pre", "table", "tr", "td", "th", "b"}
@@ -238,12 +238,12 @@ def test_html_has_all_that_the_terminal_has() -> None:
         (WARNED, ("Warning The key column flight has no statistics",)),
         (FAILS, ("Error Several source rows match", "flight = 1714, carrier = UA: 3 source rows")),
     ):
-        text = parse(explanation_to_html(explanation)).text
+        text = parse(to_html(explanation)).text
         assert all(word in text for word in words)
 
 
 def test_html_escapes() -> None:
-    page = parse(explanation_to_html(ODD_EXPLANATION))
+    page = parse(to_html(ODD_EXPLANATION))
     assert "script" not in page.tags
     assert page.text.count("<script>alert(1)</script> [red]x[/red] ␛[2J␛]0;title␇�31m �evil� &amp;") == 9
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from deltamerge.api.page import Page
 from deltamerge.merge.outcome import MergeExplanation, MergeForecast
 from deltamerge.merge.planning.plan import MergePlan
-from deltamerge.render.html import explanation_to_html
-from deltamerge.render.json import to_dict, to_json
-from deltamerge.render.terminal import render_explanation, to_text
 
 
 @dataclass(frozen=True)
-class MergePlanReport:
+class MergePlanReport(Page):
     """What a merge would do; printing it shows a page for the terminal, a notebook shows it as HTML.
 
     Args:
@@ -21,6 +18,10 @@ class MergePlanReport:
     """
 
     explanation: MergeExplanation
+
+    @property
+    def _data(self) -> MergeExplanation:
+        return self.explanation
 
     @property
     def plan(self) -> MergePlan:
@@ -51,33 +52,3 @@ class MergePlanReport:
     def forecast(self) -> MergeForecast | None:
         """The rows that each clause would change, and the error if the merge would fail; None without ``analyze``."""
         return self.explanation.forecast
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values.
-
-        Returns:
-            What `to_json` holds: dictionaries, lists, strings and numbers.
-        """
-        return to_dict(self.explanation)
-
-    def to_json(self) -> str:
-        """Return the report as JSON.
-
-        Returns:
-            One JSON object.
-        """
-        return to_json(self.explanation)
-
-    def to_html(self) -> str:
-        """Return the report as an HTML fragment, as notebooks show it.
-
-        Returns:
-            HTML without a page around it.
-        """
-        return explanation_to_html(self.explanation)
-
-    def __str__(self) -> str:
-        return to_text(render_explanation(self.explanation))
-
-    def _repr_html_(self) -> str:
-        return explanation_to_html(self.explanation)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from deltamerge.api.page import Page
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, StepTiming
 from deltamerge.merge.planning.plan import MergePlan
-from deltamerge.render.html import to_html
-from deltamerge.render.json import to_dict, to_json
-from deltamerge.render.terminal import render_terminal, to_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
-class MergeReport:
+class MergeReport(Page):
     """What a merge did; printing it shows a page for the terminal, a notebook shows it as HTML.
 
     Args:
@@ -25,6 +23,10 @@ class MergeReport:
     """
 
     outcome: MergeOutcome
+
+    @property
+    def _data(self) -> MergeOutcome:
+        return self.outcome
 
     @property
     def version(self) -> int | None:
@@ -72,33 +74,3 @@ class MergeReport:
             [(updated + deleted + inserted, updated, deleted, inserted)],
             "num_affected_rows BIGINT, num_updated_rows BIGINT, num_deleted_rows BIGINT, num_inserted_rows BIGINT",
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values.
-
-        Returns:
-            What `to_json` holds: dictionaries, lists, strings and numbers.
-        """
-        return to_dict(self.outcome)
-
-    def to_json(self) -> str:
-        """Return the report as JSON.
-
-        Returns:
-            One JSON object.
-        """
-        return to_json(self.outcome)
-
-    def to_html(self) -> str:
-        """Return the report as an HTML fragment, as notebooks show it.
-
-        Returns:
-            HTML without a page around it.
-        """
-        return to_html(self.outcome)
-
-    def __str__(self) -> str:
-        return to_text(render_terminal(self.outcome))
-
-    def _repr_html_(self) -> str:
-        return to_html(self.outcome)

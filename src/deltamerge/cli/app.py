@@ -20,7 +20,7 @@ from deltamerge.cli.session import read_settings, spark_session
 from deltamerge.cli.sources import read_source, read_target, source_frame
 from deltamerge.log.history import read_history
 from deltamerge.render.progress import TerminalProgress
-from deltamerge.render.terminal import render_explanation, render_terminal
+from deltamerge.render.terminal import render_terminal
 from deltamerge.storage.store import open_store
 from deltamerge.version import __version__
 
@@ -139,7 +139,7 @@ def plan(
     with explained(_errors()):
         run = partial(plan_sql, dedupe_by=dedupe_by, analyze=analyze)
         report = _in_session(run, sql, file, target, source, remote, conf)
-        _show(report.to_json() if as_json else render_explanation(report.explanation))
+        _show(report.to_json() if as_json else render_terminal(report.explanation))
     if report.forecast is not None and report.forecast.failure is not None:
         raise typer.Exit(ExitCode.WRONG_DATA)
 

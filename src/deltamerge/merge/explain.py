@@ -9,9 +9,8 @@ from dataclasses import replace
 from pyspark.errors import PySparkException
 
 from deltamerge.log.actions import AddFile
-from deltamerge.merge.analysis.join_keys import join_keys
 from deltamerge.merge.executors.classic import write_all_changes_rows
-from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.execution import Execution, keep_source
 from deltamerge.merge.executors.job_errors import assigning_values, translated
 from deltamerge.merge.executors.row_counts import counted, observing_clauses
 from deltamerge.merge.executors.staged_source import look_in_place
@@ -23,10 +22,10 @@ from deltamerge.merge.output.frames import Rows, TargetSide, source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.advice import conflicts, feature_costs, rows_to_read, warnings
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.target_files import TargetFiles, key_slices, target_files
+from deltamerge.merge.planning.target_files import TargetFiles, target_files
 from deltamerge.merge.preparation import MergeIntoCommand, prepare
 from deltamerge.merge.source.key_summary import SourceSummary
-from deltamerge.merge.source.source import Source, materialize_source
+from deltamerge.merge.source.source import Source
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
@@ -95,14 +94,10 @@ def _looked_at(execution: Execution) -> Execution:
 
 def _forecast(execution: Execution) -> tuple[MergeForecast, Execution]:
     """Return the forecast, and the execution as planned with what is known of the source then."""
-    merge, references, steps = execution.merge, execution.references, execution.steps
-    with steps.step("materialize_source", "materializing the source"):
-        keys = join_keys(merge, references.on)
-        slices = key_slices(execution.snapshot, references, keys, execution.conf.session_time_zone)
-        try:
-            source = materialize_source(merge, execution.conf.rdd_storage_level, keys, slices, execution.limits)
-        except PySparkException as error:
-            return _failed(execution, error), execution
+    try:
+        source = keep_source(execution, execution.conf.rdd_storage_level)
+    except PySparkException as error:
+        return _failed(execution, error), execution
     try:
         assert source.summary is not None
         if execution.plan.match.choice != "key_lookup":

@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from deltamerge.merge.analysis.join_keys import join_keys
 from deltamerge.merge.executors.classic import execute_classic
-from deltamerge.merge.executors.execution import Execution, MergeChanges
+from deltamerge.merge.executors.execution import Execution, MergeChanges, keep_source
 from deltamerge.merge.executors.insert_only import execute_insert_only
 from deltamerge.merge.executors.job_errors import is_lost_source, source_failed_repeatedly, translated
 from deltamerge.merge.executors.key_lookup import execute_key_lookup
 from deltamerge.merge.executors.low_shuffle import execute_low_shuffle
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.target_files import key_slices
-from deltamerge.merge.source.source import Source, materialize_source, read_source
+from deltamerge.merge.source.source import Source, read_source
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.tasks import PythonWorkersUnfit
 from deltamerge.write.data_files import remove_leftovers
@@ -98,14 +96,10 @@ def _run(execution: Execution, level: str) -> MergeChanges:
 @contextmanager
 def _source(execution: Execution, level: str) -> Iterator[Source]:
     """Read the source as planned; only one that is kept has a summary."""
-    merge, references = execution.merge, execution.references
     if execution.plan.source.choice in ("read_once", "recomputed"):
-        yield read_source(merge)
+        yield read_source(execution.merge)
         return
-    with execution.steps.step("materialize_source", "materializing the source"):
-        keys = join_keys(merge, references.on)
-        slices = key_slices(execution.snapshot, references, keys, execution.conf.session_time_zone)
-        source = materialize_source(merge, level, keys, slices, execution.limits)
+    source = keep_source(execution, level)
     try:
         yield source
     finally:

@@ -11,14 +11,11 @@ from deltamerge.render.explanation_view import explanation_view
 from deltamerge.render.view import view_of
 
 
-def to_html(outcome: MergeOutcome) -> str:
-    """Return a report as HTML."""
-    return _templates().get_template("report.html").render(view=view_of(outcome))
-
-
-def explanation_to_html(explanation: MergeExplanation) -> str:
-    """Return an explanation as HTML."""
-    return _templates().get_template("explanation.html").render(view=explanation_view(explanation))
+def to_html(data: MergeOutcome | MergeExplanation) -> str:
+    """Return a report or an explanation as HTML."""
+    if isinstance(data, MergeExplanation):
+        return _templates().get_template("explanation.html").render(view=explanation_view(data))
+    return _templates().get_template("report.html").render(view=view_of(data))
 
 
 @cache

@@ -28,9 +28,12 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _COLOURS = {"update": "yellow", "delete": "red", "insert": "green", "do_nothing": "default"}
 
 
-def render_terminal(outcome: MergeOutcome) -> RenderableType:
-    """Return a report as what a rich console prints; it wraps at the console's width and needs no colour."""
-    view = view_of(outcome)
+def render_terminal(data: MergeOutcome | MergeExplanation) -> RenderableType:
+    """Return a report or an explanation as a rich console prints it: at the console's width, also without colour."""
+    return _explanation(explanation_view(data)) if isinstance(data, MergeExplanation) else _report(view_of(data))
+
+
+def _report(view: ReportView) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble("Merge into ", (view.table, "bold"), overflow="fold"),
         Text(view.result, style="bold green" if view.changed else "bold"),
@@ -48,9 +51,7 @@ def render_terminal(outcome: MergeOutcome) -> RenderableType:
     return Group(*parts)
 
 
-def render_explanation(explanation: MergeExplanation) -> RenderableType:
-    """Return an explanation as what a rich console prints."""
-    view = explanation_view(explanation)
+def _explanation(view: ExplanationView) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble("Plan of a merge into ", (view.table, "bold"), overflow="fold"),
         Text(view.result, style="bold red" if view.failure else "bold"),

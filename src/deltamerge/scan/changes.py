@@ -55,14 +55,8 @@ def _rows_of(table: Table, snapshot: Snapshot, schema: StructType, files: Sequen
     stored = schema if change_type else StructType([*schema.fields, StructField(CHANGE_TYPE, StringType())])
     prefix = free_prefix(stored.names)
     file, version, time = (prefix + name for name in ("file", "version", "time"))
-    rows = target_frame(
-        table,
-        stored,
-        snapshot.metadata.partition_columns,
-        [changed.file for changed in files],
-        ScanColumns(file, prefix + "row"),
-        snapshot.mapping_mode,
-    )
+    extra = ScanColumns(file, prefix + "row")
+    rows = target_frame(table, snapshot, stored, [changed.file for changed in files], extra)
     commits = ((changed.file, (changed.version, changed.timestamp_ms * 1000)) for changed in files)
     joined = with_values_by_file(table, rows, file, commits, {version: "BIGINT", time: "BIGINT"})
     kind = F.lit(change_type) if change_type else F.col(CHANGE_TYPE)

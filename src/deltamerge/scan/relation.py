@@ -33,12 +33,6 @@ def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
         )
     prefix = free_prefix(schema.names)
     with session_settings(table.spark, READING_MANY_FILES):
-        frame = target_frame(
-            table,
-            schema,
-            snapshot.metadata.partition_columns,
-            snapshot.files.add_files(),
-            ScanColumns(prefix + "file", prefix + "row"),
-            snapshot.mapping_mode,
-        )
+        extra = ScanColumns(prefix + "file", prefix + "row")
+        frame = target_frame(table, snapshot, schema, snapshot.files.add_files(), extra)
     return frame.drop(prefix + "file", prefix + "row")

@@ -25,11 +25,10 @@ METADATA = "_metadata"
 
 def tracked_frame(
     table: Table,
+    snapshot: Snapshot,
     schema: StructType,
-    partition_columns: Sequence[str],
     files: Sequence[AddFile],
     extra: ScanColumns,
-    mode: str,
     stored: MaterializedColumns,
 ) -> DataFrame:
     """Read files of a table that has row tracking enabled.
@@ -43,7 +42,7 @@ def tracked_frame(
     """
     hidden = [StructField(name, LongType()) for name in stored.names]
     wide = StructType([*schema.fields, *hidden])
-    frame = target_frame(table, wide, partition_columns, files, extra, mode)
+    frame = target_frame(table, snapshot, wide, files, extra)
     base, version = extra.file_name + "_base", extra.file_name + "_version"
     by_file = ((file, (file.base_row_id, file.default_row_commit_version)) for file in files)
     types = {base: "BIGINT", version: "BIGINT"}
@@ -74,15 +73,8 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
     schema = spark_schema(snapshot)
     prefix = free_prefix((*schema.names, *stored.names))
     with session_settings(table.spark, READING_MANY_FILES):
-        frame = tracked_frame(
-            table,
-            schema,
-            snapshot.metadata.partition_columns,
-            snapshot.files.add_files(),
-            ScanColumns(prefix + "file", prefix + "row"),
-            snapshot.mapping_mode,
-            stored,
-        )
+        extra = ScanColumns(prefix + "file", prefix + "row")
+        frame = tracked_frame(table, snapshot, schema, snapshot.files.add_files(), extra, stored)
     return frame.select(
         *(F.col(quote(name)) for name in schema.names),
         F.struct(

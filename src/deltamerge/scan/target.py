@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.char_padding import padded
 from deltamerge.scan.column_mapping import as_logical, physical_field
 from deltamerge.scan.deletion_vectors import without_deleted_rows
@@ -59,15 +60,15 @@ class ScanColumns:
 
 def target_frame(
     table: Table,
+    snapshot: Snapshot,
     schema: T.StructType,
-    partition_columns: Sequence[str],
     files: Sequence[AddFile],
     extra: ScanColumns,
-    mode: str,
 ) -> DataFrame:
     """Read files of a table without the rows that deletion vectors delete.
 
     Args:
+        schema: The columns to read; data files may contain more than the version's.
         files: The files to read; none makes a frame without rows.
         extra: Names for the file and position of each row.
 
@@ -83,9 +84,10 @@ def target_frame(
             + [T.StructField(extra.file_name, T.StringType()), T.StructField(extra.row_index, T.LongType())]
         )
         return empty_frame(table.spark, empty)
+    partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode
     data = [f for f in schema.fields if f.name not in set(partition_columns)]
     frames = [
-        _frame_of(table, _FileColumns(schema, tuple(partition_columns), mode, found), group, extra)
+        _frame_of(table, _FileColumns(schema, partition_columns, mode, found), group, extra)
         for found, group in fields_of_files(table, data, files, mode)
     ]
     return reduce(lambda left, right: left.union(right), frames)

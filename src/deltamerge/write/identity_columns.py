@@ -131,33 +131,28 @@ def check_identity_columns(schema: StructType, partition_columns: Collection[str
                 "42611",
             )
         if problem is not None:
-            raise _refused(*problem)
+            error_class, message, sqlstate = problem
+            raise DeltaAnalysisException(error_class, message, sqlstate=sqlstate)
 
 
 def explicit_insert(name: str, where: str) -> DeltaAnalysisException:
     """Return the error for an INSERT that sets a GENERATED ALWAYS column."""
-    return _refused(
+    return DeltaAnalysisException(
         "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED",
         f"Providing values for GENERATED ALWAYS AS IDENTITY column {name} is not supported. Leave it out{where}",
-        "42808",
-        {"colName": name},
+        sqlstate="42808",
+        parameters={"colName": name},
     )
 
 
 def identity_update(name: str, where: str) -> DeltaAnalysisException:
     """Return the error for an UPDATE that sets an identity column."""
-    return _refused(
+    return DeltaAnalysisException(
         "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED",
         f"UPDATE on IDENTITY column {name} is not supported. Leave it out{where}",
-        "42808",
-        {"colName": name},
+        sqlstate="42808",
+        parameters={"colName": name},
     )
-
-
-def _refused(
-    error_class: str, message: str, sqlstate: str, parameters: Mapping[str, str] | None = None
-) -> DeltaAnalysisException:
-    return DeltaAnalysisException(error_class, message, sqlstate=sqlstate, parameters=parameters)
 
 
 @dataclass(frozen=True)

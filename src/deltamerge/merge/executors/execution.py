@@ -14,6 +14,7 @@ from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
+from deltamerge.merge.analysis.join_keys import join_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.output.identity_columns import with_identities
@@ -21,8 +22,9 @@ from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.planning.plan import Alternative, MergePlan
 from deltamerge.merge.planning.planner import make_plan
-from deltamerge.merge.planning.target_files import TargetFiles
+from deltamerge.merge.planning.target_files import TargetFiles, key_slices
 from deltamerge.merge.source.key_summary import SourceSummary
+from deltamerge.merge.source.source import Source, materialize_source
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.spark.config import MergeConf
@@ -128,6 +130,15 @@ class Execution:
     def local(self, path: str) -> str:
         """Return the path on this machine of a file of the table."""
         return without_file_scheme(self.table.store.absolute(path))
+
+
+def keep_source(execution: Execution, level: str) -> Source:
+    """Compute the source once and keep its rows; else as `materialize_source`."""
+    merge, references = execution.merge, execution.references
+    with execution.steps.step("materialize_source", "materializing the source"):
+        keys = join_keys(merge, references.on)
+        slices = key_slices(execution.snapshot, references, keys, execution.conf.session_time_zone)
+        return materialize_source(merge, level, keys, slices, execution.limits)
 
 
 @dataclass(frozen=True)

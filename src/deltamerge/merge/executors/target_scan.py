@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StructType
 
 from deltamerge.log.actions import AddFile
-from deltamerge.log.features.column_mapping import mapping_mode
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.output.frames import Rows, TargetSide, target_rows
 from deltamerge.merge.planning.target_files import TargetFiles
@@ -88,13 +88,7 @@ def scan_to_rewrite(execution: Execution, files: Sequence[AddFile]) -> DataFrame
 
 def _scan_of(
     execution: Execution, files: Sequence[AddFile]
-) -> tuple[Table, StructType, tuple[str, ...], tuple[AddFile, ...], ScanColumns, str]:
-    metadata, names = execution.snapshot.metadata, execution.merge.names
-    return (
-        execution.table,
-        execution.merge.target_schema,
-        metadata.partition_columns,
-        tuple(files),
-        ScanColumns(names.file_name, names.row_index),
-        mapping_mode(metadata.configuration),
-    )
+) -> tuple[Table, Snapshot, StructType, Sequence[AddFile], ScanColumns]:
+    merge = execution.merge
+    extra = ScanColumns(merge.names.file_name, merge.names.row_index)
+    return execution.table, execution.snapshot, merge.target_schema, files, extra

@@ -1,0 +1,49 @@
+"""What the reports of a merge and of its plan have in common: each is shown as a page."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from deltamerge.merge.outcome import MergeExplanation, MergeOutcome
+from deltamerge.render.html import to_html
+from deltamerge.render.json import to_dict, to_json
+from deltamerge.render.terminal import render_terminal, to_text
+
+
+class Page(ABC):
+    """A report that prints as a page for the terminal and that a notebook shows as HTML."""
+
+    @property
+    @abstractmethod
+    def _data(self) -> MergeOutcome | MergeExplanation: ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values.
+
+        Returns:
+            What `to_json` holds: dictionaries, lists, strings and numbers.
+        """
+        return to_dict(self._data)
+
+    def to_json(self) -> str:
+        """Return the report as JSON.
+
+        Returns:
+            One JSON object.
+        """
+        return to_json(self._data)
+
+    def to_html(self) -> str:
+        """Return the report as an HTML fragment, as notebooks show it.
+
+        Returns:
+            HTML without a page around it.
+        """
+        return to_html(self._data)
+
+    def __str__(self) -> str:
+        return to_text(render_terminal(self._data))
+
+    def _repr_html_(self) -> str:
+        return to_html(self._data)
