@@ -17,6 +17,7 @@ import pytest
 
 from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
 from deltamerge.skipping.collect_statistics import IndexedColumns, parquet_statistics, truncate_max_string
+from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.parquet_patch import TableWriter
 
 NAN = float("nan")
@@ -167,7 +168,7 @@ def test_files_that_tell_of_nan_have_maxima(
     arrow = pa.float32() if kind == "float" else pa.float64()
     schema = pa.schema([("x", arrow), ("s", pa.struct([("y", pa.struct([("z", arrow)]))]))])
     path = tmp_path / "x.parquet"
-    with TableWriter(str(path), schema, {}, {}) as writer:
+    with TableWriter(LOCAL_FILES, str(path), schema, {}, {}) as writer:
         for group in groups:
             nested = [None if x is None else {"y": {"z": x}} for x in group]
             writer.write(pa.table({"x": group, "s": nested}, schema=schema))

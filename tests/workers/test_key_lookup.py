@@ -15,6 +15,7 @@ import pytest
 
 from deltamerge.workers.conditions import ClauseChoice, Column, Condition, Constant, Operation
 from deltamerge.workers.file_columns import Asked
+from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.key_lookup import UNFIT, PairChoice, TargetChoice, pairing
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns, blocks_of_rows
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, by_source_number, read_pairs
@@ -78,7 +79,16 @@ def look_up(
     }
     kept = stage(folder, source)
     work = pairing(
-        kept, ("k0", "k1"), clause, ("id", "name"), by_source, rest or {}, str(folder), unique=unique, most_pairs=1_000
+        LOCAL_FILES,
+        kept,
+        ("k0", "k1"),
+        clause,
+        ("id", "name"),
+        by_source,
+        rest or {},
+        str(folder),
+        unique=unique,
+        most_pairs=1_000,
     )
     found = Found()
     for answer in work(pa.table(files).to_batches()):
@@ -87,7 +97,7 @@ def look_up(
             if row["pairs"] == UNFIT:
                 found.unfit[name] = row["detail"]
                 continue
-            pairs = read_pairs(row["path"])
+            pairs = read_pairs(LOCAL_FILES, row["path"])
             found.pairs[name] = list(zip(pairs.rows.tolist(), pairs.sources.tolist(), strict=True))
             found.clauses[name] = pairs.clauses.tolist()
             found.counts[name] = (row["found"], row["pairs"], row["rows"])

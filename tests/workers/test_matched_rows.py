@@ -14,6 +14,7 @@ import pytest
 
 from deltamerge.workers import matched_rows
 from deltamerge.workers.file_columns import Asked
+from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, RowPairs, by_source_number, write_pairs
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
@@ -44,7 +45,7 @@ def write(path: Path, rows: int, **options: Any) -> Path:
 
 def pairs(folder: Path, rows: Sequence[tuple[int, int, int]]) -> str:
     columns = np.array(rows, np.int64).reshape(-1, 3).T
-    return write_pairs(str(folder), RowPairs(columns[0], columns[1], columns[2]))
+    return write_pairs(LOCAL_FILES, str(folder), RowPairs(columns[0], columns[1], columns[2]))
 
 
 def side_by_side(
@@ -65,7 +66,7 @@ def side_by_side(
         }
     )
     found = []
-    for answer in pairing_rows(kept, source, target, REST, changing=changing)([batch]):
+    for answer in pairing_rows(LOCAL_FILES, kept, source, target, REST, changing=changing)([batch]):
         assert answer.schema.names == [*source, *target, *REST]
         found += [tuple(row.values()) for row in answer.to_pylist()]
     return found
@@ -154,7 +155,7 @@ def test_batches_are_not_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(matched_rows, "_ROWS_AT_ONCE", 2)
     path, of_file = write(tmp_path / "f", 5), pairs(tmp_path, [(row, 0, 0) for row in range(5)])
     columns = {"path": [str(path)], "file": ["f"], "values": ["{}"], "pairs": [of_file]}
-    work = pairing_rows(stage(tmp_path, source_rows("a")), ("s0",), TARGET, REST, changing=True)
+    work = pairing_rows(LOCAL_FILES, stage(tmp_path, source_rows("a")), ("s0",), TARGET, REST, changing=True)
     batches = list(work([pa.RecordBatch.from_pydict(columns)]))
     assert [batch.num_rows for batch in batches] == [2, 2, 1]
 
@@ -168,7 +169,7 @@ def ranges(*of: tuple[int, int]) -> pa.RecordBatch:
 
 def test_ranges_of_the_source(tmp_path: Path) -> None:
     kept = stage(tmp_path, source_rows("a", "b", "c"), source_rows("d", "e"))
-    answers = [*reading_staged(kept, ("s0",), "number")([ranges((0, 2), (2, 5)), ranges((4, 5))])]
+    answers = [*reading_staged(LOCAL_FILES, kept, ("s0",), "number")([ranges((0, 2), (2, 5)), ranges((4, 5))])]
     found = [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
     assert found == [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 4), ("e", 4)]
     assert {answer.schema for answer in answers} == {pa.schema([("s0", pa.string()), ("number", pa.int64())])}
@@ -176,15 +177,17 @@ def test_ranges_of_the_source(tmp_path: Path) -> None:
 
 def test_empty_range_of_the_source(tmp_path: Path) -> None:
     kept = stage(tmp_path, source_rows("a"))
-    assert sum(answer.num_rows for answer in reading_staged(kept, ("s0",), "number")([ranges((1, 1))])) == 0
+    assert (
+        sum(answer.num_rows for answer in reading_staged(LOCAL_FILES, kept, ("s0",), "number")([ranges((1, 1))])) == 0
+    )
 
 
 def test_source_in_parquet_files_beside_computed_columns(tmp_path: Path) -> None:
     path = tmp_path / "source.parquet"
     pq.write_table(pa.table({"own": ["a", "b", "c"]}), path)
     (computed,) = stage(tmp_path, pa.table({"at": [2, 0, 1], "twice": ["cc", "aa", "bb"]})).files
-    kept = KeptRows((KeptFile.of(str(path)),), {"s0": "own"}, (computed,), "at")
-    (answer,) = reading_staged(kept, ("twice", "s0"), "number")([ranges((1, 3))])
+    kept = KeptRows((KeptFile.of(LOCAL_FILES, str(path)),), {"s0": "own"}, (computed,), "at")
+    (answer,) = reading_staged(LOCAL_FILES, kept, ("twice", "s0"), "number")([ranges((1, 3))])
     assert answer.to_pylist() == [
         {"twice": "bb", "s0": "b", "number": 1},
         {"twice": "cc", "s0": "c", "number": 2},
@@ -194,7 +197,7 @@ def test_source_in_parquet_files_beside_computed_columns(tmp_path: Path) -> None
 def test_source_file_that_was_changed(tmp_path: Path) -> None:
     path = tmp_path / "source.parquet"
     pq.write_table(pa.table({"own": ["a"]}), path)
-    kept = KeptRows((KeptFile.of(str(path)),))
+    kept = KeptRows((KeptFile.of(LOCAL_FILES, str(path)),))
     pq.write_table(pa.table({"own": ["a", "b"]}), path)
     with pytest.raises(ValueError, match="was changed meanwhile"):
-        list(reading_staged(kept, ("own",), "number")([ranges((0, 1))]))
+        list(reading_staged(LOCAL_FILES, kept, ("own",), "number")([ranges((0, 1))]))

@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.parquet_patch import (
     TableWriter,
     own_metadata,
-    patch_batches,
     patch_file,
+    patching,
     reason_not_to_patch,
 )
 from deltamerge.workers.row_blocks import Blocks, block_columns, blocks_of_rows
@@ -103,7 +104,7 @@ def test_all_but_the_rows_stays(tmp_path: Path, options: dict[str, Any]) -> None
     gone = [0, 5, 299, 300, *range(600, 900), 999]
     old = pq.ParquetFile(source)
     assert reason_not_to_patch(old) is None
-    assert patch_file(str(source), str(target), blocks(gone)) == ROWS - len(gone)
+    assert patch_file(LOCAL_FILES, str(source), str(target), blocks(gone)) == ROWS - len(gone)
     new = pq.ParquetFile(target)
     assert new.schema.equals(old.schema)
     assert new.schema.column(0).path == "id"
@@ -128,7 +129,7 @@ def test_all_but_the_rows_stays(tmp_path: Path, options: dict[str, Any]) -> None
 def test_no_row_stays(tmp_path: Path) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     write(source)
-    assert patch_file(str(source), str(target), blocks(list(range(ROWS)))) == 0
+    assert patch_file(LOCAL_FILES, str(source), str(target), blocks(list(range(ROWS)))) == 0
     assert not target.exists()
 
 
@@ -136,7 +137,7 @@ def test_a_row_that_is_not_there(tmp_path: Path) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     write(source)
     with pytest.raises(ValueError, match=f"row {ROWS + 3} is not in a file of {ROWS} rows"):
-        patch_file(str(source), str(target), blocks([1, ROWS + 3]))
+        patch_file(LOCAL_FILES, str(source), str(target), blocks([1, ROWS + 3]))
     assert [path.name for path in tmp_path.iterdir()] == ["old.parquet"]
 
 
@@ -146,7 +147,7 @@ def test_a_batch_of_files(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_pydict(
         {"source": [str(source)], "target": [str(target)], **block_columns([blocks([0])])}
     )
-    (answer,) = patch_batches([batch])
+    (answer,) = patching(LOCAL_FILES)([batch])
     assert answer.to_pylist() == [{"source": str(source), "target": str(target), "rows": ROWS - 1}]
 
 
@@ -155,10 +156,10 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     source = tmp_path / "old.parquet"
     write(source)
     with pytest.raises(FileNotFoundError):
-        patch_file(str(source), str(tmp_path / "gone" / "new.parquet"), blocks([1]))
+        patch_file(LOCAL_FILES, str(source), str(tmp_path / "gone" / "new.parquet"), blocks([1]))
     folder = tmp_path / "going"
     folder.mkdir()
-    writer = TableWriter(str(folder / "new.parquet"), SCHEMA, {}, {})
+    writer = TableWriter(LOCAL_FILES, str(folder / "new.parquet"), SCHEMA, {}, {})
     shutil.rmtree(folder)
     with pytest.raises(FileNotFoundError), writer:
         writer.write(pa.Table.from_pylist(rows(3), SCHEMA))
@@ -166,7 +167,10 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_fails_half_way(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), TableWriter(str(tmp_path / "x.parquet"), SCHEMA, {}, {}) as writer:
+    with (
+        pytest.raises(ZeroDivisionError),
+        TableWriter(LOCAL_FILES, str(tmp_path / "x.parquet"), SCHEMA, {}, {}) as writer,
+    ):
         writer.write(pa.Table.from_pylist(rows(3), SCHEMA))
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
@@ -182,7 +186,7 @@ def test_texts_that_another_library_reads_as_views(tmp_path: Path) -> None:
     )
     pq.write_table(table, source)
     assert reason_not_to_patch(pq.ParquetFile(source)) is None
-    assert patch_file(str(source), str(target), blocks([1])) == 2
+    assert patch_file(LOCAL_FILES, str(source), str(target), blocks([1])) == 2
     assert pq.read_table(target).to_pydict() == {"v": ["a", "c"], "b": [b"1", None]}
 
 

@@ -12,6 +12,7 @@ from deltamerge.merge.analysis.arrow_conditions import arrow_condition
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.workers.arrow_rows import NewRows, writing
 from deltamerge.workers.conditions import ClauseChoice
+from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.key_lookup import PairChoice, TargetChoice, pairing
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
 from deltamerge.workers.staged_rows import KeptFile, KeptRows, StagedRows, staging
@@ -32,13 +33,17 @@ def by_source() -> TargetChoice:
 
 KEPT = KeptRows((KeptFile("a", 1, 2),))
 FUNCTIONS = {
-    "writing": writing(NewRows(KEPT, {0: {"a": "b"}}, {}, None, {}, frozenset(), {}, (), {})),
-    "pairing": pairing(KEPT, ("a",), "c", ("b",), None, {}, "/x", unique=True, most_pairs=10),
-    "pairing, by source": pairing(KEPT, ("a",), 0, ("b",), by_source(), {}, "/x", unique=True, most_pairs=10),
-    "pairing, of pairs": pairing(KEPT, ("a",), of_pairs(), ("b",), None, {}, "/x", unique=True, most_pairs=10),
-    "pairing_rows": pairing_rows(KEPT, ("a",), {}, ("f", "r", "n"), changing=True),
-    "reading_staged": reading_staged(KEPT, ("a",), "n"),
-    "staging": staging(StagedRows("/x", ("k",), 1, 1)),
+    "writing": writing(LOCAL_FILES, NewRows(KEPT, {0: {"a": "b"}}, {}, None, {}, frozenset(), {}, (), {})),
+    "pairing": pairing(LOCAL_FILES, KEPT, ("a",), "c", ("b",), None, {}, "/x", unique=True, most_pairs=10),
+    "pairing, by source": pairing(
+        LOCAL_FILES, KEPT, ("a",), 0, ("b",), by_source(), {}, "/x", unique=True, most_pairs=10
+    ),
+    "pairing, of pairs": pairing(
+        LOCAL_FILES, KEPT, ("a",), of_pairs(), ("b",), None, {}, "/x", unique=True, most_pairs=10
+    ),
+    "pairing_rows": pairing_rows(LOCAL_FILES, KEPT, ("a",), {}, ("f", "r", "n"), changing=True),
+    "reading_staged": reading_staged(LOCAL_FILES, KEPT, ("a",), "n"),
+    "staging": staging(LOCAL_FILES, StagedRows("/x", ("k",), 1, 1)),
 }
 WITHOUT_PACKAGE = """
 import sys

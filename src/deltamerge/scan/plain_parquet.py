@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltamerge.spark.session import physical_plan
+from deltamerge.storage.task_files import store_kind
+from deltamerge.workers.files import Files
 from deltamerge.workers.staged_rows import (
     SPARK_VERSION,
     KeptFile,
@@ -43,7 +44,7 @@ _FIRST_DAY, _FIRST_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=timezo
 
 @dataclass(frozen=True)
 class PlainParquet:
-    """Local Parquet files that are all that a source reads.
+    """Parquet files that are all that a source reads.
 
     Args:
         is_whole: Whether Spark reads the frame's rows from the files only: no column comes from a folder's name, and no
@@ -68,8 +69,10 @@ class NotPlain:
     reason: str
 
 
-def plain_parquet(frame: DataFrame, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> PlainParquet | NotPlain:
-    """Return the files of a source that is a scan of local Parquet files with columns of these very types.
+def plain_parquet(
+    frame: DataFrame, types: Mapping[str, pa.DataType], keys: Sequence[str], opened_by: Files
+) -> PlainParquet | NotPlain:
+    """Return the files of a source that is a scan of Parquet files with columns of these very types.
 
     Reads the plan and the footers, which must have statistics of `keys`.
     """
@@ -87,14 +90,16 @@ def plain_parquet(frame: DataFrame, types: Mapping[str, pa.DataType], keys: Sequ
     folders = {name.lower() for uri in uris for name in _PARTITION.findall(unquote(uri))}
     if named := [name for name in types if name.lower() in folders]:
         return NotPlain(f"the source's column {named[0]} is the name of a folder of its files")
-    files = []
+    paths = []
     for uri in uris:
-        path = local_path(uri)
+        path = local_path(uri) or _url(uri, opened_by)
         if path is None:
-            return NotPlain(f"the source's files are not on this machine, but at {urlsplit(uri).scheme or '?'}://")
-        found = _file(path, types, keys)
+            return NotPlain(f"the source's files are elsewhere than the table's, at {urlsplit(uri).scheme or '?'}://")
+        paths.append(path)
+    files = []
+    for found in opened_by.ahead(lambda path: _file(opened_by, path, types, keys), paths, paths):
         if isinstance(found, str):
-            return NotPlain(f"the source's file {path} {found}")
+            return NotPlain(found)
         files.append(found)
     return PlainParquet(
         files=tuple(file.files[0] for file in files),
@@ -125,11 +130,25 @@ def local_path(uri: str) -> str | None:
     return path if os.path.isfile(path) else None  # noqa: PTH113
 
 
-def _file(path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> PlainParquet | str:
+def _url(uri: str, opened_by: Files) -> str | None:
+    """Return the URL of a file in a store that is opened as the table's is."""
+    scheme, colon, rest = uri.partition("://")
+    return f"{scheme}://{unquote(rest)}" if colon and store_kind(scheme) == opened_by.kind else None
+
+
+def _file(opened_by: Files, path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> PlainParquet | str:
+    found = _looked_at(opened_by, path, types, keys)
+    return f"the source's file {path} {found}" if isinstance(found, str) else found
+
+
+def _looked_at(
+    opened_by: Files, path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]
+) -> PlainParquet | str:
     """Read a file's footer; a string is a reason against the file."""
     try:
-        kept = KeptFile.of(path)
-        metadata = pq.read_metadata(path)
+        kept = KeptFile.of(opened_by, path)
+        with opened_by.parquet(path) as opened:
+            metadata = opened.metadata
         schema = plain_types(metadata.schema.to_arrow_schema())
     except (OSError, pa.ArrowException) as error:
         return f"cannot be read: {error}"

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 
 from deltamerge.exceptions import DeltaTableNotFoundException
 from deltamerge.log.snapshot import table_exists
+from deltamerge.spark.table import open_table
 from deltamerge.sql.names import parse_name, quote_name
-from deltamerge.storage.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ def table_location(spark: SparkSession, name: str) -> str:
     if len(parts) == 2 and parts[0].lower() == "delta":
         return parts[1]
     location = _described(spark, quote_name(parts)) or warehouse_location(spark, name)
-    if not table_exists(open_store(location)):
+    if not table_exists(open_table(spark, location).store):
         raise DeltaTableNotFoundException(
             "DELTA_TABLE_NOT_FOUND",
             f"Delta table {name} doesn't exist: the catalog does not know it as a Delta table, and there is none at "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from deltamerge.log.snapshot import Snapshot, load_snapshot
+from deltamerge.spark.store_options import session_store_options
 from deltamerge.storage.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -70,8 +71,11 @@ class Table:
 def open_table(
     spark: SparkSession, path: str, options: Mapping[str, str] | None = None, name: str | None = None
 ) -> Table:
-    """Return the table at a local path or a URL, whether or not there is one yet."""
-    return Table(spark, open_store(path, options), name or path)
+    """Return the table at a local path or a URL, whether or not there is one yet.
+
+    An option that is given wins over the session's setting, this one over what the environment has.
+    """
+    return Table(spark, open_store(path, {**session_store_options(spark, path), **(options or {})}), name or path)
 
 
 def spark_schema(snapshot: Snapshot) -> StructType:

@@ -1,4 +1,4 @@
-"""Options of an object store under Hadoop's names, as scripts for delta-spark pass them, under obstore's."""
+"""Options of an object store under Hadoop's names, as scripts and sessions have them, under obstore's."""
 
 from __future__ import annotations
 
@@ -14,31 +14,85 @@ _S3A: dict[str, str] = {
 _ENDPOINT = "fs.s3a.endpoint"
 _SSL = "fs.s3a.connection.ssl.enabled"
 _PATH_STYLE = "fs.s3a.path.style.access"
-_ACCOUNT_KEY = re.compile(r"fs\.azure\.account\.key\.([^.]+)\.(?:dfs|blob)\.core\.windows\.net")
+_PROVIDER = "fs.s3a.aws.credentials.provider"
+_ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+_S3A_KEYS = (*_S3A, _ENDPOINT, _SSL, _PATH_STYLE, _PROVIDER)
+_HOST = r"([^.]+)\.(?:dfs|blob)\.[^/]+"
+_ACCOUNT_KEY = re.compile(rf"fs\.azure\.account\.key\.{_HOST}")
+_SAS = re.compile(rf"fs\.azure\.sas\.fixed\.token\.{_HOST}")
+_CLIENT = re.compile(rf"fs\.azure\.account\.oauth2\.client\.(id|secret|endpoint)(?:\.{_HOST})?")
+_TENANT = re.compile(r"https://[^/]+/([^/]+)/")
+_KEYFILE = ("fs.gs.auth.service.account.json.keyfile", "google.cloud.auth.service.account.json.keyfile")
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+_AZURE_SCHEMES = frozenset({"abfs", "abfss", "az", "azure", "wasb", "wasbs"})
+
+
+def keys_of_store(scheme: str, authority: str) -> tuple[str, ...]:
+    """Return the settings of Hadoop's that say how a store is reached, as far as they are known here.
+
+    `authority` is as for `obstore_options`.
+    """
+    if scheme in _S3_SCHEMES:
+        return (*_S3A_KEYS, *(_of_bucket(key, authority) for key in _S3A_KEYS))
+    if scheme in _AZURE_SCHEMES:
+        host = authority.partition("@")[2]
+        hosts = {host, host.replace(".blob.", ".dfs."), host.replace(".dfs.", ".blob.")} - {""}
+        clients = tuple(f"fs.azure.account.oauth2.client.{part}" for part in ("id", "secret", "endpoint"))
+        own = (f"{key}.{name}" for name in sorted(hosts) for key in ("fs.azure.account.key", _SAS_KEY, *clients))
+        return (*clients, *own)
+    return _KEYFILE if scheme == "gs" else ()
+
+
+_SAS_KEY = "fs.azure.sas.fixed.token"
 
 
 def obstore_options(authority: str, options: Mapping[str, str]) -> dict[str, str]:
     """Return options of a store under obstore's names.
 
-    An option given under obstore's own name wins; the key of another Azure account is left out. `authority` is a
-    bucket, or ``container@account.dfs.core.windows.net``.
+    An option given under obstore's own name wins, and one of the bucket over one of all buckets; the key of another
+    Azure account is left out. `authority` is a bucket, or ``container@account.dfs.core.windows.net``.
     """
+    own = {key: options[of_bucket] for key in _S3A_KEYS if (of_bucket := _of_bucket(key, authority)) in options}
+    given = {key: value for key, value in options.items() if not key.startswith("fs.s3a.bucket.")} | own
     translated: dict[str, str] = {}
     others: dict[str, str] = {}
-    for key, value in options.items():
-        account = _ACCOUNT_KEY.fullmatch(key)
+    for key, value in given.items():
         if key in _S3A:
             translated[_S3A[key]] = value
         elif key == _ENDPOINT:
-            scheme = "http" if options.get(_SSL, "true").lower() == "false" else "https"
+            scheme = "http" if given.get(_SSL, "true").lower() == "false" else "https"
             translated["endpoint"] = value if "://" in value else f"{scheme}://{value}"
             if translated["endpoint"].startswith("http://"):
                 translated["allow_http"] = "true"
         elif key == _PATH_STYLE:
             translated["virtual_hosted_style_request"] = "false" if value.lower() == "true" else "true"
-        elif account is not None:
-            if authority.partition("@")[2].partition(".")[0] == account.group(1):
-                translated["account_key"] = value
+        elif key == _PROVIDER:
+            if value.strip() == _ANONYMOUS:
+                translated["skip_signature"] = "true"
+        elif key in _KEYFILE:
+            translated["service_account"] = value
+        elif key.startswith("fs.azure."):
+            translated |= _azure(authority.partition("@")[2].partition(".")[0], key, value)
         elif key != _SSL:
             others[key] = value
     return {**translated, **others}
+
+
+def _azure(account: str, key: str, value: str) -> dict[str, str]:
+    if (found := _ACCOUNT_KEY.fullmatch(key)) is not None:
+        return {"account_key": value} if found.group(1) == account else {}
+    if (found := _SAS.fullmatch(key)) is not None:
+        return {"sas_key": value} if found.group(1) == account else {}
+    if (found := _CLIENT.fullmatch(key)) is None:
+        return {key: value}
+    part, of_account = found.groups()
+    if of_account not in (None, account):
+        return {}
+    if part == "endpoint":
+        tenant = _TENANT.match(value)
+        return {} if tenant is None else {"tenant_id": tenant.group(1)}
+    return {f"client_{part}": value}
+
+
+def _of_bucket(key: str, bucket: str) -> str:
+    return f"fs.s3a.bucket.{bucket}.{key.removeprefix('fs.s3a.')}"

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
+from deltamerge.storage.task_files import NotOpened
+from deltamerge.workers.files import LOCAL_FILES, Files
 
 TEMP_SUFFIX = ".deltamerge.tmp"
 """The end of the names of half-written files; such a file may be removed when it is older than a write."""
@@ -33,6 +35,7 @@ class LocalStore:
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/") or "/"
+        self.files: Files | NotOpened = LOCAL_FILES
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
         """List all files below a folder; see `Store.list`."""

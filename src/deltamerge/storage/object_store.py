@@ -11,6 +11,10 @@ import obstore
 from obstore.exceptions import AlreadyExistsError
 
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
+from deltamerge.storage.task_files import NotOpened
+from deltamerge.workers.files import Files
+
+NO_FILES = NotOpened("tasks do not open the table's store")
 
 # obstore's stores, metadata and buffers have no public common type for all its versions.
 _Inner: TypeAlias = Any
@@ -23,8 +27,9 @@ class ObjectStore:
 
     is_local = False
 
-    def __init__(self, root: str, inner: _Inner, prefix: str) -> None:
+    def __init__(self, root: str, inner: _Inner, prefix: str, files: Files | NotOpened = NO_FILES) -> None:
         self.root = root
+        self.files = files
         self._inner = inner
         self._prefix = prefix.strip("/")
 

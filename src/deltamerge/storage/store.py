@@ -19,6 +19,8 @@ from deltamerge.storage.hadoop_options import obstore_options
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.object_store import ObjectStore
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
+from deltamerge.storage.task_files import NotOpened, store_kind, task_files
+from deltamerge.workers.files import Files
 
 __all__ = ["LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
 
@@ -46,11 +48,13 @@ _CLIENT_OPTIONS = frozenset(
 class Store(Protocol):
     """The table's folder. All paths are relative to `root`; absolute ones work where the store can reach them.
 
-    `root` is an absolute local path without a scheme, or a URL as the user spelled it, without a last slash.
+    `root` is an absolute local path without a scheme, or a URL as the user spelled it, without a last slash. `files` is
+    how tasks open its files.
     """
 
     root: str
     is_local: bool
+    files: Files | NotOpened
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
         """Return all files below a folder, sub-folders included, by path: none where it does not exist.
@@ -130,13 +134,17 @@ def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
     # As for a local path.
     prefix = posixpath.normpath("/" + prefix).strip("/")
     by_kind: dict[str, Any] = {}
-    for key, value in obstore_options(authority, options or {}).items():
+    translated = obstore_options(authority, options or {})
+    for key, value in translated.items():
         by_kind.setdefault("client_options" if key in _CLIENT_OPTIONS else "config", {})[key] = value
     try:
         inner = from_url(head + authority, **by_kind)
     except (BaseError, ValueError, TypeError) as error:
         raise _unsupported(root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}") from error
-    return ObjectStore(f"{head}{authority}/{prefix}".rstrip("/"), inner, prefix)
+    kind = store_kind(scheme.group(1))
+    return ObjectStore(
+        f"{head}{authority}/{prefix}".rstrip("/"), inner, prefix, task_files(kind, authority, translated)
+    )
 
 
 def _unsupported(root: str, message: str) -> DeltaTableException:

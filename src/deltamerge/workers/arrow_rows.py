@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltamerge.workers.file_columns import read_columns
+from deltamerge.workers.files import Files
 from deltamerge.workers.key_lookup import UNFIT
 from deltamerge.workers.parquet_patch import (
     TableWriter,
@@ -32,7 +33,7 @@ from deltamerge.workers.staged_rows import (
 )
 
 _PIECE_BYTES = 64 << 20
-DONE_SCHEMA = "rows BIGINT, detail STRING"
+DONE_SCHEMA = "rows BIGINT, detail STRING, path STRING, size BIGINT, footer BINARY"
 
 
 @dataclass(frozen=True)
@@ -107,34 +108,56 @@ def new_file_work(
     )
 
 
-def writing(new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def writing(files: Files, new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function that writes files, for ``mapInArrow``.
 
     Returns:
         A function over batches of ``work`` (see `patch_work`, `new_file_work`), a row a file. It returns for each the
-        rows of the new file (none: no file) and, as JSON, how many of them which INSERT clause took; or `UNFIT` and
-        why the file is not to be written in this way.
+        rows of the new file (none: no file), as JSON how many of them which INSERT clause took, its path, size and
+        footer; or `UNFIT` and why the file is not to be written in this way.
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        source = _Source(new)
+        source = _Source(files, new)
         for batch in batches:
             for document in batch.column(0).to_pylist():
+                work = json.loads(document)
                 try:
-                    rows, detail = _done(json.loads(document), source, new)
+                    done = _done(work, source, new)
                 except (ValueError, OSError, pa.ArrowException) as error:
-                    rows, detail = UNFIT, str(error)
-                arrays = [pa.array([rows], pa.int64()), pa.array([detail], pa.string())]
-                yield pa.RecordBatch.from_arrays(arrays, ["rows", "detail"])
+                    done = _Done(UNFIT, str(error))
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.array([done.rows], pa.int64()),
+                        pa.array([done.detail], pa.string()),
+                        pa.array([work["target"]], pa.string()),
+                        pa.array([done.size], pa.int64()),
+                        pa.array([done.footer], pa.binary()),
+                    ],
+                    ["rows", "detail", "path", "size", "footer"],
+                )
 
     return write
+
+
+@dataclass(frozen=True)
+class _Done:
+    rows: int
+    detail: str = "{}"
+    size: int = 0
+    footer: bytes = b""
+
+    @classmethod
+    def by(cls, writer: TableWriter, detail: str = "{}") -> _Done:
+        return cls(writer.rows, detail, writer.size, writer.footer)
 
 
 class _Source:
     """The kept rows, opened by a task once it needs them."""
 
     # functools.cached_property has a lock in Python 3.10 and 3.11, which cannot travel with a task.
-    def __init__(self, new: NewRows) -> None:
+    def __init__(self, files: Files, new: NewRows) -> None:
+        self.files = files
         self._new = new
         self._rows: pa.Table | None = None
         self._is_new: np.ndarray[Any, np.dtype[np.bool_]] | None = None
@@ -142,24 +165,24 @@ class _Source:
     @property
     def rows(self) -> pa.Table:
         if self._rows is None:
-            self._rows = open_staged(self._new.staged, self._new.columns)
+            self._rows = open_staged(self.files, self._new.staged, self._new.columns)
         return self._rows
 
     @property
     def is_new(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         if self._is_new is None:
-            self._is_new = unmatched(self._new.pairs, len(self.rows))
+            self._is_new = unmatched(self.files, self._new.pairs, len(self.rows))
         return self._is_new
 
 
-def _done(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[int, str]:
+def _done(work: Mapping[str, Any], source: _Source, new: NewRows) -> _Done:
     if "pairs" in work:
-        return _patched(work["source"], work["target"], work["pairs"], source, new), "{}"
+        return _patched(work["source"], work["target"], work["pairs"], source, new)
     return _new_file(work, source, new)
 
 
-def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) -> int:
-    """Write a file again with its matched rows changed, or without them; return the rows of the new file.
+def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) -> _Done:
+    """Write a file again with its matched rows changed, or without them.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
     lacks is NULL in its other rows. Protocol: Schema Serialization, missing columns.
@@ -171,20 +194,20 @@ def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) 
     Raises:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
-    changing = read_pairs(pairs).changing
+    changing = read_pairs(source.files, pairs).changing
     rows = changing.rows
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with source.files.parquet(path) as file:
         _refuse_other_calendar(file)
         if len(rows) and rows[-1] >= file.metadata.num_rows:
             raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
         schema = _with_missing_columns(plain_schema(file.schema_arrow), new)
         options = _with_columns(writer_options(file), schema.names[len(file.schema_arrow) :], new)
-        with TableWriter(target, schema, options, own_metadata(file)) as writer:
+        with TableWriter(source.files, target, schema, options, own_metadata(file)) as writer:
             for start, table in row_groups(file):
                 places = np.searchsorted(rows, [start, start + table.num_rows])
                 of_group = changing.among(slice(*places))
                 writer.write(_changed(_in_schema(table, schema), source, of_group, start, new))
-    return writer.rows
+    return _Done.by(writer)
 
 
 def _refuse_other_calendar(file: pq.ParquetFile) -> None:
@@ -257,20 +280,17 @@ def _values(source: _Source, column: str, rows: np.ndarray[Any, Any], name: str,
     return values.cast(new.types[name])
 
 
-def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> tuple[int, str]:
+def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> _Done:
     """Write the new file of a `new_file_work`, whole or not at all.
-
-    Returns:
-        The rows of the new file, and, as JSON, how many of them which INSERT clause took.
 
     Raises:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
     counts = dict.fromkeys(map(str, new.inserts), 0)
-    with TableWriter(work["target"], new.schema, new.options, new.metadata) as writer:
+    with TableWriter(source.files, work["target"], new.schema, new.options, new.metadata) as writer:
         for table in _row_groups(_rows_of_new_file(work, source, new, counts)):
             writer.write(table)
-    return writer.rows, json.dumps(counts)
+    return _Done.by(writer, json.dumps(counts))
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -289,10 +309,10 @@ def _rows_of_new_file(
 ) -> Iterator[pa.Table]:
     """Return the rows of a new file, and count the inserted ones by clause."""
     for path, pairs in work["rewritten"]:
-        rows = _rows_of(path, new.schema.names, None, new)
-        yield _changed(rows, source, read_pairs(pairs).changing, 0, new)
+        rows = _rows_of(source.files, path, new.schema.names, None, new)
+        yield _changed(rows, source, read_pairs(source.files, pairs).changing, 0, new)
     for path, pairs in work["changed"]:
-        changing = read_pairs(pairs)
+        changing = read_pairs(source.files, pairs)
         for number, setting in new.updates.items():
             updated = changing.of_clause(number)
             if len(updated.rows):
@@ -304,7 +324,7 @@ def _rows_of_new_file(
 
 def _updated(path: str, source: _Source, pairs: RowPairs, setting: Mapping[str, str], new: NewRows) -> pa.Table:
     kept = [name for name in new.schema.names if name not in setting]
-    own = _rows_of(path, kept, pairs.rows, new)
+    own = _rows_of(source.files, path, kept, pairs.rows, new)
     columns = {
         name: _values(source, setting[name], pairs.sources, name, new) if name in setting else own.column(name)
         for name in new.schema.names
@@ -312,9 +332,11 @@ def _updated(path: str, source: _Source, pairs: RowPairs, setting: Mapping[str, 
     return pa.table(columns, schema=new.schema)
 
 
-def _rows_of(path: str, columns: Sequence[str], rows: np.ndarray[Any, Any] | None, new: NewRows) -> pa.Table:
+def _rows_of(
+    files: Files, path: str, columns: Sequence[str], rows: np.ndarray[Any, Any] | None, new: NewRows
+) -> pa.Table:
     """Read columns of some rows of a file, or of all; one that the file lacks is NULL."""
-    found = read_columns(path, {}, {name: (name, new.types[name]) for name in columns}).select(columns)
+    found = read_columns(files, path, {}, {name: (name, new.types[name]) for name in columns}).select(columns)
     return found if rows is None else found.take(pa.array(rows))
 
 

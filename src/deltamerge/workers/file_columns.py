@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltamerge.workers.files import Files
 from deltamerge.workers.staged_rows import is_of_other_calendar, plain_types
 
 _INTEGER = re.compile("-?[0-9]+")
@@ -22,9 +23,9 @@ Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
 """Columns of a file by the names that they get: their names in the table, and their types."""
 
 
-def read_columns(path: str, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
+def read_columns(files: Files, path: str, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
     """Read columns of a whole file, and last the row's number (``row``); else as `read_row_groups`."""
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with files.parquet(path) as file:
         stored = _stored(file, values, asked)
         rows = file.metadata.num_rows
         table = file.read(stored, use_threads=False) if stored else None
@@ -32,7 +33,11 @@ def read_columns(path: str, values: Mapping[str, str | None], asked: Asked) -> p
 
 
 def read_row_groups(
-    path: str, values: Mapping[str, str | None], asked: Asked, needed: Callable[[int, int], bool]
+    files: Files,
+    path: str,
+    values: Mapping[str, str | None],
+    asked: Asked,
+    needed: Callable[[int, int], bool],
 ) -> Iterator[pa.Table]:
     """Read columns of a file, and last the row's number in it (``row``), a row group at a time.
 
@@ -45,7 +50,7 @@ def read_row_groups(
         ValueError: They have other types in the file, another case or another calendar, or readers do not agree on what
             a partition value means.
     """
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with files.parquet(path) as file:
         stored = _stored(file, values, asked)
         start = 0
         for group in range(file.metadata.num_row_groups):
@@ -56,9 +61,9 @@ def read_row_groups(
             start += rows
 
 
-def check_columns(path: str, values: Mapping[str, str | None], asked: Asked) -> None:
+def check_columns(files: Files, path: str, values: Mapping[str, str | None], asked: Asked) -> None:
     """Raise what `read_row_groups` would about a file, without reading its rows."""
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with files.parquet(path) as file:
         stored = _stored(file, values, asked)
         _typed(file.schema_arrow.empty_table().select(stored), (0, 0), values, asked)
 

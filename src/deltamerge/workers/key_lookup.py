@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.file_columns import Asked, check_columns, read_columns, read_row_groups
+from deltamerge.workers.files import Files
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, mask_of, read_blocks
 from deltamerge.workers.row_pairs import (
     NO_CLAUSE,
@@ -33,6 +35,7 @@ _ROWS_AT_ONCE = 4_000_000
 # many rows each clause takes, as JSON.
 _Found: TypeAlias = "tuple[str, str, int, int, int, str]"
 _BY_SOURCE = "by_source"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class PairChoice:
 
 
 def pairing(
+    files: Files,
     staged: KeptRows,
     keys: Sequence[str],
     clause: str | int | PairChoice,
@@ -91,32 +95,44 @@ def pairing(
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wanted: _Wanted | None = None
-        read: list[pa.Table] = []
-        files: list[_File] = []
+        given: dict[bool, list[_File]] = {True: [], False: []}
         for batch in batches:
             for row in range(batch.num_rows):
                 path, name, values, is_joined = (column[row].as_py() for column in batch.columns[:4])
-                file = _File(name, path, json.loads(values), rest, read_blocks(batch, row))
-                try:
-                    if not is_joined:
-                        yield _paired(_unmatched_rows(file, by_source, folder))
-                        continue
-                    wanted = _wanted(staged, keys, clause) if wanted is None else wanted
-                    rows = _rows_of(file, wanted, columns, by_source)
-                except (ValueError, OSError, pa.ArrowException) as error:
-                    yield _paired([(name, "", 0, UNFIT, 0, str(error))])
-                    return
-                read.append(rows.append_column("file", pa.array(np.full(len(rows), len(files), np.int32))))
-                files.append(file)
-                # One join for many files: each puts the keys into a hash table.
-                if sum(map(len, read)) >= _ROWS_AT_ONCE:
-                    yield _paired(_pairs(read, files, wanted, folder, None if unique else most_pairs))
-                    read = []
-        if read and wanted is not None:
-            yield _paired(_pairs(read, files, wanted, folder, None if unique else most_pairs))
+                given[is_joined].append(_File(files, name, path, json.loads(values), rest, read_blocks(batch, row)))
+        for file in given[False]:
+            found = _tried(file.name, partial(_unmatched_rows, file, by_source, folder))
+            yield _paired([found] if isinstance(found, tuple) else found)
+        if not given[True]:
+            return
+        wanted = _tried("", partial(_wanted, files, staged, keys, clause))
+        if isinstance(wanted, tuple):
+            yield _paired([wanted])
+            return
+        read: list[pa.Table] = []
+        rows_of = partial(_read, wanted=wanted, columns=columns, by_source=by_source)
+        paths = [file.path for file in given[True]]
+        for number, rows in enumerate(files.ahead(rows_of, given[True], paths)):
+            if isinstance(rows, tuple):
+                yield _paired([rows])
+                return
+            read.append(rows.append_column("file", pa.array(np.full(len(rows), number, np.int32))))
+            # One join for many files: each puts the keys into a hash table.
+            if sum(map(len, read)) >= _ROWS_AT_ONCE:
+                yield _paired(_pairs(read, given[True], wanted, folder, None if unique else most_pairs))
+                read = []
+        if read:
+            yield _paired(_pairs(read, given[True], wanted, folder, None if unique else most_pairs))
 
     return pair
+
+
+def _tried(name: str, work: Callable[[], _T]) -> _T | _Found:
+    """Return what work returns, or why it cannot be done to a file in this way."""
+    try:
+        return work()
+    except (ValueError, OSError, pa.ArrowException) as error:
+        return (name, "", 0, UNFIT, 0, str(error))
 
 
 @dataclass(frozen=True)
@@ -127,6 +143,7 @@ class _File:
         rest: The columns that are read once its pairs are known.
     """
 
+    files: Files
     name: str
     path: str
     values: Mapping[str, str | None]
@@ -162,10 +179,10 @@ class _Wanted:
         return {field.name: (name, field.type) for field, name in zip(fields, columns, strict=True)}
 
 
-def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | int | PairChoice) -> _Wanted:
+def _wanted(files: Files, staged: KeptRows, keys: Sequence[str], clause: str | int | PairChoice) -> _Wanted:
     choice = clause if isinstance(clause, PairChoice) else None
     asked = [*choice.source.values()] if choice is not None else [clause] if isinstance(clause, str) else []
-    rows = open_staged(staged, list(dict.fromkeys([*keys, *asked])))
+    rows = open_staged(files, staged, list(dict.fromkeys([*keys, *asked])))
     if isinstance(clause, str):
         clauses = rows.column(clause).fill_null(NO_CLAUSE)
     else:
@@ -177,16 +194,20 @@ def _wanted(staged: KeptRows, keys: Sequence[str], clause: str | int | PairChoic
     return _Wanted(whole, choice, None if choice is None else rows.select(asked).combine_chunks())
 
 
+def _read(file: _File, wanted: _Wanted, columns: Sequence[str], by_source: TargetChoice | None) -> pa.Table | _Found:
+    return _tried(file.name, partial(_rows_of, file, wanted, columns, by_source))
+
+
 def _rows_of(file: _File, wanted: _Wanted, columns: Sequence[str], by_source: TargetChoice | None) -> pa.Table:
     """Read a file's keys and, for each row, which BY SOURCE clause takes it if nothing matches it."""
-    rows = read_columns(file.path, file.values, wanted.read_as(columns))
+    rows = read_columns(file.files, file.path, file.values, wanted.read_as(columns))
     if by_source is not None:
         rows = rows.append_column(_BY_SOURCE, _by_source_clauses(file, by_source))
     return rows.filter(pa.array(file.live(len(rows)))) if len(file.deleted[0]) else rows
 
 
 def _by_source_clauses(file: _File, by_source: TargetChoice) -> pa.ChunkedArray:
-    groups = read_row_groups(file.path, file.values, by_source.columns, lambda first, end: first < end)
+    groups = read_row_groups(file.files, file.path, file.values, by_source.columns, lambda first, end: first < end)
     numbers = pa.chunked_array([by_source.choice.of(table) for table in groups], pa.int32())
     return pc.fill_null(pc.subtract(by_source_number(0), numbers), NO_CLAUSE).cast(pa.int32())
 
@@ -199,7 +220,7 @@ def _unmatched_rows(file: _File, by_source: TargetChoice | None, folder: str) ->
     rows = np.flatnonzero((clauses != NO_CLAUSE) & file.live(len(clauses)))
     if not len(rows):
         return []
-    check_columns(file.path, file.values, file.rest)
+    check_columns(file.files, file.path, file.values, file.rest)
     return [_kept(file, RowPairs(rows, np.full(len(rows), NO_SOURCE), clauses[rows]), folder, unique=True)]
 
 
@@ -208,7 +229,7 @@ def _kept(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Found:
     rows_taken = {
         int(number): _count(changing.of_clause(number), unique=unique) for number in distinct(changing.clauses)
     }
-    path = write_pairs(folder, pairs)
+    path = write_pairs(file.files, folder, pairs)
     counts = len(pairs.rows), len(changing.rows), _count(changing, unique=unique)
     return (file.name, path, *counts, json.dumps(rows_taken))
 
@@ -231,17 +252,19 @@ def _pairs(
     at = at[order]
     places = target["file"].to_numpy()[at]
     ordered = RowPairs(target["row"].to_numpy()[at], sources[order], clauses[order])
-    found = []
-    for place in distinct(places):
+
+    def of_file(place: int) -> _Found:
         begin, end = np.searchsorted(places, [place, place + 1])
-        file, of_file = files[place], ordered.among(slice(begin, end))
-        try:
-            check_columns(file.path, file.values, file.rest)
-            of_file = _with_choice(file, of_file, wanted)
-        except (ValueError, OSError, pa.ArrowException) as error:
-            return [(file.name, "", 0, UNFIT, 0, str(error))]
-        found.append(_kept(file, of_file, folder, unique=most_pairs is None))
-    return found
+        file, pairs = files[place], ordered.among(slice(begin, end))
+        return _tried(file.name, partial(_kept_with_choice, file, pairs, wanted, folder, unique=most_pairs is None))
+
+    with_pairs = [int(place) for place in distinct(places)]
+    return list(files[0].files.ahead(of_file, with_pairs, [files[place].path for place in with_pairs]))
+
+
+def _kept_with_choice(file: _File, pairs: RowPairs, wanted: _Wanted, folder: str, *, unique: bool) -> _Found:
+    check_columns(file.files, file.path, file.values, file.rest)
+    return _kept(file, _with_choice(file, pairs, wanted), folder, unique=unique)
 
 
 def _with_choice(file: _File, pairs: RowPairs, wanted: _Wanted) -> RowPairs:
@@ -257,7 +280,7 @@ def _with_choice(file: _File, pairs: RowPairs, wanted: _Wanted) -> RowPairs:
     def has_pairs(first: int, end: int) -> bool:
         return bool((pairs.sources[place(first, end)] != NO_SOURCE).any())
 
-    for table in read_row_groups(file.path, file.values, choice.target, has_pairs):
+    for table in read_row_groups(file.files, file.path, file.values, choice.target, has_pairs):
         first = table["row"][0].as_py()
         of_group = place(first, first + len(table))
         rows, sources = pairs.rows[of_group], pairs.sources[of_group]

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltamerge.workers.file_columns import Asked, read_row_groups
+from deltamerge.workers.files import Files
 from deltamerge.workers.row_pairs import NO_SOURCE, RowPairs, read_pairs
 from deltamerge.workers.staged_rows import KeptRows, open_staged, taken
 
@@ -16,7 +17,7 @@ _ROWS_AT_ONCE = 100_000
 
 
 def pairing_rows(
-    staged: KeptRows, source: Sequence[str], target: Asked, rest: Sequence[str], *, changing: bool
+    files: Files, staged: KeptRows, source: Sequence[str], target: Asked, rest: Sequence[str], *, changing: bool
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that reads the rows of pairs, for ``mapInArrow``.
 
@@ -30,10 +31,10 @@ def pairing_rows(
         rows: pa.Table | None = None
         for batch in batches:
             for path, file, values, pairs_path in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                rows = open_staged(staged, source).combine_chunks() if rows is None else rows
-                pairs = read_pairs(pairs_path)
+                rows = open_staged(files, staged, source).combine_chunks() if rows is None else rows
+                pairs = read_pairs(files, pairs_path)
                 pairs = pairs.changing if changing else pairs
-                for table in _rows_of(path, json.loads(values), pairs, rows, target):
+                for table in _rows_of(files, path, json.loads(values), pairs, rows, target):
                     names = pa.repeat(pa.scalar(file, pa.string()), len(table))
                     at = table.num_columns - 2
                     whole = table.add_column(at, "file", names)
@@ -44,13 +45,13 @@ def pairing_rows(
 
 
 def _rows_of(
-    path: str, values: dict[str, str | None], pairs: RowPairs, rows: pa.Table, target: Asked
+    files: Files, path: str, values: dict[str, str | None], pairs: RowPairs, rows: pa.Table, target: Asked
 ) -> Iterator[pa.Table]:
     def needed(first: int, end: int) -> bool:
         begin, stop = np.searchsorted(pairs.rows, [first, end])
         return bool(begin < stop)
 
-    for table in read_row_groups(path, values, target, needed):
+    for table in read_row_groups(files, path, values, target, needed):
         first = table["row"][0].as_py()
         of_group = pairs.among(slice(*np.searchsorted(pairs.rows, [first, first + len(table)])))
         # A row that nothing matches takes the place behind the last row, which is NULL.
@@ -61,7 +62,7 @@ def _rows_of(
 
 
 def reading_staged(
-    staged: KeptRows, source: Sequence[str], number: str
+    files: Files, staged: KeptRows, source: Sequence[str], number: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that reads rows of the source, for ``mapInArrow``.
 
@@ -72,7 +73,7 @@ def reading_staged(
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for first, end in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                rows = open_staged(staged, source).slice(first, end - first)
+                rows = open_staged(files, staged, source).slice(first, end - first)
                 numbered = rows.append_column(number, pa.array(np.arange(first, end)))
                 yield from numbered.combine_chunks().to_batches(_ROWS_AT_ONCE)
 

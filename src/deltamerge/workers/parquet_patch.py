@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltamerge.workers.files import Files, Output
 from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
 
@@ -96,7 +95,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def patch_file(source: str, target: str, deleted: Blocks) -> int:
+def patch_file(files: Files, source: str, target: str, deleted: Blocks) -> int:
     """Write a file again without some rows; return the rows of the new file, with none there is no file.
 
     Args:
@@ -105,10 +104,10 @@ def patch_file(source: str, target: str, deleted: Blocks) -> int:
     Raises:
         ValueError: A row to leave out is not in the file.
     """
-    with pq.ParquetFile(source, memory_map=True) as file:
+    with files.parquet(source) as file:
         keep = ~mask_of(deleted, file.metadata.num_rows)
         schema = plain_schema(file.schema_arrow)
-        with TableWriter(target, schema, writer_options(file), own_metadata(file)) as writer:
+        with TableWriter(files, target, schema, writer_options(file), own_metadata(file)) as writer:
             for start, table in row_groups(file, lambda rows: bool(keep[rows].any())):
                 mask = keep[start : start + table.num_rows]
                 rows = table.cast(schema)
@@ -144,26 +143,33 @@ def row_groups(
 class TableWriter:
     """Write a Parquet file that appears whole once the block ends well, and not at all where it has no rows.
 
-    Its footer records which floating-point columns have NaN. A task may run twice at a time; each has a hidden file of
-    its own until the end. The folder must be there: a task that still runs when its merge has failed, and its folder
-    has been deleted, leaves nothing.
+    Its footer records which floating-point columns have NaN.
 
     Args:
         options: Arguments of ``ParquetWriter``.
 
     Attributes:
         rows: The rows written so far.
+        size: The file's bytes, once the block has ended.
+        footer: The file's footer, as a Parquet file without rows, once the block has ended.
     """
 
     def __init__(
-        self, target: str, schema: pa.Schema, options: Mapping[str, Any], metadata: Mapping[bytes, bytes]
+        self,
+        files: Files,
+        target: str,
+        schema: pa.Schema,
+        options: Mapping[str, Any],
+        metadata: Mapping[bytes, bytes],
     ) -> None:
         self.rows = 0
-        self._place = Path(target)
-        self._hidden = self._place.with_name(f".{self._place.name}.{uuid.uuid4().hex}.deltamerge.tmp")
+        self.size = 0
+        self.footer = b""
+        self._output = Output(files, target)
         self._metadata = metadata
         self._nan = NanColumns(schema)
-        self._writer = pq.ParquetWriter(self._hidden, schema, **options)
+        self._footers: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(self._output.stream, schema, metadata_collector=self._footers, **options)
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:
@@ -175,22 +181,32 @@ class TableWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
+        with self._output:
             if kind is None:
                 self._writer.add_key_value_metadata({**self._metadata, **self._nan.as_metadata()})
             self._writer.close()
             if kind is None and self.rows:
-                self._hidden.replace(self._place)
-        finally:
-            self._hidden.unlink(missing_ok=True)
+                self.size = self._output.stream.tell()
+                sink = pa.BufferOutputStream()
+                self._footers[0].write_metadata_file(sink)
+                self.footer = sink.getvalue().to_pybytes()
+                self._output.keep()
 
 
-def patch_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Patch files, for ``mapInArrow``: ``source``, ``target`` and the columns of `block_columns`, a row a file."""
-    for batch in batches:
-        for row in range(batch.num_rows):
-            source, target = (batch.column(name)[row].as_py() for name in ("source", "target"))
-            rows = patch_file(source, target, read_blocks(batch, row))
-            yield pa.RecordBatch.from_pydict(
-                {"source": [source], "target": [target], "rows": pa.array([rows], pa.int64())}
-            )
+def patching(files: Files) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that patches files, for ``mapInArrow``.
+
+    Returns:
+        A function over batches of ``source``, ``target`` and the columns of `block_columns`, a row a file.
+    """
+
+    def patch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in range(batch.num_rows):
+                source, target = (batch.column(name)[row].as_py() for name in ("source", "target"))
+                rows = patch_file(files, source, target, read_blocks(batch, row))
+                yield pa.RecordBatch.from_pydict(
+                    {"source": [source], "target": [target], "rows": pa.array([rows], pa.int64())}
+                )
+
+    return patch

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from deltamerge.workers.files import Files
+
 # In the place of a clause's number: no clause takes the pair.
 NO_CLAUSE = -1
 # In the place of a source row: nothing matches the row.
@@ -60,22 +62,21 @@ def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return found
 
 
-def write_pairs(folder: str, pairs: RowPairs) -> str:
+def write_pairs(files: Files, folder: str, pairs: RowPairs) -> str:
     path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
     table = pa.table({"row": pairs.rows, "source": pairs.sources, "clause": pairs.clauses})
-    with pa.ipc.new_file(path, table.schema) as writer:
-        writer.write_table(table)
+    files.write_arrow(path, [table])
     return path
 
 
-def read_pairs(path: str) -> RowPairs:
-    table = pa.ipc.open_file(pa.memory_map(path)).read_all()
+def read_pairs(files: Files, path: str) -> RowPairs:
+    table = files.arrow(path)
     return RowPairs(*(table[name].to_numpy() for name in ("row", "source", "clause")))
 
 
-def unmatched(pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def unmatched(files: Files, pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return of each source row whether it matches nothing."""
     found = np.ones(rows, np.bool_)
-    for path in pairs:
-        found[read_pairs(path).matched_sources] = False
+    for of_file in files.ahead(lambda path: read_pairs(files, path), pairs, pairs):
+        found[of_file.matched_sources] = False
     return found

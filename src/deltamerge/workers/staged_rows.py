@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+
+from deltamerge.workers.files import Files
 
 # A piece is one contiguous batch: rows are taken from few pieces much faster than from many.
 _PIECE_BYTES = 64 << 20
@@ -55,9 +55,8 @@ class KeptFile:
     modified: int
 
     @classmethod
-    def of(cls, path: str) -> KeptFile:
-        status = Path(path).stat()
-        return cls(path, status.st_size, status.st_mtime_ns)
+    def of(cls, files: Files, path: str) -> KeptFile:
+        return cls(path, *files.version(path))
 
     @property
     def is_arrow(self) -> bool:
@@ -81,6 +80,10 @@ class KeptRows:
     computed: tuple[KeptFile, ...] = ()
     position: str = ""
 
+    @property
+    def paths(self) -> list[str]:
+        return [file.path for file in self.files]
+
 
 def staged_schema(key_types: Sequence[str]) -> str:
     """Return the schema of what `staging` returns, as DDL."""
@@ -91,7 +94,7 @@ def staged_schema(key_types: Sequence[str]) -> str:
     return "path STRING, n BIGINT, kept BIGINT, size BIGINT" + "".join(ranges)
 
 
-def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def staging(files: Files, wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function that keeps a task's rows, for ``mapInArrow``.
 
     Returns:
@@ -100,49 +103,50 @@ def staging(wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator
     """
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        path = Path(wanted.folder) / f"source-{uuid.uuid4().hex}{STAGED_SUFFIX}"
-        rows_before, bytes_before = _kept_before(wanted.folder)
+        path = f"{wanted.folder}/source-{uuid.uuid4().hex}{STAGED_SUFFIX}"
         found = _Staged(len(wanted.keys))
-        pending: list[pa.RecordBatch] = []
-        pending_bytes = 0
-        writer: Any = None
-        try:
-            for batch in batches:
-                found.rows += batch.num_rows
-                rows = _plain(batch)
-                for index, name in enumerate(wanted.keys):
-                    # Python's calendar lacks days that Spark and Arrow have.
-                    found.add(index, in_plain_numbers(rows.column(name)))
-                if wanted.clause is not None:
-                    rows = rows.filter(pc.is_valid(rows.column(wanted.clause)))
-                found.kept += rows.num_rows
-                if rows.num_rows:
-                    pending.append(rows)
-                pending_bytes += rows.nbytes
-                found.size += rows.nbytes
-                most_rows, most_bytes = wanted.most_rows - rows_before, wanted.most_bytes - bytes_before
-                if found.kept > most_rows or found.size > most_bytes:
-                    found.too_many = True
-                    break
-                if pending_bytes >= _PIECE_BYTES:
-                    writer = _written(writer, path, pending)
-                    pending, pending_bytes = [], 0
-            if pending and not found.too_many:
-                writer = _written(writer, path, pending)
-        finally:
-            if writer is not None:
-                writer.close()
+        files.write_arrow(path, _pieces(batches, wanted, found, _kept_before(files, wanted.folder)))
         if found.kept:
-            path.with_name(f"{uuid.uuid4().hex}-{found.kept}-{found.size}{_KEPT_SUFFIX}").touch()
+            files.mark(f"{wanted.folder}/{uuid.uuid4().hex}-{found.kept}-{found.size}{_KEPT_SUFFIX}")
         if found.rows:
-            yield found.as_batch(str(path), wanted.keys, rows.schema)
+            yield found.as_batch(path)
 
     return stage
 
 
-def _kept_before(folder: str) -> tuple[int, int]:
+def _pieces(
+    batches: Iterable[pa.RecordBatch], wanted: StagedRows, found: _Staged, before: tuple[int, int]
+) -> Iterator[pa.Table]:
+    """Yield a task's rows in large pieces, and count them."""
+    most_rows, most_bytes = wanted.most_rows - before[0], wanted.most_bytes - before[1]
+    pending: list[pa.RecordBatch] = []
+    pending_bytes = 0
+    for batch in batches:
+        found.rows += batch.num_rows
+        rows = _plain(batch)
+        for index, name in enumerate(wanted.keys):
+            # Python's calendar lacks days that Spark and Arrow have.
+            found.add(index, in_plain_numbers(rows.column(name)))
+        if wanted.clause is not None:
+            rows = rows.filter(pc.is_valid(rows.column(wanted.clause)))
+        found.kept += rows.num_rows
+        if rows.num_rows:
+            pending.append(rows)
+        pending_bytes += rows.nbytes
+        found.size += rows.nbytes
+        if found.kept > most_rows or found.size > most_bytes:
+            found.too_many = True
+            return
+        if pending_bytes >= _PIECE_BYTES:
+            yield pa.Table.from_batches(pending).combine_chunks()
+            pending, pending_bytes = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending).combine_chunks()
+
+
+def _kept_before(files: Files, folder: str) -> tuple[int, int]:
     """Sum up the rows and bytes that tasks have kept which ended before; one that ran twice counts twice."""
-    names = [path.name.removesuffix(_KEPT_SUFFIX) for path in Path(folder).glob(f"*{_KEPT_SUFFIX}")]
+    names = [name.removesuffix(_KEPT_SUFFIX) for name in files.names(folder) if name.endswith(_KEPT_SUFFIX)]
     kept = [name.split("-")[1:] for name in names]
     return sum(int(rows) for rows, _ in kept), sum(int(size) for _, size in kept)
 
@@ -152,10 +156,12 @@ class _Staged:
         self.rows = self.kept = self.size = 0
         self.too_many = False
         self._ranges: list[tuple[Any, Any]] = [(None, None)] * keys
+        self._types = [pa.null()] * keys
         self._counts = [0] * keys
         self._bytes = [0] * keys
 
     def add(self, index: int, column: Any) -> None:  # noqa: ANN401
+        self._types[index] = column.type
         self._counts[index] += len(column) - column.null_count
         if pa.types.is_string(column.type):
             self._bytes[index] += pc.sum(pc.binary_length(column)).as_py() or 0
@@ -166,16 +172,14 @@ class _Staged:
             high = found["max"] if high is None else max(high, found["max"], key=in_order)
         self._ranges[index] = (low, high)
 
-    def as_batch(self, path: str, keys: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+    def as_batch(self, path: str) -> pa.RecordBatch:
         columns: list[tuple[str, pa.DataType, object]] = [
             ("path", pa.string(), TOO_MANY if self.too_many else path),
             ("n", pa.int64(), self.rows),
             ("kept", pa.int64(), self.kept),
             ("size", pa.int64(), self.size),
         ]
-        for index, name in enumerate(keys):
-            kind = schema.field(name).type
-            kind = pa.int32() if pa.types.is_date32(kind) else kind
+        for index, kind in enumerate(self._types):
             low, high = self._ranges[index]
             columns += [
                 (f"lo{index}", kind, low),
@@ -219,38 +223,30 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch if schema == batch.schema else batch.cast(schema)
 
 
-def _written(writer: Any, path: Path, pending: list[pa.RecordBatch]) -> Any:  # noqa: ANN401
-    whole = pa.Table.from_batches(pending).combine_chunks()
-    if writer is None:
-        writer = pa.ipc.new_file(str(path), whole.schema)
-    writer.write_table(whole)
-    return writer
-
-
-def open_staged(kept: KeptRows, columns: Sequence[str]) -> pa.Table:
+def open_staged(files: Files, kept: KeptRows, columns: Sequence[str]) -> pa.Table:
     """Return kept rows, in the order of their files; a ValueError where a file has changed."""
     in_files = [name for name in columns if not kept.computed or name in kept.names]
     computed = [name for name in columns if name not in in_files]
     found = {}
     if in_files:
         names = [kept.names.get(name, name) for name in in_files]
-        table = pa.concat_tables(_opened(file, names) for file in kept.files)
+        table = pa.concat_tables(files.ahead(lambda file: _opened(files, file, names), kept.files, kept.paths))
         found = dict(zip(in_files, table.columns, strict=True))
     if computed:
-        beside = pa.concat_tables(_opened(file, [kept.position, *computed]) for file in kept.computed)
-        rows = sum(pq.read_metadata(file.path).num_rows for file in kept.files)
+        beside = pa.concat_tables(_opened(files, file, [kept.position, *computed]) for file in kept.computed)
+        rows = sum(files.parquet(file.path).metadata.num_rows for file in kept.files)
         order = _in_positions(beside.column(kept.position), rows)
         found |= {name: taken(beside.column(name), order) for name in computed}
     return pa.table({name: found[name] for name in columns})
 
 
-def _opened(file: KeptFile, columns: list[str]) -> pa.Table:
+def _opened(files: Files, file: KeptFile, columns: list[str]) -> pa.Table:
     """Open a file of Arrow, which is mapped into memory, or of Parquet."""
     if file.is_arrow:
-        return pa.ipc.open_file(pa.memory_map(file.path)).read_all().select(columns)
-    if KeptFile.of(file.path) != file:
+        return files.arrow(file.path).select(columns)
+    if KeptFile.of(files, file.path) != file:
         raise ValueError(f"{file.path} was changed meanwhile")
-    with pq.ParquetFile(file.path, memory_map=True) as opened:
+    with files.parquet(file.path) as opened:
         table = opened.read(columns, use_threads=False).select(columns)
     return table.cast(plain_types(table.schema))
 

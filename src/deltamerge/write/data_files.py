@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
@@ -100,6 +101,15 @@ def write_rows(frame: DataFrame, target: WriteTarget) -> None:
 def collect_files(target: WriteTarget) -> WrittenFiles:
     """Return the data files in the folder of a write, none of them empty."""
     return _collect(target, _data_files(target.store, target.folder))
+
+
+def files_of_footers(target: WriteTarget, footers: Mapping[StoredFile, bytes]) -> WrittenFiles:
+    """Return the data files that tasks have written, none of them empty, without another look at the store.
+
+    Args:
+        footers: Their footers, each as a Parquet file without rows.
+    """
+    return _with_statistics(target, [(file, pq.read_metadata(pa.BufferReader(data))) for file, data in footers.items()])
 
 
 def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> WrittenFiles:
@@ -232,6 +242,10 @@ def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:
     empty = [file.path for file, footer in zip(found, footers, strict=True) if not footer.num_rows]
     target.store.delete(empty)
     kept = [(file, footer) for file, footer in zip(found, footers, strict=True) if footer.num_rows]
+    return _with_statistics(target, kept)
+
+
+def _with_statistics(target: WriteTarget, kept: Sequence[tuple[StoredFile, pq.FileMetaData]]) -> WrittenFiles:
     schema = physical_schema(target.log_schema, target.mode)
     indexed = IndexedColumns.of(schema, target.partition_columns, target.configuration)
     now = target.clock()

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltamerge.log.actions import AddFile
@@ -19,6 +18,7 @@ from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.row_positions import to_blocks
 from deltamerge.storage.store import Store
+from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers import parquet_patch
 from deltamerge.workers.row_blocks import block_columns
 from deltamerge.write.data_files import WriteTarget
@@ -41,14 +41,15 @@ class Patch:
 def patchable(store: Store, files: Sequence[AddFile]) -> frozenset[str]:
     """Return the paths in the log of the files that PyArrow can write again exactly as they are.
 
-    None on an object store, which tasks do not open by themselves.
+    None of a store that tasks do not open.
     """
-    if not store.is_local:
+    files_of_store = store.files
+    if isinstance(files_of_store, NotOpened):
         return frozenset()
 
     def reason(file: AddFile) -> str | None:
-        with store.open_input(decode_path(file.path)) as opened:
-            return parquet_patch.reason_not_to_patch(pq.ParquetFile(opened))
+        with files_of_store.parquet(without_file_scheme(store.absolute(decode_path(file.path)))) as opened:
+            return parquet_patch.reason_not_to_patch(opened)
 
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
         reasons = list(pool.map(reason, files))
@@ -64,12 +65,13 @@ def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarg
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         target.store.make_folder(folder)
     columns = {
-        "source": [_local(target, decode_path(patch.file.path)) for patch in patches],
-        "target": [_local(target, path) for path in paths],
+        "source": [_located(target, decode_path(patch.file.path)) for patch in patches],
+        "target": [_located(target, path) for path in paths],
         **block_columns(to_blocks(patch.deleted) for patch in patches),
     }
     frame = spark.createDataFrame(pa.table(columns))
-    done = frame.mapInArrow(parquet_patch.patch_batches, parquet_patch.PATCH_SCHEMA).collect()
+    assert not isinstance(target.store.files, NotOpened)
+    done = frame.mapInArrow(parquet_patch.patching(target.store.files), parquet_patch.PATCH_SCHEMA).collect()
     return sum(int(row["rows"]) for row in done)
 
 
@@ -85,5 +87,5 @@ def _new_paths(patches: Sequence[Patch], target: WriteTarget) -> list[str]:
     ]
 
 
-def _local(target: WriteTarget, path: str) -> str:
+def _located(target: WriteTarget, path: str) -> str:
     return without_file_scheme(target.store.absolute(path))

@@ -188,8 +188,8 @@ def test_dates_that_are_rebased_as_they_are_read(tmp_path: Path, column: str) ->
 
 
 def test_store_that_tasks_do_not_open(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, UPSERT, session=SessionFacts(tasks_open_store=False))
-    reason = "the table's files are in a store that tasks do not open by themselves"
+    plan = plan_of(tmp_path, UPSERT, session=SessionFacts(not_opened="it is elsewhere"))
+    reason = "it is elsewhere"
     assert choices(plan) == ("join", "checkpoint", "spark", "rewrite")
     assert declined_of(plan)[LOOKUP] == reason
     assert declined_of(plan)["unchanged_rows", "patch"] == reason

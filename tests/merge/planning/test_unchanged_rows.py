@@ -187,5 +187,5 @@ def test_only_files_that_may_match_make_a_target_large(tmp_path: Path) -> None:
 
 
 def test_patched_files_are_opened_by_tasks(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, DELETE, BY_EXPRESSION, session=SessionFacts(tasks_open_store=False))
+    plan = plan_of(tmp_path, DELETE, BY_EXPRESSION, session=SessionFacts(not_opened="it is elsewhere"))
     assert plan.unchanged_rows.choice == "rewrite"

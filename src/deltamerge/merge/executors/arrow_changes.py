@@ -24,12 +24,13 @@ from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.spark import tasks
+from deltamerge.storage.stored_file import StoredFile
 from deltamerge.workers.arrow_rows import DONE_SCHEMA, NewRows, new_file_work, patch_work, writing
 from deltamerge.workers.key_lookup import UNFIT
 from deltamerge.workers.row_pairs import by_source_number
 from deltamerge.workers.staged_rows import SPARK_VERSION
 from deltamerge.write.append_only import refuse_append_only
-from deltamerge.write.data_files import WrittenFiles, collect_files
+from deltamerge.write.data_files import WrittenFiles, files_of_footers
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
 from deltamerge.write.patching import patchable
 
@@ -62,11 +63,11 @@ class ArrowChanges:
         return sum(pairs.rows_by_clause.get(clause.number, 0) for clause in self.recipe.updates)
 
     def located(self, pairs: Sequence[Pairs]) -> list[tuple[str, str]]:
-        return [(self.execution.local(decode_path(p.file.path)), p.path) for p in pairs]
+        return [(self.execution.located(decode_path(p.file.path)), p.path) for p in pairs]
 
     def new_file(self, partition: Partition, kind: str, *numbers: int) -> str:
         name = "-".join([kind, *(f"{number:05d}" for number in numbers)])
-        return self.execution.local(f"{self.execution.folder}/{partition.folders}{name}.parquet")
+        return self.execution.located(f"{self.execution.folder}/{partition.folders}{name}.parquet")
 
 
 def write_changes(changes: ArrowChanges) -> MergeChanges:
@@ -86,8 +87,7 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
     written, by_clause = NOTHING_WRITTEN, dict[int, int]()
     if items:
         with steps.step(*_step(changes)):
-            by_clause = _write_files(changes, items)
-            written = collect_files(execution.write_target)
+            by_clause, written = _write_files(changes, items)
             _remove_empty_folders(changes, partitions, written)
     copied, inserted = count_rows(execution, touched, written)
     vectors = NO_VECTORS
@@ -223,8 +223,8 @@ def _groups(changes: ArrowChanges, changed: Sequence[Pairs], most: int) -> Itera
         yield group
 
 
-def _write_files(changes: ArrowChanges, items: Sequence[str]) -> dict[int, int]:
-    """Write all files in one job; return how many rows each INSERT clause took."""
+def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int, int], WrittenFiles]:
+    """Write all files in one job; return how many rows each INSERT clause took, and the files."""
     execution, columns, recipe = changes.execution, changes.staged.columns, changes.recipe
     spark, limits = execution.table.spark, execution.limits
     partition_columns = execution.snapshot.metadata.partition_columns
@@ -252,14 +252,20 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> dict[int, int]:
     in_driver = changes.staged.bytes_in_memory <= limits.driver_source_bytes and fits_driver(
         execution, _bytes_read(changes, new), len(changes.found)
     )
-    done = tasks.run(spark, writing(new), rows, DONE_SCHEMA, in_driver=in_driver)
+    done = tasks.run(spark, writing(execution.files, new), rows, DONE_SCHEMA, in_driver=in_driver)
     counts: dict[int, int] = {}
     for row in done:
         if row["rows"] == UNFIT:
             raise Declined("changed_rows", "arrow", row["detail"])
         for number, count in json.loads(row["detail"]).items():
             counts[int(number)] = counts.get(int(number), 0) + count
-    return counts
+    root = execution.located(execution.folder)
+    footers = {
+        StoredFile(f"{execution.folder}{row['path'].removeprefix(root)}", row["size"], 0): bytes(row["footer"])
+        for row in sorted(done, key=lambda row: str(row["path"]))
+        if row["rows"]
+    }
+    return counts, files_of_footers(execution.write_target, footers)
 
 
 def _bytes_read(changes: ArrowChanges, new: NewRows) -> float:

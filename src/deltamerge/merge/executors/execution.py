@@ -29,6 +29,7 @@ from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.table import Table
+from deltamerge.workers.files import Files
 from deltamerge.write.data_files import WriteTarget, WrittenFiles
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges
@@ -50,6 +51,7 @@ class Execution:
         clock: Returns milliseconds since 1970.
         timestamp: The value of ``current_timestamp()``, microseconds since 1970.
         row_numbers: The numbers of the source's rows, where identity columns need them.
+        scratch: The folder for what is written on the way, as tasks open it.
     """
 
     table: Table
@@ -62,6 +64,7 @@ class Execution:
     clock: Callable[[], int]
     timestamp: int
     row_numbers: RowNumbers | None = None
+    scratch: str = ""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -127,8 +130,14 @@ class Execution:
         """The data files' hidden columns for row ids, where the table has them enabled."""
         return materialized_columns(self.snapshot.metadata)
 
-    def local(self, path: str) -> str:
-        """Return the path on this machine of a file of the table."""
+    @cached_property
+    def files(self) -> Files:
+        """How tasks open the table's files. A plan whose operators need that does not fit where they do not."""
+        assert isinstance(self.table.store.files, Files)
+        return self.table.store.files.for_one_run()
+
+    def located(self, path: str) -> str:
+        """Return the path of a file of the table as tasks open it."""
         return without_file_scheme(self.table.store.absolute(path))
 
 

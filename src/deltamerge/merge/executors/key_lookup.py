@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +27,7 @@ from deltamerge.merge.executors.key_matching import Pairs, find_pairs, fires_twi
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
 from deltamerge.merge.executors.matches import Matches, find_matches
 from deltamerge.merge.executors.placement import fits_driver
+from deltamerge.merge.executors.scratch import scratch_folder
 from deltamerge.merge.executors.spark_changes import SparkChanges
 from deltamerge.merge.executors.staged_source import StagedSource, stage_source, with_gaps, with_keys_counted
 from deltamerge.merge.output.clause_expressions import evaluate_matched
@@ -37,7 +38,7 @@ from deltamerge.skipping.keys import Mask
 from deltamerge.spark import columns as F
 from deltamerge.spark import tasks
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
-from deltamerge.workers.row_pairs import by_source_number, read_pairs
+from deltamerge.workers.row_pairs import by_source_number
 from deltamerge.workers.staged_rows import open_staged
 
 if TYPE_CHECKING:
@@ -50,10 +51,13 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
     Raises:
         Declined: It came out on the way that another operator must do a part of it.
     """
-    steps, store, folder = execution.steps, execution.table.store, execution.folder
+    with scratch_folder(execution) as folder:
+        return _looked_up(replace(execution, scratch=folder))
+
+
+def _looked_up(execution: Execution) -> MergeChanges:
+    steps = execution.steps
     recipe = lookup_recipe(execution.context, by_spark=execution.plan.changed_rows.choice == "spark")
-    # Tasks do not make it, so that one that still runs when this has failed leaves nothing.
-    store.make_folder(folder)
     staged = stage_source(execution, recipe)
     with steps.step("plan", "choosing the files to read"):
         staged, possible = _with_keys(execution, staged)
@@ -64,11 +68,8 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
         with steps.step("find_touched_files", "scanning files for matches"):
             found = find_pairs(execution, recipe, staged, target)
     if recipe.by_spark:
-        changes = _by_spark(execution, recipe, staged, target, found)
-    else:
-        changes = _by_arrow(execution, recipe, staged, target, found)
-    _remove_staged(execution)
-    return changes
+        return _by_spark(execution, recipe, staged, target, found)
+    return _by_arrow(execution, recipe, staged, target, found)
 
 
 def _with_keys(execution: Execution, staged: StagedSource) -> tuple[StagedSource, Mask]:
@@ -77,7 +78,7 @@ def _with_keys(execution: Execution, staged: StagedSource) -> tuple[StagedSource
     files = may_match_mask(execution.snapshot, predicate, execution.conf.session_time_zone)
     if not staged.rows:
         return staged, files
-    keys = open_staged(staged.kept, list(dict.fromkeys(staged.columns.keys)))
+    keys = open_staged(execution.files, staged.kept, list(dict.fromkeys(staged.columns.keys)))
     staged = with_keys_counted(staged, keys)
     return (with_gaps(staged, keys) if files.sum() > 1 else staged), files
 
@@ -164,7 +165,7 @@ def _matches_of(recipe: LookupRecipe, found: Sequence[Pairs]) -> Matches:
 def _updating(recipe: LookupRecipe, found: Sequence[Pairs]) -> dict[int, BitMap64]:
     updating: dict[int, BitMap64] = {}
     for clause in recipe.updates:
-        sources = [read_pairs(pairs.path).of_clause(clause.number).sources for pairs in found]
+        sources = [pairs.read().of_clause(clause.number).sources for pairs in found]
         if sources and sum(map(len, sources)):
             updating[clause.number] = BitMap64(np.unique(np.concatenate(sources)).astype(np.uint64))
     return updating
@@ -216,10 +217,10 @@ class _PairFrames:
             names.target(index): (f.name, recipe.types[f.name]) for index, f in enumerate(merge.target_schema.fields)
         }
         rest = names.file_name, names.row_index, names.source_row_index
-        work = pairing_rows(self.staged.kept, source, target, rest, changing=changing)
+        work = pairing_rows(self.execution.files, self.staged.kept, source, target, rest, changing=changing)
         files = pa.table(
             {
-                "path": [self.execution.local(decode_path(pairs.file.path)) for pairs in found],
+                "path": [self.execution.located(decode_path(pairs.file.path)) for pairs in found],
                 "file": [pairs.file.path for pairs in found],
                 "values": [json.dumps(dict(pairs.file.partition_values)) for pairs in found],
                 "pairs": [pairs.path for pairs in found],
@@ -260,19 +261,7 @@ class _PairFrames:
         rows, most = staged.rows, self.execution.limits.rows_of_a_task
         firsts = np.arange(0, rows, most)
         ranges = pa.table({"first": firsts, "end": np.minimum(rows, firsts + most)})
-        work = reading_staged(staged.kept, source, names.source_row_index)
+        work = reading_staged(self.execution.files, staged.kept, source, names.source_row_index)
         in_driver = self._fits_driver((), rows)
         frame = tasks.frame_of(self.execution.table.spark, work, ranges, schema, in_driver=in_driver)
         return frame.toDF(*merge.source_schema.names, names.source_row_index)
-
-
-def _remove_staged(execution: Execution) -> None:
-    """Delete what was kept on the way, so that the folder holds only what the commit names."""
-    store = execution.table.store
-    # All of them, since a task that ran twice left some that no answer names.
-    listed = store.list(execution.folder)
-    staged = [file.path for file in listed if file.path.endswith(".arrow")]
-    if len(staged) < len(listed):
-        store.delete(staged)
-    else:
-        store.delete_folder(execution.folder)

@@ -23,9 +23,10 @@ from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.scan.row_positions import to_blocks
 from deltamerge.spark import tasks
 from deltamerge.storage.store import Store
+from deltamerge.workers.files import Files
 from deltamerge.workers.key_lookup import PAIRS_SCHEMA, UNFIT, pairing
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns
-from deltamerge.workers.row_pairs import NO_CLAUSE, distinct, read_pairs
+from deltamerge.workers.row_pairs import NO_CLAUSE, RowPairs, distinct, read_pairs
 
 _BYTES_OF_A_PAIR = 48
 
@@ -40,15 +41,19 @@ class Pairs:
     """
 
     file: AddFile
+    files: Files
     path: str
     found: int
     pairs: int
     rows: int
     rows_by_clause: Mapping[int, int]
 
+    def read(self) -> RowPairs:
+        return read_pairs(self.files, self.path)
+
     @property
     def changed(self) -> BitMap64:
-        return BitMap64(distinct(read_pairs(self.path).changing.rows).astype(np.uint64))
+        return BitMap64(distinct(self.read().changing.rows).astype(np.uint64))
 
 
 def find_pairs(
@@ -69,7 +74,7 @@ def find_pairs(
     if rows_about((file.stats, file.size) for file in files if file.deletion_vector) > limits.positions:
         raise _declined(f"deletion vectors cover more than {limits.positions:,} rows")
     columns = {
-        "path": [execution.local(decode_path(file.path)) for file in files],
+        "path": [execution.located(decode_path(file.path)) for file in files],
         "file": [file.path for file in files],
         "values": [json.dumps(dict(file.partition_values)) for file in files],
         "joined": [file.path not in target.unmatchable for file in files],
@@ -79,13 +84,14 @@ def find_pairs(
     only = recipe.matched[0].number if recipe.matched and not recipe.undecided else NO_CLAUSE
     clause = recipe.pairs or (only if kept.matched is None else kept.matched)
     work = pairing(
+        execution.files,
         staged.kept,
         kept.keys,
         clause,
         recipe.keys.target,
         recipe.unmatched,
         {name: (name, kind) for name, kind in recipe.types.items()} if recipe.by_spark else {},
-        execution.local(execution.folder),
+        execution.scratch,
         unique=staged.summary.repeated_keys == 0,
         most_pairs=limits.pairs_of_task,
     )
@@ -104,7 +110,15 @@ def find_pairs(
         raise _declined(f"there are more than {limits.pairs:,} pairs of source and target rows")
     by_path = {file.path: file for file in files}
     pairs = [
-        Pairs(by_path[row["file"]], row["path"], row["found"], row["pairs"], row["rows"], _counts(row["detail"]))
+        Pairs(
+            file=by_path[row["file"]],
+            files=execution.files,
+            path=row["path"],
+            found=row["found"],
+            pairs=row["pairs"],
+            rows=row["rows"],
+            rows_by_clause=_counts(row["detail"]),
+        )
         for row in found
     ]
     return tuple(sorted(pairs, key=lambda of_file: of_file.file.path))
@@ -118,12 +132,12 @@ def fires_twice(found: Sequence[Pairs]) -> bool:
     """Return whether a source row is in several pairs: a value such as `uuid()` is then another one for each."""
     if not found:
         return False
-    sources = np.concatenate([read_pairs(pairs.path).matched_sources for pairs in found])
+    sources = np.concatenate([pairs.read().matched_sources for pairs in found])
     return len(distinct(sources)) < len(sources)
 
 
 def matched_sources(found: Iterable[Pairs]) -> BitMap64:
-    sources = [read_pairs(pairs.path).matched_sources for pairs in found]
+    sources = [pairs.read().matched_sources for pairs in found]
     return BitMap64(distinct(np.concatenate(sources)).astype(np.uint64)) if sources else BitMap64()
 
 

@@ -76,8 +76,8 @@ def _new_partitions(
     kept = staged.columns
     names = [next(iter(kept.inserts.values()))[column] for column in columns]
     wanted = list(dict.fromkeys([*names, *([] if kept.clause is None else [kept.clause])]))
-    rows = open_staged(staged.kept, wanted)
-    is_new = unmatched([pairs.path for pairs in found], staged.rows)
+    rows = open_staged(execution.files, staged.kept, wanted)
+    is_new = unmatched(execution.files, [pairs.path for pairs in found], staged.rows)
     if kept.clause is not None:
         inserting = pa.array(list(kept.inserts), pa.int32())
         is_new &= pc.is_in(rows.column(kept.clause).cast(pa.int32()), inserting).to_numpy()

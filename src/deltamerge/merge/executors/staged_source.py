@@ -150,8 +150,8 @@ def _are_there(execution: Execution, staged: StagedSource) -> StagedSource:
     """Check that tasks write where the driver reads: a session may be on another machine."""
     files = (*staged.kept.files, *staged.kept.computed)
     written = [file.path for file in files if file.is_arrow]
-    listed = {_name(file.path) for file in execution.table.store.list(execution.folder)} if written else set()
-    if not all(_name(path) in listed for path in written):
+    there = set(execution.files.names(execution.scratch)) if written else set()
+    if not there.issuperset(map(_name, written)):
         raise Declined("match", "key_lookup", "tasks write to the disk of another machine than the driver's")
     return staged
 
@@ -229,7 +229,7 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
                 "source", "in_place", f"its column {column.name} is of type {column.dataType.simpleString()}"
             )
         wanted[column.name] = kind
-    found = plain_parquet(merge.statement.source, wanted, [in_files[name] for name in columns.keys])
+    found = plain_parquet(merge.statement.source, wanted, [in_files[name] for name in columns.keys], execution.files)
     if isinstance(found, NotPlain):
         raise Declined("source", "in_place", found.reason)
     values: dict[str, Any] = {"n": sum(found.rows), "last": None}
@@ -262,7 +262,7 @@ def _with_chosen(execution: Execution, source: StagedSource) -> StagedSource | N
     asked = {str(index): fields[index].name for index in columns.asked or [columns.own[columns.keys[0]]]}
     if source.rows * len(asked) > execution.limits.collected_values:
         return None
-    rows = open_staged(replace(source.kept, names=asked), list(asked))
+    rows = open_staged(execution.files, replace(source.kept, names=asked), list(asked))
     numbers = {name: choice.of(rows) for name, choice in columns.chosen.items()}
     return _beside(execution, source, pa.table({**numbers, _place(execution): np.arange(len(rows))}))
 
@@ -272,9 +272,8 @@ def _place(execution: Execution) -> str:
 
 
 def _beside(execution: Execution, source: StagedSource, table: pa.Table) -> StagedSource:
-    file = KeptFile(execution.local(f"{execution.folder}/computed{STAGED_SUFFIX}"), 0, 0)
-    with pa.ipc.new_file(file.path, table.schema) as writer:
-        writer.write_table(table)
+    file = KeptFile(f"{execution.scratch}/computed{STAGED_SUFFIX}", 0, 0)
+    execution.files.write_arrow(file.path, [table])
     return _with_files(execution, source, (file,), table.nbytes)
 
 
@@ -350,7 +349,7 @@ def _stage(
 ) -> list[dict[str, Any]]:
     limits = execution.limits
     kept = StagedRows(
-        folder=execution.local(execution.folder),
+        folder=execution.scratch,
         keys=columns,
         most_rows=limits.source_rows,
         most_bytes=limits.source_bytes,
@@ -358,7 +357,9 @@ def _stage(
     )
     types = [key.given.simpleString() for key in keys]
     with python_workers():
-        found = [row.asDict() for row in frame.mapInArrow(staging(kept), staged_schema(types)).collect()]
+        found = [
+            row.asDict() for row in frame.mapInArrow(staging(execution.files, kept), staged_schema(types)).collect()
+        ]
     too_many = sum(row["kept"] for row in found) > limits.source_rows
     if too_many or any(row["path"] == TOO_MANY for row in found):
         raise _too_large(execution)

@@ -29,12 +29,13 @@ class SessionFacts:
         compression: ``spark.sql.parquet.compression.codec``.
         rebases_dates: Whether ``spark.sql.parquet.datetimeRebaseModeInRead`` lets Spark read other days than PyArrow.
         records_per_file: ``spark.sql.files.maxRecordsPerFile``; None without a limit.
+        not_opened: Why tasks do not open the files of the table's store; None where they do.
     """
 
     compression: str = "snappy"
     rebases_dates: bool = False
     records_per_file: int | None = None
-    tasks_open_store: bool = True
+    not_opened: str | None = None
     runs_in_local_mode: bool = True
 
 

@@ -29,8 +29,8 @@ def _against_session(context: PlanningContext) -> str | None:
     conf, session = context.conf, context.session
     if conf.materialize_source == "none":
         return "spark.databricks.delta.merge.materializeSource is none, and a key lookup keeps the source's rows"
-    if not session.tasks_open_store:
-        return "the table's files are in a store that tasks do not open by themselves"
+    if session.not_opened is not None:
+        return session.not_opened
     if context.merge.statement.is_insert_only and not conf.optimize_insert_only_merge:
         return INSERT_ONLY
     return None

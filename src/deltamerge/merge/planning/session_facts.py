@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from deltamerge.merge.planning.context import SessionFacts
 from deltamerge.spark.session import conf_value, runs_in_local_mode
 from deltamerge.storage.store import Store
+from deltamerge.storage.task_files import NotOpened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +20,6 @@ def session_facts(spark: SparkSession, store: Store) -> SessionFacts:
         compression=conf_value(spark, "spark.sql.parquet.compression.codec") or "snappy",
         rebases_dates=rebase.upper() != "CORRECTED",
         records_per_file=records if records > 0 else None,
-        tasks_open_store=store.is_local,
+        not_opened=store.files.reason if isinstance(store.files, NotOpened) else None,
         runs_in_local_mode=runs_in_local_mode(spark),
     )

@@ -28,8 +28,8 @@ def deletion_vector(context: PlanningContext, _: str) -> Fits:
 def patch(context: PlanningContext, changed: str) -> Fits:
     """PyArrow copies a file without the rows that change, or with them changed."""
     merge = context.merge
-    if not context.session.tasks_open_store:
-        return no("the table's files are in a store that tasks do not open by themselves")
+    if context.session.not_opened is not None:
+        return no(context.session.not_opened)
     if context.has_deletion_vectors:
         return no("files of the table have deletion vectors")
     if context.has_column_mapping:

@@ -1,0 +1,33 @@
+"""What a session knows of how an object store is reached: Hadoop's settings, with which Spark reads from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltamerge.spark.session import is_connect
+from deltamerge.storage.hadoop_options import keys_of_store
+from deltamerge.storage.stored_file import SCHEME
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PREFIX = "spark.hadoop."
+
+
+def session_store_options(spark: SparkSession, path: str) -> dict[str, str]:
+    """Return the session's settings for the store of a path or URL, under Hadoop's names; they may be secret."""
+    scheme = SCHEME.match(path)
+    if scheme is None:
+        return {}
+    authority = path[scheme.end() :].lstrip("/").partition("/")[0]
+    keys = keys_of_store(scheme.group(1).lower(), authority)
+    if not keys:
+        return {}
+    if is_connect(spark):
+        settings = spark.conf.getAll
+        found = {key: settings.get(key, settings.get(_PREFIX + key)) for key in keys}
+    else:
+        session: Any = spark._jsparkSession
+        hadoop = session.sessionState().newHadoopConf()
+        found = {key: hadoop.get(key) for key in keys}
+    return {key: str(value) for key, value in found.items() if value}

@@ -1,0 +1,117 @@
+"""How tasks open the files of an object store: by PyArrow's file systems, which every executor with PyArrow has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from deltamerge.workers.files import Files
+
+
+@dataclass(frozen=True)
+class NotOpened:
+    """Why tasks do not open the files of a store."""
+
+    reason: str
+
+
+_KINDS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "az": "az", "azure": "az", "abfs": "az", "abfss": "az"}
+_S3 = {
+    "access_key_id": "access_key",
+    "secret_access_key": "secret_key",
+    "session_token": "session_token",
+    "token": "session_token",
+    "region": "region",
+}
+_AZURE = {
+    "account_name": "account_name",
+    "account_key": "account_key",
+    "client_id": "client_id",
+    "client_secret": "client_secret",
+    "tenant_id": "tenant_id",
+}
+_PREFIXES = {"s3": "aws_", "az": "azure_storage_", "gs": "google_"}
+# What concerns how requests are sent, not what they may do.
+_OF_CLIENT = frozenset({"timeout", "connect_timeout", "read_timeout", "user_agent", "default_region"})
+
+
+def store_kind(scheme: str) -> str:
+    """Return the kind of store that a URL's scheme names; empty for one that PyArrow has no file system for."""
+    return _KINDS.get(scheme.lower(), "")
+
+
+def task_files(kind: str, authority: str, options: Mapping[str, Any]) -> Files | NotOpened:
+    """Return how tasks open a store's files.
+
+    Args:
+        kind: ``s3``, ``gs`` or ``az``; another store is not opened.
+        authority: The URL's part before the path.
+        options: The store's, under obstore's names.
+    """
+    make = {"s3": _s3, "az": _azure, "gs": _gcs}.get(kind)
+    if make is None:
+        return NotOpened("PyArrow has no file system for the table's store")
+    prefix = _PREFIXES[kind]
+    given = {key.lower().removeprefix(prefix): str(value) for key, value in options.items()}
+    found = make(authority, {key: value for key, value in given.items() if key not in _OF_CLIENT})
+    return NotOpened(found) if isinstance(found, str) else Files(kind, found)
+
+
+def _s3(_: str, given: dict[str, str]) -> dict[str, Any] | str:
+    made: dict[str, Any] = {_S3[key]: given.pop(key) for key in [*given] if key in _S3}
+    endpoint = given.pop("endpoint", given.pop("endpoint_url", None))
+    if endpoint is not None:
+        parts = urlsplit(endpoint)
+        if parts.path.strip("/"):
+            return "tasks do not open an S3 endpoint with a path"
+        made |= {"endpoint_override": parts.netloc, "scheme": parts.scheme or "https"}
+    if _is_true(given.pop("virtual_hosted_style_request", "false")):
+        made["force_virtual_addressing"] = True
+    if _is_true(given.pop("skip_signature", "false")):
+        made["anonymous"] = True
+    given.pop("allow_http", None)
+    return made if not given else _unknown(given)
+
+
+def _azure(authority: str, given: dict[str, str]) -> dict[str, Any] | str:
+    made: dict[str, Any] = {_AZURE[key]: given.pop(key) for key in [*given] if key in _AZURE}
+    if "@" in authority:
+        made["account_name"] = authority.partition("@")[2].partition(".")[0]
+    endpoint = given.pop("endpoint", None)
+    if _is_true(given.pop("use_emulator", "false")):
+        made.setdefault("account_name", "devstoreaccount1")
+        endpoint = endpoint or "http://127.0.0.1:10000"
+    for key in ("sas_key", "sas_token"):
+        if key in given:
+            made["sas_token"] = given.pop(key)
+    if endpoint is not None:
+        parts = urlsplit(endpoint)
+        scheme, authority = parts.scheme or "https", parts.netloc
+        made |= {"blob_storage_scheme": scheme, "blob_storage_authority": authority}
+        made |= {"dfs_storage_scheme": scheme, "dfs_storage_authority": authority}
+    given.pop("allow_http", None)
+    if "account_name" not in made:
+        return "tasks need the name of the Azure account (option account_name)"
+    return made if not given else _unknown(given)
+
+
+def _gcs(_: str, given: dict[str, str]) -> dict[str, Any] | str:
+    made: dict[str, Any] = {}
+    if _is_true(given.pop("skip_signature", "false")):
+        made["anonymous"] = True
+    endpoint = given.pop("base_url", None)
+    if endpoint is not None:
+        parts = urlsplit(endpoint)
+        made |= {"endpoint_override": parts.netloc, "scheme": parts.scheme or "https"}
+    given.pop("allow_http", None)
+    return made if not given else _unknown(given)
+
+
+def _unknown(given: Mapping[str, str]) -> str:
+    return f"PyArrow's file system does not know the store's option {min(given)}"
+
+
+def _is_true(value: str) -> bool:
+    return value.lower() in ("true", "1")

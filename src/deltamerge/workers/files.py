@@ -1,0 +1,205 @@
+"""Files of a store, opened by whoever has PyArrow: paths of this machine, and URLs of object stores."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+_Item = TypeVar("_Item")
+_Done = TypeVar("_Done")
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:([^/@]*)@)?([^/]*)/*(.*)", re.DOTALL)
+_SYSTEMS = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "az": "AzureFileSystem"}
+# A request to a store takes long, whatever it asks for.
+_REQUESTS_IN_FLIGHT = 16
+# A file of this size is read whole: its footer alone would take as long.
+_SMALL_BYTES = 1 << 20
+# Of more files footers are read again.
+_MOST_OPENED = 1_000
+# PyArrow's first version with S3's `allow_delayed_open`.
+_WITH_DELAYED_OPEN = 20
+
+
+@dataclass(frozen=True)
+class Files:
+    """How the files of a store are opened; it travels with the work of tasks.
+
+    Args:
+        kind: The store that URLs name: ``s3``, ``gs`` or ``az``; empty where there are paths of this machine only.
+        options: The arguments of PyArrow's file system. They may be secret.
+    """
+
+    kind: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # A connection does not travel, and is made when a URL is opened for the first time.
+    _connected: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _opened: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"kind": self.kind, "options": dict(self.options), "_connected": {}, "_opened": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def parquet(self, path: str) -> pq.ParquetFile:
+        """Open a Parquet file; what is read of a remote one is requested in few ranges at once."""
+        if _is_local(path):
+            return pq.ParquetFile(path, memory_map=True)
+        source, metadata = self._opened.get(path) or self._open_parquet(path)
+        return pq.ParquetFile(source, metadata=metadata, pre_buffer=True)
+
+    def for_one_run(self) -> Files:
+        """Return these files, opened anew: what is opened stays open, with its footer, as long as the result."""
+        return replace(self, _opened={})
+
+    def arrow(self, path: str) -> pa.Table:
+        """Return a file of Arrow's; a local one is mapped into memory."""
+        if _is_local(path):
+            return pa.ipc.open_file(pa.memory_map(path)).read_all()
+        with self._system.open_input_file(_key(path)) as file:
+            return pa.ipc.open_file(file.read_buffer()).read_all()
+
+    def write_arrow(self, path: str, tables: Iterable[pa.Table]) -> None:
+        """Write tables of one schema into a file of Arrow's; without tables there is no file."""
+        waiting = iter(tables)
+        first = next(waiting, None)
+        if first is None:
+            return
+        with Output(self, path) as output:
+            with pa.ipc.new_file(output.stream, first.schema) as writer:
+                writer.write_table(first)
+                for table in waiting:
+                    writer.write_table(table)
+            output.keep()
+
+    def mark(self, path: str) -> None:
+        """Make an empty file."""
+        with Output(self, path) as output:
+            output.keep()
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder; none where it does not exist."""
+        if _is_local(folder):
+            return [path.name for path in Path(folder).glob("*")]
+        selector = pafs.FileSelector(_key(folder), allow_not_found=True)
+        return [info.base_name for info in self._system.get_file_info(selector)]
+
+    def version(self, path: str) -> tuple[int, int]:
+        """Return a file's size in bytes and when it was changed, nanoseconds since 1970."""
+        if _is_local(path):
+            status = Path(path).stat()
+            return status.st_size, status.st_mtime_ns
+        info = self._system.get_file_info(_key(path))
+        if info.type != pafs.FileType.File:
+            raise FileNotFoundError(path)
+        return info.size, info.mtime_ns
+
+    def ahead(self, work: Callable[[_Item], _Done], items: Iterable[_Item], remote: Iterable[str]) -> Iterator[_Done]:
+        """Work on items in their order; where one of the paths is remote, on several at a time.
+
+        Args:
+            remote: The paths that the work opens.
+        """
+        if all(map(_is_local, remote)):
+            yield from map(work, items)
+            return
+        waiting = iter(items)
+        with ThreadPoolExecutor(_REQUESTS_IN_FLIGHT) as pool:
+            flying: list[Future[_Done]] = [pool.submit(work, each) for each in islice(waiting, _REQUESTS_IN_FLIGHT)]
+            while flying:
+                done = flying.pop(0).result()
+                flying += [pool.submit(work, each) for each in islice(waiting, 1)]
+                yield done
+
+    @property
+    def _system(self) -> Any:  # noqa: ANN401
+        if self.kind not in self._connected:
+            if self.kind not in _SYSTEMS:
+                raise ValueError("tasks do not open the store")
+            options = dict(self.options)
+            if self.kind == "s3" and int(pa.__version__.split(".")[0]) >= _WITH_DELAYED_OPEN:
+                # A small file is then one request, not three.
+                options["allow_delayed_open"] = True
+            self._connected[self.kind] = getattr(pafs, _SYSTEMS[self.kind])(**options)
+        return self._connected[self.kind]
+
+    def _open_parquet(self, path: str) -> tuple[Any, Any]:
+        file = self._system.open_input_file(_key(path))
+        source = pa.BufferReader(file.read_buffer()) if file.size() <= _SMALL_BYTES else file
+        found = source, pq.ParquetFile(source).metadata
+        if len(self._opened) < _MOST_OPENED:
+            self._opened[path] = found
+        return found
+
+    def _open_output(self, path: str) -> Any:  # noqa: ANN401
+        return self._system.open_output_stream(_key(path))
+
+    def _remove(self, path: str) -> None:
+        # What was not there is as good as removed.
+        with contextlib.suppress(FileNotFoundError):
+            self._system.delete_file(_key(path))
+
+
+LOCAL_FILES = Files()
+
+
+class Output:
+    """A new file that is there whole once it was kept, and not at all otherwise.
+
+    A local one has a hidden name until the end, since a task may run twice at a time. Its folder must be there: a task
+    that still runs when its merge has failed, and its folder has been deleted, leaves nothing.
+    """
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._is_kept = False
+        self._hidden: Path | None = None
+        if _is_local(path):
+            place = Path(path)
+            self._hidden = place.with_name(f".{place.name}.{uuid.uuid4().hex}.deltamerge.tmp")
+            self.stream = pa.OSFile(str(self._hidden), "wb")
+        else:
+            self.stream = files._open_output(path)
+
+    def keep(self) -> None:
+        self._is_kept = True
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        is_kept = self._is_kept and kind is None
+        try:
+            self.stream.close()
+            if is_kept and self._hidden is not None:
+                self._hidden.replace(self._path)
+        finally:
+            if self._hidden is not None:
+                self._hidden.unlink(missing_ok=True)
+            elif not is_kept:
+                # PyArrow completes an upload as it closes the stream.
+                self._files._remove(self._path)
+
+
+def _is_local(path: str) -> bool:
+    return path.startswith("/")
+
+
+def _key(url: str) -> str:
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise ValueError(f"{url} is neither an absolute path nor a URL")
+    container, authority, key = found.groups()
+    return f"{container or authority}/{key}"
