@@ -66,11 +66,14 @@ def _attempts(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
 
 
 def _run_cleanly(execution: Execution, level: str) -> MergeChanges:
+    store = execution.table.store
     try:
         return _run(execution, level)
-    except BaseException:
-        # Whatever ends a run, also Ctrl-C, comes before the commit: nobody refers to its files.
-        remove_leftovers(execution.table.store, execution.folder)
+    except BaseException as error:
+        # Whatever ends a run, also Ctrl-C, comes before the commit: nobody refers to its files. A source is declined
+        # before anything is written, but for folders, which object stores do not have.
+        if store.is_local or not isinstance(error, Declined) or error.alternative.decision != "source":
+            remove_leftovers(store, execution.folder)
         raise
 
 

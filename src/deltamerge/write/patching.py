@@ -18,8 +18,8 @@ from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.row_positions import to_blocks
 from deltamerge.storage.store import Store
-from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers import parquet_patch
+from deltamerge.workers.files import Files
 from deltamerge.workers.row_blocks import block_columns
 from deltamerge.write.data_files import WriteTarget
 from deltamerge.write.layout import partition_folders
@@ -38,17 +38,11 @@ class Patch:
     deleted: BitMap64
 
 
-def patchable(store: Store, files: Sequence[AddFile]) -> frozenset[str]:
-    """Return the paths in the log of the files that PyArrow can write again exactly as they are.
-
-    None of a store that tasks do not open.
-    """
-    files_of_store = store.files
-    if isinstance(files_of_store, NotOpened):
-        return frozenset()
+def patchable(store: Store, opened_by: Files, files: Sequence[AddFile]) -> frozenset[str]:
+    """Return the paths in the log of the files that PyArrow can write again exactly as they are."""
 
     def reason(file: AddFile) -> str | None:
-        with files_of_store.parquet(without_file_scheme(store.absolute(decode_path(file.path)))) as opened:
+        with opened_by.parquet(without_file_scheme(store.absolute(decode_path(file.path)))) as opened:
             return parquet_patch.reason_not_to_patch(opened)
 
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
@@ -56,7 +50,7 @@ def patchable(store: Store, files: Sequence[AddFile]) -> frozenset[str]:
     return frozenset(file.path for file, reason in zip(files, reasons, strict=True) if reason is None)
 
 
-def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarget) -> int:
+def patch_files(spark: SparkSession, opened_by: Files, patches: Sequence[Patch], target: WriteTarget) -> int:
     """Write `patchable` files again without some of their rows, in one job; return the number of rows that stay.
 
     The new files are in the target's folder, by partition.
@@ -70,8 +64,7 @@ def patch_files(spark: SparkSession, patches: Sequence[Patch], target: WriteTarg
         **block_columns(to_blocks(patch.deleted) for patch in patches),
     }
     frame = spark.createDataFrame(pa.table(columns))
-    assert not isinstance(target.store.files, NotOpened)
-    done = frame.mapInArrow(parquet_patch.patching(target.store.files), parquet_patch.PATCH_SCHEMA).collect()
+    done = frame.mapInArrow(parquet_patch.patching(opened_by), parquet_patch.PATCH_SCHEMA).collect()
     return sum(int(row["rows"]) for row in done)
 
 

@@ -286,7 +286,7 @@ def _delete_rows(changes: ArrowChanges) -> VectorChanges:
 
 def check_patchable(execution: Execution, files: Sequence[AddFile]) -> None:
     """Decline files that PyArrow cannot write again exactly as they are."""
-    fit = patchable(execution.table.store, files)
+    fit = patchable(execution.table.store, execution.files, files)
     for file in files:
         if file.path not in fit:
             reason = f"PyArrow cannot write {file.path} again exactly as it is"

@@ -78,7 +78,7 @@ class SparkChanges:
     def patched(self) -> list[AddFile]:
         if self.execution.plan.unchanged_rows.choice != "patch":
             return []
-        fit = patchable(self.execution.table.store, list(self.touched.values()))
+        fit = patchable(self.execution.table.store, self.execution.files, list(self.touched.values()))
         return [file for path, file in self.touched.items() if path in fit]
 
     @cached_property
@@ -180,7 +180,7 @@ def _patch(changes: SparkChanges) -> None:
     spark = execution.table.spark
     try:
         with job_description(spark, f"MERGE operation - patching {len(patches)} files"), python_workers():
-            kept = patch_files(spark, patches, execution.write_target)
+            kept = patch_files(spark, execution.files, patches, execution.write_target)
     except PythonWorkersUnfit as unfit:
         raise Declined("unchanged_rows", "patch", str(unfit)) from unfit
     before, deleted = _patched_rows(changes)
