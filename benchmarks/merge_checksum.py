@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -42,37 +43,43 @@ class Checksum:
         return Checksum(self.rows - other.rows, (self.hash - other.hash) % 2**64)
 
 
-def table_checksum(path: Path, known: dict[str, Checksum]) -> Checksum:
+def table_checksum(
+    path: str, known: dict[str, Checksum], files: pafs.FileSystem | None = None, options: dict[str, str] | None = None
+) -> Checksum:
     """Read a Delta table's files and sum them up.
 
     Args:
-        path: The table's folder.
+        path: The table's folder, or its URL.
         known: Checksums of files by name that need not be read again.
+        files: Opens the files of a URL.
+        options: delta-rs's for a URL.
     """
     total = Checksum(0, 0)
-    table = DeltaTable(path)
+    table = DeltaTable(path, storage_options=options)
+    folder = path.partition("://")[2] or path
     kept = {
         Path(unquote(urlparse(row["filepath"]).path)).name: row["selection_vector"]
         for batch in table.deletion_vectors()
         for row in pa.record_batch(batch).to_pylist()
     }
     for name in table.get_add_actions().column("path").to_pylist():
-        if name in known and name not in kept:
+        if name in known and Path(name).name not in kept:
             total += known[name]
         else:
-            total += file_checksum(path / name, kept.get(name))
+            total += file_checksum(f"{folder}/{name}", kept.get(Path(name).name), files)
     return total
 
 
-def file_checksum(path: Path, kept: list[bool] | None) -> Checksum:
+def file_checksum(path: str, kept: list[bool] | None, files: pafs.FileSystem | None = None) -> Checksum:
     """Sum up one Parquet file.
 
     Args:
-        path: The file.
+        path: The file, as `files` names it.
+        files: Opens it; this machine's by default.
         kept: For its first rows whether each is one of the table's; None where all rows are.
     """
     total, start = Checksum(0, 0), 0
-    for batch in pq.ParquetFile(path).iter_batches(batch_size=_BATCH):
+    for batch in pq.ParquetFile(path, filesystem=files).iter_batches(batch_size=_BATCH):
         hashes = row_hashes(pa.Table.from_batches([batch]))
         if kept is not None:
             mask = kept[start : start + len(hashes)]

@@ -52,13 +52,12 @@ class Engine:
             variables = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
             self._process = LineProcess([sys.executable, worker, name, json.dumps(settings)], variables, log)
 
-    def merge_case(self, case: MergeCase, target: Path, source: Path) -> dict[str, Any]:
+    def merge_case(self, case: MergeCase, target: str, source: str) -> dict[str, Any]:
         """Merge a case's source into a table; the answer has ``seconds``."""
         if self.name == "delta-rs":
             clauses = [[clause.kind, clause.condition] for clause in case.clauses]
-            file = str(next(source.glob("*.parquet")))
-            return self._process.ask("merge", target=str(target), source=file, on=ON, clauses=clauses)
-        return self.merge_sql(case.sql(str(target), str(source)), {})
+            return self._process.ask("merge", target=target, source=source, on=ON, clauses=clauses)
+        return self.merge_sql(case.sql(target, source), {})
 
     def merge_sql(self, statement: str, queries: Mapping[str, str]) -> dict[str, Any]:
         """Run a MERGE over temporary views of these queries."""

@@ -3,6 +3,7 @@
     python benchmarks/merge_lineitem.py
     python benchmarks/merge_lineitem.py --scale 0.05 --cases 'upsert-*' --engines delta-rs,deltamerge
     python benchmarks/merge_lineitem.py --deletion-vectors
+    python benchmarks/merge_lineitem.py --store s3
 
 It needs the dependency groups dev and bench (tpchgen-cli, deltalake), Java and, for delta-spark, an
 environment of its own that it builds by Maven when there is none (see tests/oracle/environment.py).
@@ -15,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shutil
 import statistics
 import sys
 import time
@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from merge_cases import CASES, MergeCase
-from merge_checksum import table_checksum
 from merge_data import LAYOUTS, Layout, Source, make_source, prepare
-from merge_engines import ENGINES, ROOT, Engine, lineitem_settings
+from merge_engines import ENGINES, ROOT, Engine
+from merge_tables import Tables, tables_in
 
 Times = dict[tuple[str, str, str], dict[str, Any]]
 
@@ -38,8 +38,7 @@ def run_engines(
     cases: list[MergeCase],
     repeat: int,
     folder: Path,
-    *,
-    deletion_vectors: bool,
+    tables: Tables,
 ) -> Times:
     """Run engines over all cases; in each they take turns, so that all see the same machine.
 
@@ -48,44 +47,41 @@ def run_engines(
         layouts: Their tables.
         cases: Their merges.
         repeat: How often each is run.
-        folder: Where tables are kept.
-        deletion_vectors: Whether the tables have them.
+        folder: Where logs are kept.
+        tables: Where tables are.
 
     Returns:
         By layout, case and engine: ``seconds``, the median, or ``error``.
     """
     times: Times = {}
     sources = {(layout.name, case.name): make_source(layout, case) for layout in layouts for case in cases}
-    target = folder / "target"
     with ExitStack() as stack:
-        engines = [stack.enter_context(Engine(name, lineitem_settings(name), folder / f"{name}.log")) for name in names]
+        engines = [stack.enter_context(Engine(name, tables.settings(name), folder / f"{name}.log")) for name in names]
         # The first merges of a process load classes and start its tasks; the largest of each kind is not counted.
         for engine in engines:
             for case in {case.clauses: case for case in cases}.values():
-                layouts[0].copy(target, deletion_vectors=deletion_vectors)
-                engine.merge_case(case, target, sources[layouts[0].name, case.name].path)
+                engine.merge_case(case, *tables.fresh(engine.name, layouts[0], sources[layouts[0].name, case.name]))
         for layout in layouts:
             for case in cases:
                 for engine in engines:
-                    runs = []
-                    for _ in range(repeat):
-                        layout.copy(target, deletion_vectors=deletion_vectors)
-                        runs.append(run_once(engine, layout, case, sources[layout.name, case.name], target))
+                    source = sources[layout.name, case.name]
+                    runs = [run_once(engine, layout, case, source, tables) for _ in range(repeat)]
                     times[layout.name, case.name, engine.name] = median_run(runs)
                 seconds = [f"{times[layout.name, case.name, name]['seconds']:8.2f} s" for name in names]
                 print(f"  {layout.name:9} {case.name:22} {' '.join(seconds)}", file=sys.stderr, flush=True)
-    shutil.rmtree(target)
     return times
 
 
-def run_once(engine: Engine, layout: Layout, case: MergeCase, source: Source, target: Path) -> dict[str, Any]:
+def run_once(engine: Engine, layout: Layout, case: MergeCase, source: Source, tables: Tables) -> dict[str, Any]:
     """Merge once and check the table.
 
     Raises:
         SystemExit: The table is not what it must be.
     """
-    answer = engine.merge_case(case, target, source.path)
-    got = table_checksum(target, layout.files)
+    target, rows = tables.fresh(engine.name, layout, source)
+    tables.count()
+    answer = engine.merge_case(case, target, rows) | tables.count()
+    got = tables.checksum(layout)
     if got != source.result:
         raise SystemExit(
             f"{engine.name} is wrong in {layout.name} {case.name}: expected {source.result}, got {got}; "
@@ -145,6 +141,7 @@ def main() -> None:
     parser.add_argument(
         "--deletion-vectors", action="store_true", help="in tables that have them; delta-rs cannot write them"
     )
+    parser.add_argument("--store", choices=["local", "s3"], default="local", help="where tables and sources are")
     parser.add_argument("--repeat", type=int, default=1, help="merges of each case; the median counts")
     parser.add_argument("--folder", type=Path, default=ROOT / ".bench", help="where tables are kept")
     parser.add_argument("--output", type=Path, help="results as JSON; by default in the folder")
@@ -157,9 +154,10 @@ def main() -> None:
     folder = options.folder.resolve()
     layouts = [prepare(folder, options.scale, name) for name in chosen(options.layouts, LAYOUTS)]
     print(f"  {' '.join(engines)}", file=sys.stderr)
-    times = run_engines(engines, layouts, cases, options.repeat, folder, deletion_vectors=options.deletion_vectors)
+    with tables_in(options.store, folder, deletion_vectors=options.deletion_vectors) as tables:
+        times = run_engines(engines, layouts, cases, options.repeat, folder, tables)
     print(table(times, [layout.name for layout in layouts], names, engines))
-    suffix = "_deletion_vectors" if options.deletion_vectors else ""
+    suffix = ("_deletion_vectors" if options.deletion_vectors else "") + ("" if options.store == "local" else "_s3")
     output = options.output or folder / f"merge_lineitem{suffix}.json"
     results = [
         {"layout": layout, "case": case, "engine": name, **result} for (layout, case, name), result in times.items()

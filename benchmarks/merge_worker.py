@@ -73,8 +73,9 @@ class Deltamerge:
 class DeltaRs:
     """Merges with delta-rs."""
 
-    def __init__(self, _: dict[str, str | None]) -> None:
-        """Needs no settings."""
+    def __init__(self, options: dict[str, str]) -> None:
+        """Keep the options of the store."""
+        self._options = options
 
     def merge(self, target: str, source: str, on: str, clauses: list[list[str | None]]) -> dict[str, Any]:
         """Merge a Parquet folder into a table and take the time.
@@ -85,8 +86,9 @@ class DeltaRs:
         from deltalake import DeltaTable
 
         start = time.perf_counter()
-        rows = pq.read_table(source)
-        merger = DeltaTable(target).merge(rows, predicate=on, source_alias="s", target_alias="t", streamed_exec=False)
+        rows = pq.read_table(source.partition("://")[2] or source, filesystem=self._files())
+        table = DeltaTable(target, storage_options=self._options)
+        merger = table.merge(rows, predicate=on, source_alias="s", target_alias="t", streamed_exec=False)
         for kind, condition in clauses:
             add: dict[str | None, Callable[..., Any]] = {
                 "update": merger.when_matched_update_all,
@@ -96,6 +98,19 @@ class DeltaRs:
             merger = add[kind](predicate=condition)
         merger.execute()
         return {"seconds": time.perf_counter() - start}
+
+    def _files(self) -> Any:
+        import pyarrow.fs as pafs
+
+        if not self._options:
+            return None
+        return pafs.S3FileSystem(
+            access_key=self._options["access_key_id"],
+            secret_key=self._options["secret_access_key"],
+            region=self._options["region"],
+            scheme="http",
+            endpoint_override=self._options["endpoint"].removeprefix("http://"),
+        )
 
     def close(self) -> None:
         """Has nothing to end."""
