@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from deltamerge.exceptions import DeltaTableException
-from deltamerge.storage.hadoop_options import obstore_options
+from deltamerge.storage.hadoop_options import keys_of_store, obstore_options, with_defaults
 from deltamerge.storage.store import ObjectStore, open_store
+from deltamerge.storage.task_files import NotOpened, task_files
+from deltamerge.workers.files import Files
 
 S3A = {
     "fs.s3a.access.key": "AK",
@@ -71,3 +73,69 @@ def test_stores_open_with_them() -> None:
         assert isinstance(open_store(root, options), ObjectStore)
     with pytest.raises(DeltaTableException, match=r"fs\.s3a\.nonsense"):
         open_store("s3a://bucket/t", {"fs.s3a.nonsense": "1"})
+
+
+def test_settings_of_a_bucket_come_before_those_of_all() -> None:
+    settings = {
+        "fs.s3a.access.key": "all",
+        "fs.s3a.bucket.mine.access.key": "own",
+        "fs.s3a.bucket.other.access.key": "x",
+    }
+    assert obstore_options("mine", settings) == {"access_key_id": "own"}
+    assert obstore_options("third", settings) == {"access_key_id": "all"}
+    assert "fs.s3a.bucket.mine.access.key" in keys_of_store("s3a", "mine")
+
+
+def test_hadoops_default_style_is_no_choice() -> None:
+    assert obstore_options("b", {"fs.s3a.path.style.access": "false"}) == {}
+
+
+def test_credentials_are_not_mixed() -> None:
+    defaults = {"fs.s3a.access.key": "A", "fs.s3a.session.token": "T", "fs.s3a.endpoint.region": "here"}
+    assert with_defaults("b", {"access_key_id": "B"}, defaults) == {"access_key_id": "B", "region": "here"}
+    assert with_defaults("b", {"region": "there"}, defaults) == {
+        "access_key_id": "A",
+        "session_token": "T",
+        "region": "there",
+    }
+
+
+def test_more_of_azure() -> None:
+    settings = {
+        "fs.azure.sas.fixed.token.mine.dfs.core.windows.net": "sig",
+        "fs.azure.account.oauth2.client.id": "me",
+        "fs.azure.account.oauth2.client.secret": "s",
+        "fs.azure.account.oauth2.client.endpoint": "https://login.microsoftonline.com/tenant-7/oauth2/token",
+    }
+    assert obstore_options("data@mine.dfs.core.windows.net", settings) == {
+        "sas_key": "sig",
+        "client_id": "me",
+        "client_secret": "s",
+        "tenant_id": "tenant-7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "authority", "options", "expected"),
+    [
+        (
+            "s3",
+            "b",
+            {"aws_access_key_id": "A", "secret_access_key": "S", "endpoint": "http://minio:9000", "allow_http": "true"},
+            {"access_key": "A", "secret_key": "S", "endpoint_override": "minio:9000", "scheme": "http"},
+        ),
+        ("s3", "b", {"region": "r", "skip_signature": "true", "timeout": "5s"}, {"region": "r", "anonymous": True}),
+        ("az", "c@acc.dfs.core.windows.net", {"account_key": "K"}, {"account_name": "acc", "account_key": "K"}),
+        ("gs", "b", {"skip_signature": "true"}, {"anonymous": True}),
+    ],
+)
+def test_tasks_get_pyarrows_names(kind: str, authority: str, options: dict[str, str], expected: dict[str, str]) -> None:
+    files = task_files(kind, authority, options)
+    assert isinstance(files, Files)
+    assert files.options == expected
+    assert "S" not in repr(files).replace("Files", "")
+
+
+@pytest.mark.parametrize(("kind", "options"), [("s3", {"sse_kms_key_id": "k"}), ("", {}), ("az", {"account_key": "K"})])
+def test_options_that_tasks_do_not_know(kind: str, options: dict[str, str]) -> None:
+    assert isinstance(task_files(kind, "b", options), NotOpened)

@@ -54,9 +54,10 @@ class DeltaTable:
         Args:
             sparkSession: The session.
             path: A local path or a URL.
-            hadoopConf: Options of the object store that holds the log, under obstore's names (``region``), or of S3
-                and Azure the common ones under Hadoop's (``fs.s3a.access.key``). Spark reads and writes the data with
-                the session's own settings.
+            hadoopConf: Options of the object store, under obstore's names (``region``) or Hadoop's
+                (``fs.s3a.access.key``). By default the session's settings are used (``spark.hadoop.fs.s3a.*``, also
+                those of a bucket), then what the environment has. What Spark reads and writes itself, it reads and
+                writes with the session's settings.
 
         Returns:
             The table.

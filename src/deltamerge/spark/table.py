@@ -75,7 +75,7 @@ def open_table(
 
     An option that is given wins over the session's setting, this one over what the environment has.
     """
-    return Table(spark, open_store(path, {**session_store_options(spark, path), **(options or {})}), name or path)
+    return Table(spark, open_store(path, options, session_store_options(spark, path)), name or path)
 
 
 def spark_schema(snapshot: Snapshot) -> StructType:

@@ -23,6 +23,7 @@ _SAS = re.compile(rf"fs\.azure\.sas\.fixed\.token\.{_HOST}")
 _CLIENT = re.compile(rf"fs\.azure\.account\.oauth2\.client\.(id|secret|endpoint)(?:\.{_HOST})?")
 _TENANT = re.compile(r"https://[^/]+/([^/]+)/")
 _KEYFILE = ("fs.gs.auth.service.account.json.keyfile", "google.cloud.auth.service.account.json.keyfile")
+_CREDENTIALS = ("key", "token", "secret", "client_id", "tenant", "service_account", "skip_signature", "credential")
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 _AZURE_SCHEMES = frozenset({"abfs", "abfss", "az", "azure", "wasb", "wasbs"})
 
@@ -65,7 +66,9 @@ def obstore_options(authority: str, options: Mapping[str, str]) -> dict[str, str
             if translated["endpoint"].startswith("http://"):
                 translated["allow_http"] = "true"
         elif key == _PATH_STYLE:
-            translated["virtual_hosted_style_request"] = "false" if value.lower() == "true" else "true"
+            # FALSE is Hadoop's default. For obstore the other style would mean that the bucket is in the endpoint.
+            if value.lower() == "true":
+                translated["virtual_hosted_style_request"] = "false"
         elif key == _PROVIDER:
             if value.strip() == _ANONYMOUS:
                 translated["skip_signature"] = "true"
@@ -76,6 +79,21 @@ def obstore_options(authority: str, options: Mapping[str, str]) -> dict[str, str
         elif key != _SSL:
             others[key] = value
     return {**translated, **others}
+
+
+def with_defaults(authority: str, options: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Return options under obstore's names, and those of others for what they do not give.
+
+    Who gives credentials gives all of them: a token of others would not belong to them.
+    """
+    given, others = obstore_options(authority, options), obstore_options(authority, defaults)
+    if any(_is_credential(key) for key in given):
+        others = {key: value for key, value in others.items() if not _is_credential(key)}
+    return {**others, **given}
+
+
+def _is_credential(key: str) -> bool:
+    return any(part in key.lower() for part in _CREDENTIALS)
 
 
 def _azure(account: str, key: str, value: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from deltamerge.exceptions import DeltaTableException
-from deltamerge.storage.hadoop_options import obstore_options
+from deltamerge.storage.hadoop_options import with_defaults
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.object_store import ObjectStore
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
@@ -108,12 +108,12 @@ class Store(Protocol):
         """
 
 
-def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
+def open_store(root: str, options: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None) -> Store:
     """Return the store of a table; nothing is read yet.
 
     `root` is a local path (also ``file:/...``) or a URL (``s3://``, ``s3a://``, ``gs://``, ``az://``, ``abfss://``...),
     spelled as Spark takes it: not percent-encoded. `options` are obstore's for an object store, such as ``region``,
-    ``endpoint``, ``allow_http``, or their Hadoop names.
+    ``endpoint``, ``allow_http``, or their Hadoop names; `defaults` hold for what they do not give.
 
     Raises:
         DeltaTableException: There is no store for this kind of URL, or its options are wrong.
@@ -134,7 +134,7 @@ def open_store(root: str, options: Mapping[str, str] | None = None) -> Store:
     # As for a local path.
     prefix = posixpath.normpath("/" + prefix).strip("/")
     by_kind: dict[str, Any] = {}
-    translated = obstore_options(authority, options or {})
+    translated = with_defaults(authority, options or {}, defaults or {})
     for key, value in translated.items():
         by_kind.setdefault("client_options" if key in _CLIENT_OPTIONS else "config", {})[key] = value
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from deltamerge.workers.staged_rows import (
 )
 
 _PIECE_BYTES = 64 << 20
+# Into a store that takes long to answer; each file in work is in memory.
+_FILES_AT_ONCE = 4
 DONE_SCHEMA = "rows BIGINT, detail STRING, path STRING, size BIGINT, footer BINARY"
 
 
@@ -119,23 +122,21 @@ def writing(files: Files, new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], 
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source = _Source(files, new)
-        for batch in batches:
-            for document in batch.column(0).to_pylist():
-                work = json.loads(document)
-                try:
-                    done = _done(work, source, new)
-                except (ValueError, OSError, pa.ArrowException) as error:
-                    done = _Done(UNFIT, str(error))
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([done.rows], pa.int64()),
-                        pa.array([done.detail], pa.string()),
-                        pa.array([work["target"]], pa.string()),
-                        pa.array([done.size], pa.int64()),
-                        pa.array([done.footer], pa.binary()),
-                    ],
-                    ["rows", "detail", "path", "size", "footer"],
-                )
+        works = [json.loads(document) for batch in batches for document in batch.column(0).to_pylist()]
+        targets = [work["target"] for work in works]
+        for work, done in zip(
+            works, files.ahead(partial(_tried, source, new), works, targets, _FILES_AT_ONCE), strict=True
+        ):
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([done.rows], pa.int64()),
+                    pa.array([done.detail], pa.string()),
+                    pa.array([work["target"]], pa.string()),
+                    pa.array([done.size], pa.int64()),
+                    pa.array([done.footer], pa.binary()),
+                ],
+                ["rows", "detail", "path", "size", "footer"],
+            )
 
     return write
 
@@ -150,6 +151,13 @@ class _Done:
     @classmethod
     def by(cls, writer: TableWriter, detail: str = "{}") -> _Done:
         return cls(writer.rows, detail, writer.size, writer.footer)
+
+
+def _tried(source: _Source, new: NewRows, work: Mapping[str, Any]) -> _Done:
+    try:
+        return _done(work, source, new)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        return _Done(UNFIT, str(error))
 
 
 class _Source:
@@ -196,7 +204,7 @@ def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) 
     """
     changing = read_pairs(source.files, pairs).changing
     rows = changing.rows
-    with source.files.parquet(path) as file:
+    with source.files.whole_parquet(path) as file:
         _refuse_other_calendar(file)
         if len(rows) and rows[-1] >= file.metadata.num_rows:
             raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")

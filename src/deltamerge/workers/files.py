@@ -25,6 +25,9 @@ _SYSTEMS = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "az": "AzureFileSystem"
 _REQUESTS_IN_FLIGHT = 16
 # A file of this size is read whole: its footer alone would take as long.
 _SMALL_BYTES = 1 << 20
+# A file of this size, without decoding, is in memory as long as a task copies it; a connection brings it in parts.
+_WHOLE_BYTES = 256 << 20
+_PART_BYTES = 4 << 20
 # Of more files footers are read again.
 _MOST_OPENED = 1_000
 # PyArrow's first version with S3's `allow_delayed_open`.
@@ -58,6 +61,20 @@ class Files:
             return pq.ParquetFile(path, memory_map=True)
         source, metadata = self._opened.get(path) or self._open_parquet(path)
         return pq.ParquetFile(source, metadata=metadata, pre_buffer=True)
+
+    def whole_parquet(self, path: str) -> pq.ParquetFile:
+        """Open a Parquet file all of which is read; a remote one of moderate size is requested in parallel."""
+        if _is_local(path):
+            return self.parquet(path)
+        source, metadata = self._opened.get(path) or self._open_parquet(path)
+        size = source.size()
+        if isinstance(source, pa.BufferReader) or size > _WHOLE_BYTES:
+            return pq.ParquetFile(source, metadata=metadata, pre_buffer=True)
+        starts = range(0, size, _PART_BYTES)
+        with ThreadPoolExecutor(len(starts)) as pool:
+            parts = pool.map(lambda start: source.read_at(min(_PART_BYTES, size - start), start), starts)
+            content = b"".join(parts)
+        return pq.ParquetFile(pa.BufferReader(content), metadata=metadata)
 
     def for_one_run(self) -> Files:
         """Return these files, opened anew: what is opened stays open, with its footer, as long as the result."""
@@ -105,18 +122,25 @@ class Files:
             raise FileNotFoundError(path)
         return info.size, info.mtime_ns
 
-    def ahead(self, work: Callable[[_Item], _Done], items: Iterable[_Item], remote: Iterable[str]) -> Iterator[_Done]:
+    def ahead(
+        self,
+        work: Callable[[_Item], _Done],
+        items: Iterable[_Item],
+        paths: Iterable[str],
+        at_once: int = _REQUESTS_IN_FLIGHT,
+    ) -> Iterator[_Done]:
         """Work on items in their order; where one of the paths is remote, on several at a time.
 
         Args:
-            remote: The paths that the work opens.
+            paths: What the work opens.
+            at_once: The most that it works on at a time.
         """
-        if all(map(_is_local, remote)):
+        if all(map(_is_local, paths)):
             yield from map(work, items)
             return
         waiting = iter(items)
-        with ThreadPoolExecutor(_REQUESTS_IN_FLIGHT) as pool:
-            flying: list[Future[_Done]] = [pool.submit(work, each) for each in islice(waiting, _REQUESTS_IN_FLIGHT)]
+        with ThreadPoolExecutor(at_once) as pool:
+            flying: list[Future[_Done]] = [pool.submit(work, each) for each in islice(waiting, at_once)]
             while flying:
                 done = flying.pop(0).result()
                 flying += [pool.submit(work, each) for each in islice(waiting, 1)]

@@ -104,7 +104,7 @@ def patch_file(files: Files, source: str, target: str, deleted: Blocks) -> int:
     Raises:
         ValueError: A row to leave out is not in the file.
     """
-    with files.parquet(source) as file:
+    with files.whole_parquet(source) as file:
         keep = ~mask_of(deleted, file.metadata.num_rows)
         schema = plain_schema(file.schema_arrow)
         with TableWriter(files, target, schema, writer_options(file), own_metadata(file)) as writer:

@@ -1,0 +1,140 @@
+"""Merges into tables in S3: by options and by the session's settings, without a JAR that reads S3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable as DeltaRs
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from deltamerge.tables import DeltaTable
+
+from .s3 import BUCKET, KEY_ID, S3, SECRET, server, with_settings
+
+DRIVER_BYTES = "spark.deltamerge.merge.driverBytes"
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with server(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+def make(s3: S3, name: str, rows: int = 10, **options: Any) -> str:
+    table = pa.table({"id": pa.array(range(rows), pa.int64()), "v": pa.array([0] * rows, pa.int64())})
+    table = table.append_column("p", pa.array([f"p{i % 3}" for i in range(rows)]))
+    write_deltalake(f"s3://{BUCKET}/{name}", table, storage_options=s3.options, **options)
+    return f"s3a://{BUCKET}/{name}"
+
+
+def upsert(spark: SparkSession, s3: S3, path: str, first: int = 5, end: int = 15) -> Any:
+    source = spark.range(first, end).selectExpr("id", "id * 10 AS v", "concat('p', id % 3) AS p")
+    target = DeltaTable.forPath(spark, path, s3.options)
+    merge = target.alias("t").merge(source.alias("s"), "t.id = s.id")
+    return merge.whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedInsertAll()
+
+
+def rows_of(s3: S3, path: str) -> list[tuple[Any, ...]]:
+    table = DeltaRs(path.replace("s3a://", "s3://"), storage_options=s3.options).to_pyarrow_table()
+    return sorted(zip(*(table[name].to_pylist() for name in ("id", "v", "p")), strict=True))
+
+
+def expected(rows: int = 10, first: int = 5, end: int = 15) -> list[tuple[Any, ...]]:
+    new = {i: i * 10 for i in range(first, end)}
+    return [(i, new.get(i, 0), f"p{i % 3}") for i in range(max(rows, end))]
+
+
+def check_clean(s3: S3, path: str) -> None:
+    """Looks for objects that no version names, and for unfinished uploads."""
+    name = path.removeprefix(f"s3a://{BUCKET}/")
+    named = set()
+    objects = s3.objects(name)
+    for log in sorted(each for each in objects if each.startswith("_delta_log/")):
+        content = s3.files.open_input_stream(f"{BUCKET}/{name}/{log}").read().decode()
+        assert KEY_ID not in content and SECRET not in content
+        actions = [json.loads(line) for line in content.splitlines()]
+        named |= {action["add"]["path"].replace("%3D", "=") for action in actions if "add" in action}
+    assert {each for each in objects if not each.startswith("_delta_log/")} == named
+    assert "<Upload>" not in s3.uploads()
+
+
+@pytest.mark.parametrize("driver_bytes", [None, "0"])
+@pytest.mark.parametrize("partition_by", [None, ["p"]])
+def test_upsert(driver_bytes: str | None, partition_by: list[str] | None, spark: SparkSession, s3: S3) -> None:
+    path = make(s3, f"upsert-{driver_bytes}-{len(partition_by or [])}", partition_by=partition_by)
+    with with_settings(spark, {} if driver_bytes is None else {DRIVER_BYTES: driver_bytes}):
+        report = upsert(spark, s3, path).run()
+    assert report.outcome.executor == "key_lookup"
+    assert rows_of(s3, path) == expected()
+    check_clean(s3, path)
+    assert SECRET not in f"{report}{report.to_json()}" and KEY_ID not in f"{report}{report.to_json()}"
+
+
+def test_files_that_are_uploaded_in_parts(spark: SparkSession, s3: S3) -> None:
+    path = make(s3, "large", rows=2)
+    source = spark.range(2).selectExpr("id", "id AS v", "repeat(uuid(), 200000) AS p")
+    merge = DeltaTable.forPath(spark, path, s3.options).alias("t").merge(source.alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdateAll().run()
+    assert [len(row[2]) for row in rows_of(s3, path)] == [7_200_000] * 2
+    check_clean(s3, path)
+
+
+@pytest.mark.quick
+def test_few_requests(spark: SparkSession, s3: S3) -> None:
+    path = make(s3, "few")
+    upsert(spark, s3, path).run()
+    merge = upsert(spark, s3, path, 3, 12)
+    before = len(s3.requests())
+    merge.run()
+    found = s3.requests()[before:]
+    # All of these may be in sequence.
+    assert len(found) <= 8, found
+
+
+def test_the_sessions_settings(spark: SparkSession, s3: S3) -> None:
+    path = make(s3, "settings")
+    with with_settings(spark, s3.settings):
+        assert DeltaTable.isDeltaTable(spark, path)
+        source = spark.range(5, 15).selectExpr("id", "id * 10 AS v", "concat('p', id % 3) AS p")
+        merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+        merge = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll()
+        plan = merge.plan()
+        assert SECRET not in f"{plan}{plan.to_json()}"
+        merge.run()
+    assert rows_of(s3, path) == expected()
+
+
+def test_a_merge_that_fails_leaves_nothing(spark: SparkSession, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make(s3, "fails")
+    before = s3.objects("fails")
+    source = spark.range(5, 15).selectExpr("id", "id * 10 AS v", "concat('p', id % 3) AS p")
+    merge = DeltaTable.forPath(spark, path, s3.options).alias("t").merge(source.alias("s"), "t.id = s.id")
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError("the disk of the world is full")
+
+    monkeypatch.setattr("deltamerge.merge.command.commit_merge", refuse)
+    with pytest.raises(OSError, match="full"):
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert s3.objects("fails") == before
+    assert rows_of(s3, path) == [(i, 0, f"p{i % 3}") for i in range(10)]
+
+
+def test_two_writers(spark: SparkSession, s3: S3, tmp_path: Path) -> None:
+    path = make(s3, "writers")
+    merge = upsert(spark, s3, path)
+    # Another commit between this merge's opening of the table and its run.
+    write_deltalake(
+        path.replace("s3a://", "s3://"),
+        pa.table({"id": [100], "v": [7], "p": ["p1"]}),
+        mode="append",
+        storage_options={**s3.options, "conditional_put": "etag"},
+    )
+    merge.run()
+    assert rows_of(s3, path) == [*expected(), (100, 7, "p1")]
