@@ -32,9 +32,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("merge.result",),
     ("merge.retries", "merge.preparation"),
     ("merge.command", "merge.explain", "merge"),
+    ("commands",),
     ("render",),
     ("api",),
     ("tables",),
+    ("as_delta",),
     ("",),
     ("cli",),
 )

@@ -6,6 +6,7 @@ from deltamerge.api.merge_sql import merge_sql, plan_sql
 from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.report import MergeReport
 from deltamerge.api.write_delta import write_delta
+from deltamerge.as_delta import install_as_delta
 from deltamerge.version import __version__
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "MergePlanReport",
     "MergeReport",
     "__version__",
+    "install_as_delta",
     "merge_sql",
     "plan_sql",
     "write_delta",

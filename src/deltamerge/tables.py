@@ -2,6 +2,7 @@
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
-from deltamerge.api.table_builder import DeltaTableBuilder
+from deltamerge.api.optimize_builder import DeltaOptimizeBuilder
+from deltamerge.api.table_builder import DeltaTableBuilder, IdentityGenerator
 
-__all__ = ["DeltaMergeBuilder", "DeltaTable", "DeltaTableBuilder"]
+__all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]

@@ -8,13 +8,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
+from deltamerge.api.arguments import Condition, Values, assignments_of, condition_of
 from deltamerge.api.merge_builder import DeltaMergeBuilder, merge_builder
 from deltamerge.api.table_builder import DeltaColumnBuilder, DeltaTableBuilder, IdentityGenerator
+from deltamerge.api.table_commands import TableCommands
+from deltamerge.commands.convert import convert_to_delta
+from deltamerge.commands.delete_update import delete, update
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.change_feed import ChangeBoundary, change_range, read_change_feed
 from deltamerge.log.commit_times import CommitTimes, version_at
+from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.history import read_history
+from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.changes import changes_frame
 from deltamerge.scan.relation import table_frame
@@ -22,6 +29,7 @@ from deltamerge.scan.row_tracking import rows_with_metadata
 from deltamerge.scan.timestamps import timestamp_ms
 from deltamerge.spark.catalog import table_location
 from deltamerge.spark.table import Table, open_table
+from deltamerge.sql.names import parse_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
 
-class DeltaTable:
+class DeltaTable(TableCommands):
     """A Delta table: merge into it, read it, look at its history.
 
     Args:
@@ -39,7 +47,7 @@ class DeltaTable:
     """
 
     def __init__(self, table: Table, alias: str | None = None) -> None:
-        self.table = table
+        super().__init__(table)
         self._alias = alias
 
     @classmethod
@@ -164,6 +172,46 @@ class DeltaTable:
         """
         return DeltaColumnBuilder(sparkSession, str(colName))
 
+    @classmethod
+    def convertToDelta(  # noqa: N802
+        cls,
+        sparkSession: SparkSession,  # noqa: N803
+        identifier: str,
+        partitionSchema: str | StructType | None = None,  # noqa: N803
+    ) -> DeltaTable:
+        """Make a Delta table of a folder of Parquet files, which stay as they are.
+
+        Args:
+            sparkSession: The session.
+            identifier: The folder, as ``parquet.`/path` ``.
+            partitionSchema: The columns whose values are in the names of its folders, as DDL or a struct.
+
+        Returns:
+            The table.
+
+        Raises:
+            DeltaAnalysisException: The identifier names no folder of Parquet files, or the files' folders are not
+                those of the partition columns.
+            DeltaTableNotFoundException: The folder holds no Parquet files.
+        """
+        parts = parse_name(identifier)
+        if len(parts) != 2 or parts[0].lower() != "parquet":
+            raise DeltaAnalysisException(
+                "DELTA_MISSING_PROVIDER_FOR_CONVERT",
+                "CONVERT TO DELTA only supports parquet tables. Please rewrite your target as parquet.`"
+                f"{parts[-1]}` if it's a parquet directory.",
+                sqlstate="0AKDC",
+                parameters={"path": parts[-1]},
+            )
+        schema = StructType([]) if partitionSchema is None else partitionSchema
+        found = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+        assert isinstance(found, StructType)
+        convert_to_delta(open_table(sparkSession, parts[1]), found)
+        return cls.forPath(sparkSession, parts[1])
+
+    def _open(self, path: str) -> DeltaTable:
+        return DeltaTable.forPath(self.table.spark, path)
+
     def alias(self, aliasName: str) -> DeltaTable:  # noqa: N803
         """Name the table for a merge's conditions and values.
 
@@ -286,6 +334,36 @@ class DeltaTable:
         """
         return merge_builder(self.table, self._alias, source, condition, dedupe_by)
 
+    def delete(self, condition: Condition = None) -> None:
+        """Delete rows.
+
+        Args:
+            condition: Which: SQL or a Column over the table; None means all.
+
+        Raises:
+            TypeError: The condition is neither SQL nor a Column.
+            DeltaAnalysisException: The condition is wrong, or the table only takes appends; nothing was changed.
+            DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
+        """
+        delete(self.table, self._alias, condition_of(condition))
+
+    def update(self, condition: Condition = None, set: Values | None = None) -> None:  # noqa: A002
+        """Set columns of rows.
+
+        Args:
+            condition: Of which rows: SQL or a Column over the table; None means all.
+            set: Values by column, or by a field such as ``a.b``; SQL or Columns over the table.
+
+        Raises:
+            ValueError: There are no values.
+            TypeError: The condition or a value is neither SQL nor a Column.
+            DeltaAnalysisException: The statement is wrong, or the table only takes appends; nothing was changed.
+            DeltaRuntimeException: The data is at fault; the table is as it was.
+            DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
+        """
+        assignments = assignments_of(set, "'set'")
+        update(self.table, self._alias, condition_of(condition), assignments)
+
     def history(self, limit: int | None = None) -> DataFrame:
         """List the table's commits, newest first.
 
@@ -303,21 +381,22 @@ class DeltaTable:
         """Describe the table.
 
         Returns:
-            One row: format, id, name, description, location, createdAt, lastModified, partitionColumns, numFiles,
-            sizeInBytes, properties, minReaderVersion, minWriterVersion, tableFeatures.
+            One row: format, id, name, description, location, createdAt, lastModified, partitionColumns,
+            clusteringColumns, numFiles, sizeInBytes, properties, minReaderVersion, minWriterVersion, tableFeatures.
         """
         snapshot = self.table.snapshot()
         metadata, protocol = snapshot.metadata, snapshot.protocol
-        features = sorted((protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset()))
+        features = sorted(reader_features(protocol) | writer_features(protocol))
         row = (
             "delta",
             metadata.id,
             metadata.name,
             metadata.description,
-            self.table.store.absolute(""),
+            self.table.location,
             _timestamp(metadata.created_time),
             _timestamp(snapshot.timestamp_ms),
             list(metadata.partition_columns),
+            list(clustered_by(snapshot.domain_metadata, snapshot.schema)),
             snapshot.files.num_files,
             snapshot.files.size_in_bytes,
             dict(metadata.configuration),
@@ -348,8 +427,9 @@ _HISTORY = {
 }
 _DETAIL = (
     "format STRING, id STRING, name STRING, description STRING, location STRING, createdAt TIMESTAMP, "
-    "lastModified TIMESTAMP, partitionColumns ARRAY<STRING>, numFiles BIGINT, sizeInBytes BIGINT, "
-    "properties MAP<STRING, STRING>, minReaderVersion INT, minWriterVersion INT, tableFeatures ARRAY<STRING>"
+    "lastModified TIMESTAMP, partitionColumns ARRAY<STRING>, clusteringColumns ARRAY<STRING>, numFiles BIGINT, "
+    "sizeInBytes BIGINT, properties MAP<STRING, STRING>, minReaderVersion INT, minWriterVersion INT, "
+    "tableFeatures ARRAY<STRING>"
 )
 
 

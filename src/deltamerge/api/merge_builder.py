@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from deltamerge.api.arguments import Condition, Values, assignments_of, condition_of
 from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.report import MergeReport
-from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.checks import check_clause_order
 from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.explain import explain_merge
@@ -16,12 +16,9 @@ from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.session import alias_of
 from deltamerge.sql.merge_ast import (
     Action,
-    Assignment,
     ClauseKind,
-    Default,
     Delete,
     DoNothing,
-    Expression,
     Insert,
     MergeClause,
     Star,
@@ -34,9 +31,6 @@ if TYPE_CHECKING:
 
     from deltamerge.merge.outcome import Progress
     from deltamerge.spark.table import Table
-
-Condition: TypeAlias = "str | Column | None"
-Values: TypeAlias = "Mapping[str, str | Column]"
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,7 @@ class DeltaMergeBuilder:
         Returns:
             The builder with the clause added.
         """
-        return self._with("matched", condition, Update(_assignments(set, "set")))
+        return self._with("matched", condition, Update(assignments_of(set, "'set' in whenMatchedUpdate")))
 
     def whenMatchedUpdateAll(  # noqa: N802
         self, condition: Condition = None, *, except_cols: Sequence[str] = ()
@@ -113,7 +107,7 @@ class DeltaMergeBuilder:
         Returns:
             The builder with the clause added.
         """
-        return self._with("not_matched", condition, Insert(_assignments(values, "values")))
+        return self._with("not_matched", condition, Insert(assignments_of(values, "'values' in whenNotMatchedInsert")))
 
     def whenNotMatchedInsertAll(  # noqa: N802
         self, condition: Condition = None, *, except_cols: Sequence[str] = ()
@@ -152,7 +146,9 @@ class DeltaMergeBuilder:
         Returns:
             The builder with the clause added.
         """
-        return self._with("not_matched_by_source", condition, Update(_assignments(set, "set")))
+        return self._with(
+            "not_matched_by_source", condition, Update(assignments_of(set, "'set' in whenNotMatchedBySourceUpdate"))
+        )
 
     def whenNotMatchedBySourceDelete(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
         """Delete a target row that no source row matched.
@@ -233,7 +229,7 @@ class DeltaMergeBuilder:
         return MergePlanReport(explain_merge(command, analyze=analyze, progress=progress))
 
     def _with(self, kind: ClauseKind, condition: Condition, action: Action) -> DeltaMergeBuilder:
-        clause = MergeClause(kind, None if condition is None else _expression(condition), action)
+        clause = MergeClause(kind, condition_of(condition), action)
         return replace(self, statement=replace(self.statement, clauses=(*self.statement.clauses, clause)))
 
 
@@ -247,17 +243,23 @@ def merge_builder(
     """Begin a MERGE; see `DeltaTable.merge`.
 
     Raises:
+        ValueError: The source or the condition is None.
         TypeError: The source is no DataFrame, or the condition is neither a string nor a Column.
     """
+    if source is None:
+        raise ValueError("'source' in merge cannot be None")
     if not (hasattr(source, "schema") and hasattr(source, "join")):
-        raise TypeError(f"merge() needs a DataFrame as its source, got {type(source).__name__}")
+        raise TypeError(f"Type of 'source' in merge must be DataFrame, but it is {type(source)}.")
+    on = condition_of(condition)
+    if on is None:
+        raise ValueError("'condition' in merge cannot be None")
     alias = alias_of(source)
     statement = MergeStatement(
         source=source,
         source_alias=alias,
         source_sql="<DataFrame>",
         target_alias=target_alias,
-        condition=_expression(condition),
+        condition=on,
         clauses=(),
         schema_evolution=False,
         dedupe_by=columns_to_dedupe_by(dedupe_by),
@@ -279,29 +281,3 @@ def columns_to_dedupe_by(dedupe_by: str | Sequence[str] | None) -> tuple[str, ..
     if dedupe_by is None:
         return ()
     return (dedupe_by,) if isinstance(dedupe_by, str) else tuple(dedupe_by)
-
-
-def _assignments(values: Values | None, argument: str) -> tuple[Assignment, ...]:
-    if values is None:
-        raise DeltaAnalysisException(
-            "DELTA_MERGE_MISSING_ASSIGNMENTS",
-            f"The clause needs its `{argument}` argument: a dict of values by column name.",
-            sqlstate="42601",
-        )
-    if not isinstance(values, Mapping):
-        raise TypeError(f"`{argument}` must be a dict of values by column name, got {type(values).__name__}")
-    assignments = []
-    for name, value in values.items():
-        if not isinstance(name, str):
-            raise TypeError(f"the keys of `{argument}` must be column names, got {type(name).__name__}")
-        is_default = isinstance(value, str) and value.strip().upper() == "DEFAULT"
-        assignments.append(Assignment(parse_name(name), Default() if is_default else _expression(value)))
-    return tuple(assignments)
-
-
-def _expression(value: str | Column) -> Expression:
-    if isinstance(value, str):
-        return Expression(value)
-    if type(value).__name__ != "Column":
-        raise TypeError(f"expected SQL or a Column, got {type(value).__name__}")
-    return Expression(str(value).removeprefix("Column<'").removesuffix("'>"), value)

@@ -69,7 +69,7 @@ def run_merge(
     """
     spark = command.table.spark
     timestamp = clock() * 1000 if command.timestamp is None else command.timestamp
-    steps = Steps(spark, progress)
+    steps = Steps(spark, progress, command.statement.operation)
     settings = {**READING_MANY_FILES, **PLANNING}
     with session_settings(spark, settings), errors_not_logged():
         conf = merge_conf(spark)
@@ -81,7 +81,7 @@ def run_merge(
             except _RUN_AGAIN as error:
                 if attempt >= conf.conflict_retries or reads_table(command.statement.source, command.table):
                     raise
-                logger.warning("another writer was first, so the merge runs again: %s", error)
+                logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
             else:
                 return replace(outcome, notes=(*outcome.notes, *_ran_again(attempt)))
     raise AssertionError("every attempt returns or raises")

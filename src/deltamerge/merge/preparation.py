@@ -19,6 +19,7 @@ from deltamerge.merge.planning.plan import Alternative
 from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.planning.session_facts import session_facts
 from deltamerge.merge.source.dedupe import check_dedupe_by, latest_per_key
+from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.merge.source.source import narrowed
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.merge.steps import Steps
@@ -71,7 +72,16 @@ def prepare(
         references = MergeReferences(merge)
         merge = latest_per_key(merge, references.on.equi_keys)
     session = session_facts(spark, command.table.store)
-    context = PlanningContext(merge, references, snapshot, conf, session, limits=LIMITS, declined=command.ruled_out)
+    context = PlanningContext(
+        merge,
+        references,
+        snapshot,
+        conf,
+        session,
+        limits=LIMITS,
+        summary=None if statement.has_source else NO_ROWS,
+        declined=command.ruled_out,
+    )
     return Execution(
         table=command.table,
         context=context,

@@ -13,8 +13,10 @@ from deltamerge.merge.executors.insert_only import execute_insert_only
 from deltamerge.merge.executors.job_errors import is_lost_source, source_failed_repeatedly, translated
 from deltamerge.merge.executors.key_lookup import execute_key_lookup
 from deltamerge.merge.executors.low_shuffle import execute_low_shuffle
+from deltamerge.merge.executors.whole_files import execute_whole_files
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.merge.source.source import Source, read_source
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.tasks import PythonWorkersUnfit
@@ -84,6 +86,8 @@ def _new_folder(execution: Execution, new_id: Callable[[], str]) -> str:
 def _run(execution: Execution, level: str) -> MergeChanges:
     if execution.plan.match.choice == "key_lookup":
         return execute_key_lookup(execution)
+    if execution.plan.match.choice == "whole_files":
+        return execute_whole_files(execution)
     with _source(execution, level) as source:
         if source.summary is not None:
             execution = execution.knowing(source.summary)
@@ -101,6 +105,9 @@ def _source(execution: Execution, level: str) -> Iterator[Source]:
     """Read the source as planned; only one that is kept has a summary."""
     if execution.plan.source.choice in ("read_once", "recomputed"):
         yield read_source(execution.merge)
+        return
+    if execution.plan.source.choice == "none":
+        yield replace(read_source(execution.merge), summary=NO_ROWS)
         return
     source = keep_source(execution, level)
     try:

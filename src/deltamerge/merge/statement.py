@@ -1,15 +1,18 @@
-"""A MERGE as it is run: the AST of `deltamerge.sql`, its source as a DataFrame, its expressions as Columns."""
+"""A MERGE, UPDATE or DELETE as it is run: the AST, its source as a DataFrame, its expressions as Columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+Operation: TypeAlias = Literal["MERGE", "UPDATE", "DELETE"]
+"""The statement's name: in the commit, in Spark's UI and in errors."""
 
 
 def to_column(expression: Expression) -> Column:
@@ -20,7 +23,9 @@ def to_column(expression: Expression) -> Column:
 
 @dataclass(frozen=True)
 class MergeStatement:
-    """A whole MERGE, before any name in it is looked up.
+    """A whole statement, before any name in it is looked up.
+
+    An UPDATE or a DELETE is a merge with a source without rows and one WHEN NOT MATCHED BY SOURCE clause.
 
     Args:
         source_alias: The name that qualifies the source's columns, or None where the frame has its own or none.
@@ -38,6 +43,16 @@ class MergeStatement:
     schema_evolution: bool
     sql: str | None = None
     dedupe_by: tuple[str, ...] = ()
+    operation: Operation = "MERGE"
+
+    @property
+    def has_source(self) -> bool:
+        return self.operation == "MERGE"
+
+    @property
+    def verb(self) -> str:
+        """The statement's name in a sentence."""
+        return self.operation.lower()
 
     def of_kind(self, kind: ClauseKind) -> tuple[MergeClause, ...]:
         return tuple(clause for clause in self.clauses if clause.kind == kind)
@@ -54,6 +69,8 @@ class MergeStatement:
         """Return the statement as SQL for a person to read; `target` names the table where there is no SQL yet."""
         if self.sql is not None:
             return self.sql.strip()
+        if not self.has_source:
+            return self.clauses[0].to_sql()
         evolution = " WITH SCHEMA EVOLUTION" if self.schema_evolution else ""
         lines = [
             f"MERGE{evolution} INTO {target}" + (f" AS {self.target_alias}" if self.target_alias else ""),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from deltamerge.merge.outcome import Progress, StepTiming
+from deltamerge.merge.statement import Operation
 from deltamerge.spark.session import job_description
 
 if TYPE_CHECKING:
@@ -18,19 +19,20 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
 class Steps:
-    def __init__(self, spark: SparkSession, progress: Progress | None) -> None:
+    def __init__(self, spark: SparkSession, progress: Progress | None, operation: Operation = "MERGE") -> None:
         self._spark = spark
+        self._operation = operation
         self._progress = progress
         self._began = time.monotonic()
         self._timings: list[StepTiming] = []
 
     @contextmanager
     def step(self, name: str, description: str) -> Iterator[None]:
-        """Time a step, which Spark's UI shows as ``MERGE operation - `` and the description."""
+        """Time a step, which Spark's UI shows as the statement's name, `` operation - `` and the description."""
         self._report(name, description)
         began = time.monotonic()
         try:
-            with job_description(self._spark, f"MERGE operation - {description}"):
+            with job_description(self._spark, f"{self._operation} operation - {description}"):
                 yield
         finally:
             elapsed = int((time.monotonic() - began) * 1000)

@@ -1,14 +1,15 @@
-"""The configuration keys of MERGE, with delta-spark's names and defaults."""
+"""The configuration keys of MERGE and the other commands, with delta-spark's names and defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from deltamerge.exceptions import DeltaIllegalArgumentException
 
 PREFIX = "spark.databricks.delta."
+Conf = TypeVar("Conf")
 
 
 def _setting(key: str, default: Any) -> Any:  # noqa: ANN401
@@ -52,6 +53,21 @@ class MergeConf:
     auto_broadcast_join_threshold: str = _setting("spark.sql.autoBroadcastJoinThreshold", "10485760b")
 
 
+@dataclass(frozen=True)
+class CommandConf:
+    """The session settings of commands other than MERGE."""
+
+    retention_check: bool = _setting(f"{PREFIX}retentionDurationCheck.enabled", True)
+    vacuum_logging: bool | None = _setting(f"{PREFIX}vacuum.logging.enabled", None)
+    ignore_vacuum_retention: bool = _setting(f"{PREFIX}vacuum.retentionWindowIgnore.enabled", True)
+    optimize_min_file_size: int = _setting(f"{PREFIX}optimize.minFileSize", 1 << 30)
+    optimize_max_file_size: int = _setting(f"{PREFIX}optimize.maxFileSize", 1 << 30)
+    optimize_max_deleted_rows_ratio: float = _setting(f"{PREFIX}optimize.maxDeletedRowsRatio", 0.05)
+    optimize_zorder_check_stats: bool = _setting(f"{PREFIX}optimize.zorder.checkStatsCollection.enabled", True)
+    restore_protocol_downgrade: bool = _setting(f"{PREFIX}restore.protocolDowngradeAllowed", False)
+    ignore_missing_files: bool = _setting("spark.sql.files.ignoreMissingFiles", False)
+
+
 KEYS: dict[str, str] = {setting.name: setting.metadata["key"] for setting in fields(MergeConf)}
 
 # The names of PySpark's StorageLevel.
@@ -71,8 +87,8 @@ CHOICES: dict[str, frozenset[str]] = {
 }
 
 
-def read_conf(get: Callable[[str], str | None]) -> MergeConf:
-    """Read every key of one merge.
+def read_conf(kind: type[Conf], get: Callable[[str], str | None]) -> Conf:
+    """Read every key of a statement.
 
     Args:
         get: Returns the session's value of a key, or None where it is not set; delta-spark's default then applies.
@@ -81,15 +97,16 @@ def read_conf(get: Callable[[str], str | None]) -> MergeConf:
         DeltaIllegalArgumentException: A value is not one that its key takes.
     """
     values: dict[str, object] = {}
-    for name, kind in MergeConf.__annotations__.items():
-        value = get(KEYS[name])
+    for setting in fields(kind):  # type: ignore[arg-type]
+        key = setting.metadata["key"]
+        value = get(key)
         if value is not None:
-            values[name] = _parse(KEYS[name], name, value, kind)
-    return MergeConf(**values)  # type: ignore[arg-type]
+            values[setting.name] = _parse(key, setting.name, value, setting.type)
+    return kind(**values)
 
 
 def _parse(key: str, name: str, value: str, kind: object) -> object:
-    if kind == "bool":
+    if kind in ("bool", "bool | None"):
         if value.lower() not in ("true", "false"):
             raise _wrong(key, value, "true or false")
         return value.lower() == "true"
@@ -98,6 +115,11 @@ def _parse(key: str, name: str, value: str, kind: object) -> object:
             return int(value)
         except ValueError:
             raise _wrong(key, value, "a whole number") from None
+    if kind == "float":
+        try:
+            return float(value)
+        except ValueError:
+            raise _wrong(key, value, "a number") from None
     choices = CHOICES.get(name)
     if choices is not None:
         by_lower = {choice.lower(): choice for choice in choices}

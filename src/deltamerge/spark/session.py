@@ -14,7 +14,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 
 from deltamerge.exceptions import DeltaParseException
-from deltamerge.spark.config import KEYS, MergeConf, read_conf
+from deltamerge.spark.config import KEYS, Conf, MergeConf, read_conf
 from deltamerge.sql.names import parse_name
 
 if TYPE_CHECKING:
@@ -50,10 +50,15 @@ def runs_in_local_mode(spark: SparkSession) -> bool:
 
 
 def merge_conf(spark: SparkSession) -> MergeConf:
+    return session_conf(spark, MergeConf)
+
+
+def session_conf(spark: SparkSession, kind: type[Conf]) -> Conf:
+    """Return the settings of a session that a statement asks for, with defaults."""
     if is_connect(spark):
         # Each question is a request.
-        return read_conf(spark.conf.getAll.get)
-    return read_conf(lambda key: conf_value(spark, key))
+        return read_conf(kind, spark.conf.getAll.get)
+    return read_conf(kind, lambda key: conf_value(spark, key))
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.spark.store_options import session_store_options
 from deltamerge.storage.store import Store, open_store
+from deltamerge.storage.stored_file import SCHEME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +57,12 @@ class Table:
     store: Store
     name: str
     opened_schema: str | None = None
+
+    @property
+    def location(self) -> str:
+        """The table's folder as a URL."""
+        root = self.store.absolute("")
+        return root if SCHEME.match(root) else f"file:{root}"
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Load the state at a version, the latest by default, and refuse what cannot be read.

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.spark.nested_types import as_nullable
+from deltamerge.spark.session import empty_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,9 +75,10 @@ def frame_of(spark: SparkSession, work: Work, rows: pa.Table, schema: StructType
     schema = StructType([StructField(f.name, as_nullable(f.dataType)) for f in schema.fields])
     if in_driver:
         batches = _run_in_driver(work, rows)
-        if batches:
-            table = pa.Table.from_batches(batches).rename_columns(schema.names)
-            return spark.createDataFrame(table.combine_chunks(), schema)
+        if not batches:
+            return empty_frame(spark, schema)
+        table = pa.Table.from_batches(batches).rename_columns(schema.names)
+        return spark.createDataFrame(table.combine_chunks(), schema)
     return spark.createDataFrame(rows).mapInArrow(work, schema)
 
 

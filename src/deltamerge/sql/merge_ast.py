@@ -95,16 +95,18 @@ _ACTION_NAMES: dict[type, str] = {
 
 @dataclass(frozen=True)
 class MergeClause:
-    """One WHEN clause.
+    """One WHEN clause, or a whole UPDATE or DELETE.
 
     Args:
         span: Its place in the statement's SQL, if it was parsed from one.
+        statement_on: The table of an UPDATE or DELETE, for a person to read; None in a MERGE.
     """
 
     kind: ClauseKind
     condition: Expression | None
     action: Action
     span: Span | None = None
+    statement_on: str | None = None
 
     @property
     def action_name(self) -> str:
@@ -145,8 +147,16 @@ class MergeClause:
 
     def to_sql(self) -> str:
         """Return the clause as SQL for a person to read."""
+        if self.statement_on is not None:
+            return self._statement_sql(self.statement_on)
         condition = f" AND {self.condition.text}" if self.condition is not None else ""
         return f"{KIND_AS_SQL[self.kind]}{condition} THEN {_action_sql(self.action)}"
+
+    def _statement_sql(self, table: str) -> str:
+        where = f" WHERE {self.condition.text}" if self.condition is not None else ""
+        if isinstance(self.action, Delete):
+            return f"DELETE FROM {table}{where}"
+        return f"UPDATE {table}{_action_sql(self.action).removeprefix('UPDATE')}{where}"
 
 
 def _action_sql(action: Action) -> str:

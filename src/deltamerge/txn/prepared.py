@@ -13,7 +13,7 @@ from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.skipping.predicates import Predicate
 from deltamerge.storage.store import Store
 
-IsolationLevel: TypeAlias = Literal["Serializable", "WriteSerializable"]
+IsolationLevel: TypeAlias = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class PreparedCommit:
     actions: tuple[Action, ...]
     read_set: ReadSet
     operation: str
-    operation_parameters: Mapping[str, str] = field(hash=False)
+    operation_parameters: Mapping[str, object] = field(hash=False)
     operation_metrics: Mapping[str, str] | None = field(hash=False)
     isolation_level: IsolationLevel
     is_blind_append: bool

@@ -257,7 +257,7 @@ def _with_statistics(target: WriteTarget, kept: Sequence[tuple[StoredFile, pq.Fi
             size=file.size,
             modification_time=file.modification_time or now,
             data_change=True,
-            stats=_statistics(target.store, file, footer, schema, indexed),
+            stats=statistics_of(target.store, file, footer, schema, indexed),
         )
 
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
@@ -265,9 +265,11 @@ def _with_statistics(target: WriteTarget, kept: Sequence[tuple[StoredFile, pq.Fi
     return WrittenFiles(files, tuple(footer.num_rows for _, footer in kept), ())
 
 
-def _statistics(
+def statistics_of(
     store: Store, file: StoredFile, footer: pq.FileMetaData, schema: LogSchema, indexed: IndexedColumns
 ) -> str:
+    """Return the statistics of a data file, from its footer as far as that has them."""
+
     def counted(path: tuple[str, ...], leaves: tuple[int, ...]) -> int | None:
         with store.open_input(file.path) as source:
             opened = pq.ParquetFile(source, metadata=footer, buffer_size=_READ_BYTES, pre_buffer=False)

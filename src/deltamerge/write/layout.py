@@ -45,6 +45,23 @@ def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile])
     Raises:
         DeltaAnalysisException: The property is no size.
     """
+    wanted = target_file_size(configuration)
+    if wanted is None:
+        return None
+    size = rows = 0
+    for file in files:
+        counted = json.loads(file.stats).get("numRecords") if file.stats else None
+        if isinstance(counted, int):
+            size, rows = size + file.size, rows + counted
+    return max(1, wanted * rows // size) if size and rows else None
+
+
+def target_file_size(configuration: Mapping[str, str]) -> int | None:
+    """Return the bytes that a table's files are to have, None where its properties do not say.
+
+    Raises:
+        DeltaAnalysisException: The property is no size.
+    """
     setting = configuration.get(TARGET_FILE_SIZE)
     if setting is None:
         return None
@@ -56,10 +73,4 @@ def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile])
             "'100mb'.",
             sqlstate="0A000",
         )
-    wanted = int(match[1]) << 10 * _POWERS[(match[2] or "b")[0].lower()]
-    size = rows = 0
-    for file in files:
-        counted = json.loads(file.stats).get("numRecords") if file.stats else None
-        if isinstance(counted, int):
-            size, rows = size + file.size, rows + counted
-    return max(1, wanted * rows // size) if size and rows else None
+    return int(match[1]) << 10 * _POWERS[(match[2] or "b")[0].lower()]

@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from deltamerge.log.actions import DomainMetadata
+from deltamerge.log.features.column_mapping import physical_name
+from deltamerge.log.schema import StructType
 
 FEATURE = "clustering"
 DOMAIN = "delta.clustering"
@@ -22,6 +24,19 @@ def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str
     if domain is None:
         return ()
     return domain.read(lambda values: tuple(tuple(parts) for parts in values["clusteringColumns"]))
+
+
+def clustered_by(domains: Mapping[str, DomainMetadata], schema: StructType) -> tuple[str, ...]:
+    """Return the names that a table has for the columns it is clustered by, fields after their parents."""
+    found = []
+    for path in clustering_columns(domains):
+        names, fields = [], schema.fields
+        for part in path:
+            field = next((field for field in fields if physical_name(field) == part), None)
+            names.append(part if field is None else field.name)
+            fields = field.data_type.fields if field is not None and isinstance(field.data_type, StructType) else ()
+        found.append(".".join(names))
+    return tuple(found)
 
 
 def clustering_domain(columns: Sequence[Sequence[str]]) -> DomainMetadata:

@@ -60,6 +60,16 @@ def analysis_error(
     )
 
 
+def own_error(error: PySparkException, where: str) -> DeltaAnalysisException:
+    """Return Spark's error about an expression of a statement that Delta has no errors of its own for."""
+    return DeltaAnalysisException(
+        error.getCondition() or "DELTA_MERGE_ANALYSIS_ERROR",
+        f"{_first_lines(error)} In: {where}",
+        sqlstate=error.getSqlState() or "42000",
+        parameters=_parameters(error),
+    )
+
+
 def is_of_types(error: DeltaAnalysisException) -> bool:
     """Return whether all names are known, but an operator does not take its operands' types."""
     return error.error_class.startswith(_TYPES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from pyspark.sql.types import StructField, StructType
@@ -26,7 +26,7 @@ from deltamerge.spark.connect_columns import read_proto
 from deltamerge.spark.session import attribute_names
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree
-from deltamerge.sql.expression import Literal, Name, Node, leaves, names_in, unreadable
+from deltamerge.sql.expression import Literal, Name, Node, Opaque, leaves, names_in, unreadable
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.workers.conditions import ClauseChoice, Condition
@@ -124,6 +124,25 @@ class MergeReferences:
         conditions = [c.clause.condition for c in clauses if c.clause.condition is not None]
         trees = map(self._tree, (self.merge.statement.condition, *conditions))
         return all(_is_deterministic(leaf) for tree in trees for leaf in leaves(tree))
+
+    def by_partition(self, columns: Collection[str]) -> bool:
+        """Return whether the only clause's condition asks for no other columns of the target than these, if any."""
+        (clause,) = self.merge.clauses
+        condition = clause.clause.condition
+        return condition is None or all(map(partial(self._is_among, columns), leaves(self._tree(condition))))
+
+    def _is_among(self, columns: Collection[str], leaf: Name | Literal | Opaque) -> bool:
+        if isinstance(leaf, Literal):
+            return True
+        if isinstance(leaf, Name):
+            names = [leaf]
+        elif not leaf.complete or leaf.subquery:
+            return False
+        else:
+            names = [*leaf.names, *(word for word in leaf.words if self._target_column(word) is not None)]
+        places = map(self._target_column, names)
+        fields = self.merge.target_schema.fields
+        return all(place is not None and fields[place].name in columns for place in places)
 
     @cached_property
     def _clauses(self) -> Mapping[tuple[str, int], ClauseReferences]:

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.analysis.analysis_errors import analysis_error, is_of_types
+from deltamerge.merge.analysis.analysis_errors import analysis_error, is_of_types, own_error
 from deltamerge.merge.analysis.column_references import expression_tree
 from deltamerge.merge.statement import MergeStatement, to_column
 from deltamerge.spark import columns as F
@@ -80,9 +80,12 @@ class Analysis:
         Raises:
             DeltaAnalysisException: A name in one of them is wrong, or it holds a star or a subquery.
         """
-        mistyped = [
-            self._check_condition(self.statement.condition, "ON", self._on_join, "search condition of MERGE operation")
-        ]
+        mistyped = []
+        if self.statement.has_source:
+            on = self._check_condition(
+                self.statement.condition, "ON", self._on_join, "search condition of MERGE operation"
+            )
+            mistyped.append(on)
         attempts: list[tuple[ClauseKind, _Attempt]] = [
             ("matched", self._on_join),
             ("not_matched", self._on_source),
@@ -98,13 +101,13 @@ class Analysis:
                 for clause in conditions:
                     assert clause.condition is not None
                     mistyped.append(
-                        self._check_condition(clause.condition, clause.to_sql(), attempt, condition_of(clause))
+                        self._check_condition(clause.condition, clause.to_sql(), attempt, self._condition_of(clause))
                     )
                 if not any(mistyped):
                     raise
             for clause in conditions:
                 assert clause.condition is not None
-                self._refuse_subquery(clause.condition, clause.to_sql(), condition_of(clause))
+                self._refuse_subquery(clause.condition, clause.to_sql(), self._condition_of(clause))
         return next((error for error in mistyped if error is not None), None)
 
     def _check_condition(
@@ -114,7 +117,7 @@ class Analysis:
         try:
             analyse(attempt([to_column(condition)]))
         except PySparkException as error:
-            worded = analysis_error(error, condition, where, self.statement.sql, operation)
+            worded = self._worded(error, condition, where, operation)
             if not is_of_types(worded):
                 raise worded from None
             return worded
@@ -124,7 +127,7 @@ class Analysis:
         if contains_star(expression.text):
             raise DeltaAnalysisException(
                 "DELTA_MERGE_UNRESOLVED_EXPRESSION",
-                f"Cannot resolve the star in {expression.text}: inside an expression of a MERGE columns must be named. "
+                f"Cannot resolve the star in {expression.text}: inside an expression columns must be named. "
                 f"Compute the value in the source instead. In: {where}",
                 sqlstate="42601",
                 parameters={"sqlExpr": expression.text, "clause": where},
@@ -135,11 +138,22 @@ class Analysis:
         if self._holds_subquery(condition):
             raise DeltaAnalysisException(
                 "DELTA_UNSUPPORTED_SUBQUERY",
-                f"Subqueries are not supported in the condition of a MERGE: {condition.text}. Join what it looks up "
-                f"to the source instead. In: {where}",
+                f"Subqueries are not supported in the condition of {self._statement}: {condition.text}. "
+                f"{'Join' if self.statement.has_source else 'Merge, and join'} what it looks up to the source instead. "
+                f"In: {where}",
                 sqlstate="0AKDC",
                 parameters={"operation": operation, "cond": condition.text},
             )
+
+    def _condition_of(self, clause: MergeClause) -> str:
+        """Return Delta's words for a clause's condition, which errors have as the parameter ``operation``."""
+        if not self.statement.has_source:
+            return self.statement.operation
+        return f"{clause.action_name.replace('_', ' ').upper()} condition of MERGE operation"
+
+    @property
+    def _statement(self) -> str:
+        return "an UPDATE" if self.statement.operation == "UPDATE" else f"a {self.statement.operation}"
 
     def _holds_subquery(self, condition: Expression) -> bool:
         if condition.column is None:
@@ -156,7 +170,10 @@ class Analysis:
         return lambda: self.sides.source_only.join(self.sides.other, reduce(and_, conditions), "inner")
 
     def _on_target(self, conditions: list[Column]) -> Callable[[], DataFrame]:
-        return lambda: self.sides.target.join(self.sides.other, reduce(and_, conditions), "inner")
+        both = reduce(and_, conditions)
+        if self.statement.has_source:
+            return lambda: self.sides.target.join(self.sides.other, both, "inner")
+        return lambda: self.sides.target.where(both).join(self.sides.other, both, "inner")
 
     def typed_values(self, kind: ClauseKind) -> list[list[DataType]]:
         """Return, for each clause of a kind, the types of the values that it assigns, but for DEFAULT.
@@ -189,12 +206,14 @@ class Analysis:
         try:
             analyse(lambda: frame.select(column))
         except PySparkException as error:
-            raise analysis_error(error, value, clause.to_sql(), self.statement.sql, None) from None
+            raise self._worded(error, value, clause.to_sql(), None) from None
 
-
-def condition_of(clause: MergeClause) -> str:
-    """Return Delta's words for a clause's condition, which errors have as the parameter ``operation``."""
-    return f"{clause.action_name.replace('_', ' ').upper()} condition of MERGE operation"
+    def _worded(
+        self, error: PySparkException, expression: Expression, where: str, operation: str | None
+    ) -> DeltaAnalysisException:
+        if not self.statement.has_source:
+            return own_error(error, where)
+        return analysis_error(error, expression, where, self.statement.sql, operation)
 
 
 def analyse(frame: Callable[[], DataFrame]) -> None:

@@ -79,7 +79,9 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
     execution, touched = changes.execution, changes.touched
     merge, steps = execution.merge, execution.steps
     if touched.rewrite:
-        refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
+        refuse_append_only(
+            execution.snapshot, execution.table.name, f"the {merge.statement.verb} updates or deletes rows"
+        )
         if not execution.writes_deletion_vectors:
             check_patchable(execution, touched.rewrite)
     partitions = _partitions(changes)

@@ -97,7 +97,9 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             else:
                 touched = find_touched_files(merge, rows_once, side, by_name)
     if touched.rewrite:
-        refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
+        refuse_append_only(
+            execution.snapshot, execution.table.name, f"the {merge.statement.verb} updates or deletes rows"
+        )
     second = counted_again(source, rows, merge, execution.conf)
     rows = second.rows
     written, counts, second_scan = NOTHING_WRITTEN, None, -1

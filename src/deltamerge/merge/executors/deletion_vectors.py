@@ -56,8 +56,9 @@ def delete_rows(
     if rows != counted or not all_there:
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
-            f"The merge found {counted} rows to update or delete, and others ({rows}) when it looked for their "
-            "positions. A condition had another value when it was evaluated again, or the source returned other rows. "
+            f"The {execution.merge.statement.verb} found {counted} rows to update or delete, and others ({rows}) when "
+            "it looked for their positions. A condition had another value when it was evaluated again, or the source "
+            "returned other rows. "
             "The table is as it was. Conditions must not ask for anything that changes: compute it in the source.",
             sqlstate="XXKDS",
         )

@@ -98,10 +98,11 @@ def check_same_changes(
         if clause.action in actions and counts.by_clause[key] != found.get(key, 0):
             raise DeltaRuntimeException(
                 "DELTA_MERGE_SOURCE_CHANGED",
-                f"The merge found {found.get(key, 0)} rows for a clause, and {counts.by_clause[key]} when it wrote "
-                "them. A condition had another value when it was evaluated again, or the source returned other "
-                "rows; the table is as it was. Conditions must not ask for the time or for anything else that "
-                f"changes: compute it in the source. The clause: {clause.clause.to_sql()}",
+                f"The {merge.statement.verb} found {found.get(key, 0)} rows for a clause, and "
+                f"{counts.by_clause[key]} when it wrote them. A condition had another value when it was evaluated "
+                "again, or the source returned other rows; the table is as it was. Conditions must not ask for the "
+                "time or for anything else that changes: compute it in the source. The clause: "
+                f"{clause.clause.to_sql()}",
                 sqlstate="XXKDS",
             )
 
@@ -121,10 +122,11 @@ def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFile
     if copied < 0 or inserted < 0 or (inserted and not merge.inserts):
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
-            f"The merge found {updated} rows to update and {deleted} to delete among {before}, but then wrote "
-            f"{written.row_count} rows. The source returned other rows when it was read again, or a condition had "
-            "another value; the table is as it was. Set spark.databricks.delta.merge.materializeSource to auto, or "
-            "make the source and the conditions deterministic.",
+            f"The {merge.statement.verb} found {updated} rows to update and {deleted} to delete among {before}, but "
+            f"then wrote {written.row_count} rows. The source returned other rows when it was read again, or a "
+            "condition had another value; the table is as it was. Set "
+            "spark.databricks.delta.merge.materializeSource to auto, or make the source and the conditions "
+            "deterministic.",
             sqlstate="XXKDS",
         )
     return copied, inserted

@@ -107,7 +107,9 @@ def write_changes(changes: SparkChanges) -> MergeChanges:
     touched = NOTHING_TOUCHED
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changes.touched))
     if changes.touched:
-        refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
+        refuse_append_only(
+            execution.snapshot, execution.table.name, f"the {merge.statement.verb} updates or deletes rows"
+        )
         files = tuple(changes.touched.values())
         touched = TouchedFiles(files, (), matches.rows_by_clause, matches.has_competing)
     written, counts, second_scan = NOTHING_WRITTEN, None, -1
@@ -177,9 +179,9 @@ def _patch(changes: SparkChanges) -> None:
         return
     execution, changed = changes.execution, changes.matches.changed
     patches = [Patch(file, changed[file.path]) for file in changes.patched]
-    spark = execution.table.spark
+    spark, operation = execution.table.spark, execution.merge.statement.operation
     try:
-        with job_description(spark, f"MERGE operation - patching {len(patches)} files"), python_workers():
+        with job_description(spark, f"{operation} operation - patching {len(patches)} files"), python_workers():
             kept = patch_files(spark, execution.files, patches, execution.write_target)
     except PythonWorkersUnfit as unfit:
         raise Declined("unchanged_rows", "patch", str(unfit)) from unfit

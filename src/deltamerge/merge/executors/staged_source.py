@@ -31,7 +31,7 @@ from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import arrow_type
 from deltamerge.merge.planning.limits import Limits
-from deltamerge.merge.source.key_summary import SourceSummary, summary_of
+from deltamerge.merge.source.key_summary import NO_ROWS, SourceSummary, summary_of
 from deltamerge.merge.source.source import read_source
 from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
@@ -112,6 +112,8 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
     """
     steps, in_place = execution.steps, execution.plan.source.choice == "in_place"
     columns = _kept_columns(execution, recipe)
+    if execution.plan.source.choice == "none":
+        return StagedSource(columns, KeptRows(()), rows=0, bytes=0, bytes_in_memory=0, summary=NO_ROWS)
     if not in_place:
         with steps.step("materialize_source", "materializing the source"), _computing(columns):
             return _are_there(execution, _staged(execution, recipe, columns))

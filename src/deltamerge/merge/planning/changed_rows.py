@@ -56,6 +56,8 @@ def _against_clauses(context: PlanningContext) -> str | None:
     merge, references = context.merge, context.references
     if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
         return "a column is generated"
+    if any(clause.action == "update" for clause in merge.not_matched_by_source):
+        return "an UPDATE computes its values from the target's row"
     clauses = reached(context)
     updates = [clause for clause in clauses if clause.action == "update"]
     for clause in updates:
@@ -113,6 +115,11 @@ def _unread_partition(context: PlanningContext) -> str | None:
     return None
 
 
+def none(_: PlanningContext, __: str) -> Fits:
+    """No row is written."""
+    return yes("the statement only deletes rows")
+
+
 def spark(context: PlanningContext, match: str) -> Fits:
     """Spark evaluates the clauses over the rows that change."""
     if match == "key_lookup":
@@ -132,6 +139,7 @@ def spark(context: PlanningContext, match: str) -> Fits:
 OPERATORS: Mapping[str, Sequence[Operator]] = {
     "key_lookup": (("arrow", arrow), ("spark", spark)),
     "anti_join": (("spark", spark),),
+    "whole_files": (("none", none),),
     "join": (("spark", spark),),
     "join_files": (("spark", spark),),
 }

@@ -54,7 +54,9 @@ class PlanningContext:
 
     @cached_property
     def plain_keys(self) -> PlainKeys | str:
-        """The keys of a key lookup, or what in ON is against one."""
+        """The keys of a key lookup, none without a source; or what in ON is against one."""
+        if not self.merge.statement.has_source:
+            return PlainKeys((), (), ())
         return plain_keys(self.merge, self.references.on)
 
     @cached_property
@@ -88,7 +90,9 @@ class PlanningContext:
 
     @property
     def writes_change_data(self) -> bool:
-        return self.facts.property_is("delta.enableChangeDataFeed", "true")
+        """Whether change files are written; of a DELETE by deletion vectors, these hold the changes."""
+        enabled = self.facts.property_is("delta.enableChangeDataFeed", "true")
+        return enabled and not (self.merge.statement.operation == "DELETE" and self.writes_deletion_vectors)
 
     @property
     def writes_deletion_vectors(self) -> bool:

@@ -22,12 +22,14 @@ def key_lookup(context: PlanningContext) -> Fits:
     )
     if against is not None:
         return no(against)
+    if not context.merge.statement.has_source:
+        return yes("the condition is plain comparisons, so PyArrow finds its rows in each file's columns")
     return yes("ON only equates plain keys, so each file's key columns are looked up in the source's")
 
 
 def _against_session(context: PlanningContext) -> str | None:
     conf, session = context.conf, context.session
-    if conf.materialize_source == "none":
+    if conf.materialize_source == "none" and context.merge.statement.has_source:
         return "spark.databricks.delta.merge.materializeSource is none, and a key lookup keeps the source's rows"
     if session.not_opened is not None:
         return session.not_opened
@@ -57,10 +59,11 @@ def _against_table(context: PlanningContext) -> str | None:
 
 def _against_by_source(context: PlanningContext) -> str | None:
     clauses = context.merge.changing_by_source
-    if any(clause.action != "delete" for clause in clauses):
+    has_source = context.merge.statement.has_source
+    if has_source and any(clause.action != "delete" for clause in clauses):
         return "a NOT MATCHED BY SOURCE clause updates"
     if clauses and context.references.by_source_choice([c.number for c in clauses]) is None:
-        return "a NOT MATCHED BY SOURCE condition is more than plain comparisons"
+        return f"{'a NOT MATCHED BY SOURCE' if has_source else 'the'} condition is more than plain comparisons"
     very_many = context.snapshot.files.rows_about() > context.limits.unmatched_rows
     if very_many and any(clause.clause.condition is None for clause in clauses):
         return "a NOT MATCHED BY SOURCE clause may delete more rows than a key lookup holds positions of"
@@ -78,8 +81,8 @@ def anti_join(context: PlanningContext) -> Fits:
 
 def join(context: PlanningContext) -> Fits:
     """Spark joins source and target once, and the driver keeps the positions of the rows that change."""
-    merge, limits = context.merge, context.limits
-    if context.conf.materialize_source == "none":
+    merge, limits, has_source = context.merge, context.limits, context.merge.statement.has_source
+    if context.conf.materialize_source == "none" and has_source:
         return no("the source is not kept, and may return other rows each time that it is read")
     if merge.statement.is_insert_only and context.conf.executor == "auto":
         return no("there are only NOT MATCHED clauses")
@@ -94,7 +97,7 @@ def join(context: PlanningContext) -> Fits:
                 "source and files that may match have more rows than the driver takes positions of "
                 f"({limits.positions:,})"
             )
-    if context.conf.executor == "auto" and context.files.size_in_bytes <= limits.rewritten_bytes:
+    if context.conf.executor == "auto" and has_source and context.files.size_in_bytes <= limits.rewritten_bytes:
         return no(
             f"the files that may match are small ({context.files.size_in_bytes:,} bytes), so that one join that writes "
             "them again costs less"
@@ -106,6 +109,31 @@ def join_files(_: PlanningContext) -> Fits:
     """Spark joins source and target to find the touched files, and joins these again as they are written."""
     return yes("it fits every merge: the touched files are joined with the source")
 
+
+def whole_files(context: PlanningContext) -> Fits:
+    """Files whose rows the condition takes all alike are removed by what the log has of them."""
+    (clause,) = context.merge.clauses
+    if clause.action != "delete":
+        return no("the statement updates rows")
+    if not context.references.by_partition(context.snapshot.metadata.partition_columns):
+        return no("the condition asks for columns that differ within a file")
+    if clause.clause.condition is None:
+        return yes("there is no condition, so all files are removed and none is read")
+    return yes("the condition only asks for partition columns, so whole files are removed and none is read")
+
+
+def operators(context: PlanningContext) -> tuple[tuple[str, Callable[[PlanningContext], Fits]], ...]:
+    """Return the ways to find the rows that change, in the order of preference."""
+    return OPERATORS if context.merge.statement.has_source else WITHOUT_SOURCE
+
+
+WITHOUT_SOURCE: tuple[tuple[str, Callable[[PlanningContext], Fits]], ...] = (
+    ("whole_files", whole_files),
+    ("key_lookup", key_lookup),
+    ("join", join),
+    ("join_files", join_files),
+)
+"""Of an UPDATE or DELETE, whose condition is like a NOT MATCHED BY SOURCE clause's."""
 
 OPERATORS: tuple[tuple[str, Callable[[PlanningContext], Fits]], ...] = (
     ("key_lookup", key_lookup),

@@ -40,9 +40,11 @@ class MergePlan:
     """How a merge runs.
 
     Args:
-        match: How matches are found: ``key_lookup``, ``anti_join``, ``join`` or ``join_files``.
-        source: How the source is read: ``in_place``, ``staged``, ``checkpoint``, ``read_once`` or ``recomputed``.
-        changed_rows: Who makes new and updated rows: ``arrow`` or ``spark``.
+        match: How matches are found: ``key_lookup``, ``anti_join``, ``join`` or ``join_files``; ``whole_files`` where
+            a DELETE only removes files.
+        source: How the source is read: ``in_place``, ``staged``, ``checkpoint``, ``read_once`` or ``recomputed``;
+            ``none`` of an UPDATE or DELETE.
+        changed_rows: Who makes new and updated rows: ``arrow`` or ``spark``; ``none`` where there are none.
         unchanged_rows: What becomes of the other rows of touched files: ``none`` (no file is touched),
             ``deletion_vector``, ``patch`` or ``rewrite``.
     """
@@ -73,4 +75,5 @@ PLAN_NAMES = {
     "anti_join": "insert_only",
     "join": "low_shuffle",
     "join_files": "classic",
+    "whole_files": "whole_files",
 }

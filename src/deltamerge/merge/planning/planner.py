@@ -24,7 +24,7 @@ def make_plan(context: PlanningContext) -> MergePlan:
     """
     forced = context.conf.executor
     declined: list[Alternative] = []
-    for name, fit in matching.OPERATORS:
+    for name, fit in matching.operators(context):
         if forced not in ("auto", PLAN_NAMES[name]):
             continue
         found = _ruled_out(context, "match", name) or fit(context)
@@ -65,7 +65,7 @@ def _complete(context: PlanningContext, match: str) -> _Rest | Alternative:
         if isinstance(unchanged, Alternative):
             declined.append(Alternative("changed_rows", changed.choice, unchanged.reason))
             continue
-        source = _first(context, "source", sources.OPERATORS[match], changed.choice)
+        source = _first(context, "source", sources.operators(context, match), changed.choice)
         if isinstance(source, Alternative):
             declined.append(Alternative("changed_rows", changed.choice, source.reason))
             continue

@@ -49,8 +49,18 @@ def recomputed(_: PlanningContext, __: str) -> Fits:
     return yes("spark.databricks.delta.merge.materializeSource is none")
 
 
+def none(_: PlanningContext, __: str) -> Fits:
+    """There is no source."""
+    return yes("the statement has no source")
+
+
 def _must_keep(context: PlanningContext) -> bool:
     return bool(generated_identities(context.merge))
+
+
+def operators(context: PlanningContext, match: str) -> Sequence[Operator]:
+    """Return the ways to read the source, for a way of finding the matches, in the order of preference."""
+    return OPERATORS[match] if context.merge.statement.has_source else (("none", none),)
 
 
 OPERATORS: Mapping[str, Sequence[Operator]] = {

@@ -18,6 +18,11 @@ def none(context: PlanningContext, _: str) -> Fits:
     return yes("no clause updates or deletes, so no file is touched")
 
 
+def of_whole_files(_: PlanningContext, __: str) -> Fits:
+    """Files are removed with all their rows."""
+    return yes("the condition is TRUE or FALSE for all rows of a file, so no row of a removed file stays")
+
+
 def deletion_vector(context: PlanningContext, _: str) -> Fits:
     """Changed rows are deleted by a bitmap beside the file, which stays."""
     if not context.writes_deletion_vectors:
@@ -57,6 +62,7 @@ def copy(_: PlanningContext, __: str) -> Fits:
 OPERATORS: Mapping[str, Sequence[Operator]] = {
     "key_lookup": (("none", none), ("deletion_vector", deletion_vector), ("patch", patch)),
     "anti_join": (("none", none),),
+    "whole_files": (("none", of_whole_files),),
     "join": (
         ("none", none),
         ("deletion_vector", deletion_vector),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from deltamerge.log.actions import Action, Metadata
 from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.output.identity_columns import generated_identities
-from deltamerge.merge.result.metrics import operation_parameters
+from deltamerge.merge.result.metrics import operation_metrics, operation_parameters
 from deltamerge.txn.application import session_transaction
 from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
@@ -38,9 +38,9 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
             files=frozenset(file.path for file in changes.target.files),
             whole_table=False,
         ),
-        operation="MERGE",
+        operation=execution.merge.statement.operation,
         operation_parameters=operation_parameters(execution.merge),
-        operation_metrics={k: str(v) for k, v in metrics.items()} if conf.history_metrics else None,
+        operation_metrics=operation_metrics(changes, metrics) if conf.history_metrics else None,
         isolation_level=_isolation_level(snapshot.metadata.configuration),
         is_blind_append=False,
         user_metadata=conf.user_metadata,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.execution import MergeChanges
@@ -58,8 +58,45 @@ def metrics_of(changes: MergeChanges) -> dict[str, int]:
     }
 
 
+# By the names of an UPDATE's and a DELETE's metrics those of a merge.
+_OF_ROWS = {
+    "numCopiedRows": "numTargetRowsCopied",
+    "numAddedFiles": "numTargetFilesAdded",
+    "numRemovedFiles": "numTargetFilesRemoved",
+    "numAddedBytes": "numTargetBytesAdded",
+    "numRemovedBytes": "numTargetBytesRemoved",
+    "numAddedChangeFiles": "numTargetChangeFilesAdded",
+    "numDeletionVectorsAdded": "numTargetDeletionVectorsAdded",
+    "numDeletionVectorsRemoved": "numTargetDeletionVectorsRemoved",
+    "numDeletionVectorsUpdated": "numTargetDeletionVectorsUpdated",
+    "executionTimeMs": "executionTimeMs",
+    "scanTimeMs": "scanTimeMs",
+    "rewriteTimeMs": "rewriteTimeMs",
+}
+_CHANGED = {
+    "DELETE": {"numDeletedRows": "numTargetRowsDeleted"},
+    "UPDATE": {"numUpdatedRows": "numTargetRowsUpdated"},
+}
+# What is not known where files were removed whole and one of them has no statistics.
+_UNKNOWN = ("numDeletedRows", "numCopiedRows", "numAddedFiles")
+
+
+def operation_metrics(changes: MergeChanges, metrics: Mapping[str, int]) -> dict[str, str]:
+    """Return the commit's ``operationMetrics``, by the names and rules that Delta has for the statement."""
+    operation = changes.execution.merge.statement.operation
+    if operation == "MERGE":
+        return {name: str(value) for name, value in metrics.items()}
+    found = {name: metrics[of_merge] for name, of_merge in (_OF_ROWS | _CHANGED[operation]).items()}
+    if operation == "UPDATE":
+        found["numRemovedFiles"] = len(changes.touched.rewrite)
+    if changes.execution.writes_deletion_vectors:
+        found["numRemovedBytes"] = 0
+    is_unknown = found.get("numDeletedRows") == 0 and found["numRemovedFiles"] > 0
+    return {name: str(value) for name, value in found.items() if not (is_unknown and name in _UNKNOWN)}
+
+
 def operation_parameters(merge: ResolvedMerge) -> dict[str, str]:
-    """Return the commit's ``operationParameters`` of a merge: JSON in strings, as Delta writes them."""
+    """Return the commit's ``operationParameters``: JSON in strings, as Delta writes them."""
 
     def predicates(clauses: Iterable[object]) -> str:
         return json.dumps(list(clauses), ensure_ascii=False, separators=(",", ":"))
@@ -74,6 +111,10 @@ def operation_parameters(merge: ResolvedMerge) -> dict[str, str]:
             if c.clause.kind == kind and c.action != "do_nothing"
         )
 
+    if not merge.statement.has_source:
+        conditions = [clause.clause.condition for clause in merge.clauses if clause.clause.condition is not None]
+        of_all = ["true"] if merge.statement.operation == "DELETE" else []
+        return {"predicate": predicates([condition.text for condition in conditions] or of_all)}
     return {
         "predicate": predicates([merge.statement.condition.text]),
         "matchedPredicates": of("matched"),

@@ -90,6 +90,10 @@ class SourceSummary:
         return tuple(found)
 
 
+NO_ROWS = SourceSummary(row_count=0, predicate=NEVER, key_bytes=0, partitions=0)
+"""Of a statement without a source."""
+
+
 def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str, most_bytes: int) -> bool:
     """Return whether the source's keys may be sent to every executor.
 

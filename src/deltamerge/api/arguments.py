@@ -1,0 +1,104 @@
+"""Arguments of the API: conditions and values as SQL or Columns, checked in delta-spark's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from deltamerge.sql.merge_ast import Assignment, Default, Expression
+from deltamerge.sql.names import parse_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column
+
+Condition: TypeAlias = "str | Column | None"
+Values: TypeAlias = "Mapping[str, str | Column]"
+
+
+def condition_of(condition: object, name: str = "'condition'") -> Expression | None:
+    """Return a condition as an expression, None without one.
+
+    Raises:
+        TypeError: It is neither SQL nor a Column.
+    """
+    if condition is None:
+        return None
+    found = _expression(condition)
+    if found is None:
+        raise TypeError(
+            f"{name} must be a Spark SQL Column or a string (expression in SQL syntax), found to be of type "
+            f"{type(condition)}"
+        )
+    return found
+
+
+def assignments_of(values: object, name: str) -> tuple[Assignment, ...]:
+    """Return values by column name as assignments; the string ``DEFAULT`` is SQL's keyword.
+
+    Args:
+        values: The argument.
+        name: Its name, in quotes and perhaps with its method.
+
+    Raises:
+        ValueError: There are none.
+        TypeError: They are no dict of strings and Columns by strings.
+    """
+    if values is None:
+        raise ValueError(f"{name} cannot be None")
+    if not isinstance(values, dict):
+        raise TypeError(f"{name} must be a dict, found to be {type(values)}")
+    assignments = []
+    for column, value in values.items():
+        if not isinstance(column, str):
+            raise TypeError(
+                f"Keys of dict in {name} must contain only strings with column names, found '{column}' of type "
+                f"'{type(column)}"
+            )
+        found = _expression(value)
+        if found is None:
+            raise TypeError(
+                f"Values of dict in {name} must contain only Spark SQL Columns or strings (expressions in SQL syntax) "
+                f"as values, found '{value}' of type '{type(value)}'"
+            )
+        is_default = isinstance(value, str) and value.strip().upper() == "DEFAULT"
+        assignments.append(Assignment(parse_name(column), Default() if is_default else found))
+    return tuple(assignments)
+
+
+def _expression(value: object) -> Expression | None:
+    if isinstance(value, str):
+        return Expression(value)
+    if type(value).__name__ != "Column":
+        return None
+    return Expression(str(value).removeprefix("Column<'").removesuffix("'>"), value)  # type: ignore[arg-type]
+
+
+def names_of(names: Sequence[object], what: str) -> tuple[str, ...]:
+    """Return columns' names that are given one by one or in one list.
+
+    Args:
+        names: The argument.
+        what: The message that begins the error, such as ``Clustering column must be str.``.
+
+    Raises:
+        TypeError: One is no string.
+    """
+    if len(names) == 1 and isinstance(names[0], (list, tuple)):
+        names = names[0]
+    for name in names:
+        check(isinstance(name, str), what, name)
+    return tuple(str(name) for name in names)
+
+
+def check(is_right: bool, message: str, *found: object) -> None:
+    """Raise a TypeError that ends with what was found, unless the argument is right."""
+    if not is_right:
+        raise TypeError(message + "".join(f" Found {value} with type {type(value)}" for value in found))
+
+
+def check_value(is_right: bool, name: str, kind: str, found: object) -> None:
+    """Raise a ValueError unless an argument has the right type."""
+    if not is_right:
+        raise ValueError(f"{name} needs to be {kind} but got '{type(found)}'.")

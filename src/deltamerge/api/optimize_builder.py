@@ -1,0 +1,135 @@
+"""The OPTIMIZE builder, as delta-spark's Python API has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from deltamerge.api.arguments import names_of
+from deltamerge.commands.optimize import Optimized, file_sizes, optimize
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from deltamerge.spark.table import Table
+
+_SIZES = "STRUCT<min: BIGINT, max: BIGINT, avg: DOUBLE, totalFiles: BIGINT, totalSize: BIGINT>"
+_CUBES = "STRUCT<num: BIGINT, size: BIGINT>"
+_Z_ORDER = (
+    f"STRUCT<strategyName: STRING, inputCubeFiles: {_CUBES}, inputOtherFiles: {_CUBES}, inputNumCubes: BIGINT, "
+    f"mergedFiles: {_CUBES}, numOutputCubes: BIGINT, mergedNumCubes: BIGINT>"
+)
+_Z_CUBES = "STRUCT<numFiles: BIGINT, size: BIGINT>"
+_CLUSTERING = (
+    f"STRUCT<inputZCubeFiles: {_Z_CUBES}, inputOtherFiles: {_Z_CUBES}, inputNumZCubes: BIGINT, "
+    f"mergedFiles: {_Z_CUBES}, numOutputZCubes: BIGINT>"
+)
+_PARALLELISM = (
+    "STRUCT<maxClusterActiveParallelism: BIGINT, minClusterActiveParallelism: BIGINT, "
+    "maxSessionActiveParallelism: BIGINT, minSessionActiveParallelism: BIGINT>"
+)
+_METRICS = (
+    "STRUCT<numFilesAdded: BIGINT, numFilesRemoved: BIGINT, "
+    f"filesAdded: {_SIZES}, filesRemoved: {_SIZES}, partitionsOptimized: BIGINT, zOrderStats: {_Z_ORDER}, "
+    f"clusteringStats: {_CLUSTERING}, numBins: BIGINT, numBatches: BIGINT, totalConsideredFiles: BIGINT, "
+    "totalFilesSkipped: BIGINT, preserveInsertionOrder: BOOLEAN, numFilesSkippedToReduceWriteAmplification: BIGINT, "
+    "numBytesSkippedToReduceWriteAmplification: BIGINT, startTimeMs: BIGINT, endTimeMs: BIGINT, "
+    f"totalClusterParallelism: BIGINT, totalScheduledTasks: BIGINT, autoCompactParallelismStats: {_PARALLELISM}, "
+    "deletionVectorStats: STRUCT<numDeletionVectorsRemoved: BIGINT, numDeletionVectorRowsRemoved: BIGINT>, "
+    "numTableColumns: BIGINT, numTableColumnsWithStats: BIGINT>"
+)
+
+
+@dataclass(frozen=True)
+class DeltaOptimizeBuilder:
+    """An OPTIMIZE in the making; see `DeltaTable.optimize`.
+
+    Args:
+        table: The table.
+        predicates: Conditions on partition columns, all of which must hold.
+    """
+
+    table: Table
+    predicates: tuple[str, ...] = ()
+
+    def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:  # noqa: N803
+        """Limit the command to some partitions.
+
+        Args:
+            partitionFilter: SQL over the partition columns.
+
+        Returns:
+            The builder with the condition added.
+        """
+        return replace(self, predicates=(*self.predicates, partitionFilter))
+
+    def executeCompaction(self) -> DataFrame:  # noqa: N802
+        """Write small files together into larger ones; of a clustered table cluster the rows.
+
+        The rows that deletion vectors delete are left out of the new files.
+
+        Returns:
+            One row: path and metrics, as delta-spark has them.
+
+        Raises:
+            DeltaAnalysisException: The condition asks for a column that is no partition column.
+            DeltaConcurrentModificationException: Another writer's commit removed a file that was to be rewritten.
+        """
+        return self._run(())
+
+    def executeZOrderBy(self, *cols: str | Sequence[str]) -> DataFrame:  # noqa: N802
+        """Order the rows along a Z-order curve, so that readers skip files by any of some columns.
+
+        Args:
+            cols: The columns, one by one or in one list.
+
+        Returns:
+            One row: path and metrics, as delta-spark has them.
+
+        Raises:
+            TypeError: A column is no string.
+            DeltaAnalysisException: There is no such column, or rows cannot be ordered by it.
+            DeltaConcurrentModificationException: Another writer's commit removed a file that was to be rewritten.
+        """
+        return self._run(names_of(cols, "Z-order column must be str. "))
+
+    def _run(self, order_by: tuple[str, ...]) -> DataFrame:
+        done = optimize(self.table, self.predicates, order_by)
+        row = (self.table.location, _metrics(done))
+        return self.table.spark.createDataFrame([row], f"path STRING, metrics {_METRICS}")
+
+
+def _metrics(done: Optimized) -> tuple[Any, ...]:
+    removed = done.removed
+    vectors = [file.deletion_vector for file in removed if file.deletion_vector is not None]
+    columns = len(done.snapshot.schema.fields)
+    return (
+        len(done.added),
+        len(removed),
+        file_sizes(done.added),
+        file_sizes(removed),
+        len({tuple(sorted(files[0].partition_values.items())) for files in done.bins}),
+        _z_order_stats(done) if done.is_z_ordered else None,
+        None,
+        len(done.bins),
+        1,
+        done.considered,
+        done.considered - len(removed),
+        False,
+        0,
+        0,
+        done.started_ms,
+        0,
+        0,
+        0,
+        None,
+        (len(vectors), sum(vector.cardinality for vector in vectors)) if vectors else None,
+        columns,
+        min(columns, 32),
+    )
+
+
+def _z_order_stats(done: Optimized) -> tuple[Any, ...]:
+    removed = len(done.removed), sum(file.size for file in done.removed)
+    return ("all", (0, 0), removed, 0, removed, len(done.bins), None)

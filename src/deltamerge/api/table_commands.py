@@ -1,0 +1,273 @@
+"""What else is done with a table, as delta-spark's Python API has it: maintenance, earlier versions, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from deltamerge.api.arguments import check_value
+from deltamerge.api.optimize_builder import DeltaOptimizeBuilder
+from deltamerge.commands.clone import shallow_clone
+from deltamerge.commands.restore import restore_to_version, version_of
+from deltamerge.commands.symlink_manifest import generate
+from deltamerge.commands.table_protocol import add_feature, drop_feature, upgrade_protocol
+from deltamerge.commands.vacuum import vacuum
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.commit_times import CommitTimes, version_at
+from deltamerge.scan.timestamps import timestamp_ms
+from deltamerge.spark.session import empty_frame
+from deltamerge.spark.table import Table, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from typing_extensions import Self
+
+_RESTORED = (
+    "table_size_after_restore",
+    "num_of_files_after_restore",
+    "num_removed_files",
+    "num_restored_files",
+    "removed_files_size",
+    "restored_files_size",
+)
+
+
+class TableCommands:
+    """The commands of a `DeltaTable` that change no row by itself.
+
+    Args:
+        table: The table's location and the session.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def vacuum(self, retentionHours: float | None = None) -> DataFrame:  # noqa: N803
+        """Delete files below the table's folder that no version within the retention refers to.
+
+        Args:
+            retentionHours: How long files of earlier versions are kept. Only 0 changes anything, unless
+                ``spark.databricks.delta.vacuum.retentionWindowIgnore.enabled`` is false; else, and by default, it is
+                the table's property ``delta.deletedFileRetentionDuration``, a week unless it is set.
+
+        Returns:
+            A frame without rows or columns.
+
+        Raises:
+            DeltaIllegalArgumentException: The retention is negative, or shorter than the table's, which
+                ``spark.databricks.delta.retentionDurationCheck.enabled`` = false permits.
+        """
+        vacuum(self.table, None if retentionHours is None else float(retentionHours))
+        return empty_frame(self.table.spark, StructType([]))
+
+    def generate(self, mode: str) -> None:
+        """Write manifests of the table's files, by which engines without Delta read it.
+
+        Args:
+            mode: ``symlink_format_manifest``.
+
+        Raises:
+            DeltaIllegalArgumentException: There is no such mode.
+            DeltaTableException: The table has deletion vectors or column mapping, which other readers do not know.
+        """
+        generate(self.table, mode)
+
+    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:  # noqa: N802, N803
+        """Raise the versions of the table's protocol.
+
+        Args:
+            readerVersion: What a reader must know.
+            writerVersion: What a writer must know.
+
+        Raises:
+            ValueError: A version is no number.
+            DeltaTableException: A version is lower than the table's, or there is no such version.
+        """
+        for name, version in (("The readerVersion", readerVersion), ("The writerVersion", writerVersion)):
+            check_value(isinstance(version, int), name, "an integer", version)
+        upgrade_protocol(self.table, readerVersion, writerVersion)
+
+    def addFeatureSupport(self, featureName: str) -> None:  # noqa: N802, N803
+        """Add a feature to the table's protocol.
+
+        Args:
+            featureName: Its name, such as ``deletionVectors``.
+
+        Raises:
+            ValueError: The name is no string.
+            DeltaTableException: There is no such feature.
+        """
+        check_value(isinstance(featureName, str), "featureName", "a string", featureName)
+        add_feature(self.table, featureName)
+
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:  # noqa: N802, N803
+        """Take a feature out of the table's protocol: ``checkConstraints`` or ``inCommitTimestamp``.
+
+        Args:
+            featureName: Its name.
+            truncateHistory: Whether to delete the versions that use the feature; neither of these needs it.
+
+        Raises:
+            ValueError: An argument is of another type.
+            DeltaTableException: The table does not have the feature, or it cannot be dropped.
+            DeltaAnalysisException: The table uses it.
+        """
+        check_value(isinstance(featureName, str), "featureName", "a string", featureName)
+        is_right = truncateHistory is None or isinstance(truncateHistory, bool)
+        check_value(is_right, "truncateHistory", "a boolean", truncateHistory)
+        drop_feature(self.table, featureName, truncate_history=bool(truncateHistory))
+
+    def restoreToVersion(self, version: int) -> DataFrame:  # noqa: N802
+        """Make an earlier version the newest one, by a commit of its own.
+
+        Args:
+            version: The version.
+
+        Returns:
+            One row: table_size_after_restore, num_of_files_after_restore, num_removed_files, num_restored_files,
+            removed_files_size, restored_files_size (BIGINT).
+
+        Raises:
+            ValueError: The version is no number.
+            DeltaAnalysisException: It is the newest one or does not exist yet.
+            DeltaIllegalArgumentException: Files of it are gone.
+            DeltaTableException: It is no longer in the log.
+        """
+        check_value(isinstance(version, int), "version", "an int", version)
+        return self._restored(restore_to_version(self.table, version))
+
+    def restoreToTimestamp(self, timestamp: str) -> DataFrame:  # noqa: N802
+        """Make the version that the table had at a time the newest one; see `restoreToVersion`.
+
+        Args:
+            timestamp: Such as ``2024-05-01 12:30:00``, in the session's time zone.
+
+        Returns:
+            One row, as `restoreToVersion` returns it.
+
+        Raises:
+            ValueError: The timestamp is no string.
+            DeltaAnalysisException: It is no timestamp, or no version can be read for it.
+        """
+        check_value(isinstance(timestamp, str), "timestamp", "a string", timestamp)
+        version = version_of(self.table, timestamp_ms(self.table.spark, timestamp))
+        return self._restored(restore_to_version(self.table, version, timestamp))
+
+    def _restored(self, metrics: Mapping[str, int]) -> DataFrame:
+        columns = ", ".join(f"{name} BIGINT" for name in _RESTORED)
+        return self.table.spark.createDataFrame([tuple(metrics.values())], columns)
+
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """Begin to compact the table's files, or to order its rows.
+
+        Returns:
+            A builder; call ``executeCompaction()`` or ``executeZOrderBy()``.
+        """
+        return DeltaOptimizeBuilder(self.table)
+
+    def clone(
+        self,
+        target: str,
+        isShallow: bool = False,  # noqa: N803
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make a table of this one's newest version that refers to its files.
+
+        Args:
+            target: The new table's path or URL.
+            isShallow: True: files are not copied.
+            replace: Whether the target may be a table, which must be empty.
+            properties: Properties of the new table on top of this one's.
+
+        Returns:
+            The new table.
+
+        Raises:
+            ValueError: An argument is of another type.
+            DeltaAnalysisException: The clone is not to be a shallow one, or there is a table already.
+        """
+        return self._cloned(None, target, isShallow, replace, properties)
+
+    def cloneAtVersion(  # noqa: N802
+        self,
+        version: int,
+        target: str,
+        isShallow: bool = False,  # noqa: N803
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make a table of an earlier version of this one that refers to its files; see `clone`.
+
+        Args:
+            version: The version.
+            target: The new table's path or URL.
+            isShallow: True: files are not copied.
+            replace: Whether the target may be a table, which must be empty.
+            properties: Properties of the new table on top of this one's.
+
+        Returns:
+            The new table.
+
+        Raises:
+            ValueError: An argument is of another type.
+            DeltaAnalysisException: The clone is not to be a shallow one, or there is a table already.
+            DeltaTableException: There is no such version.
+        """
+        check_value(isinstance(version, int), "version", "an int", version)
+        return self._cloned(version, target, isShallow, replace, properties)
+
+    def cloneAtTimestamp(  # noqa: N802
+        self,
+        timestamp: str,
+        target: str,
+        isShallow: bool = False,  # noqa: N803
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make a table of the version that this one had at a time; see `clone`.
+
+        Args:
+            timestamp: Such as ``2024-05-01 12:30:00``, in the session's time zone.
+            target: The new table's path or URL.
+            isShallow: True: files are not copied.
+            replace: Whether the target may be a table, which must be empty.
+            properties: Properties of the new table on top of this one's.
+
+        Returns:
+            The new table.
+
+        Raises:
+            ValueError: An argument is of another type.
+            DeltaAnalysisException: The clone is not to be a shallow one, there is a table already, or no version can
+                be read for the timestamp.
+        """
+        check_value(isinstance(timestamp, str), "timestamp", "a string", timestamp)
+        times = CommitTimes.of(self.table.snapshot())
+        version = version_at(times, timestamp_ms(self.table.spark, timestamp))
+        return self._cloned(version, target, isShallow, replace, properties)
+
+    def _cloned(
+        self, version: int | None, target: str, is_shallow: bool, replaces: bool, properties: Mapping[str, str] | None
+    ) -> Self:
+        check_value(isinstance(target, str), "target", "a string", target)
+        check_value(isinstance(is_shallow, bool), "isShallow", "a boolean", is_shallow)
+        check_value(isinstance(replaces, bool), "replace", "a boolean", replaces)
+        check_value(properties is None or isinstance(properties, dict), "properties", "a dict", properties)
+        for name, value in (properties or {}).items():
+            check_value(isinstance(name, str), f"All property keys including {name}", "a string", name)
+            check_value(isinstance(value, str), f"All property values including {value}", "a string", value)
+        if not is_shallow:
+            raise DeltaAnalysisException(
+                "DELTA_UNSUPPORTED_CLONE",
+                "Only shallow clones are supported: pass isShallow=True, or copy the rows with write_delta.",
+                sqlstate="0A000",
+            )
+        made = open_table(self.table.spark, target)
+        shallow_clone(self.table, version, made, properties or {}, replaces=replaces)
+        return self._open(target)
+
+    def _open(self, path: str) -> Self:
+        raise NotImplementedError

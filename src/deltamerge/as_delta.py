@@ -1,0 +1,54 @@
+"""delta-spark's module names for this package, so that libraries which import ``delta.tables`` run unchanged."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from deltamerge import exceptions, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def install_as_delta() -> None:
+    """Let ``import delta``, ``delta.tables`` and ``delta.exceptions`` mean this package, in this process.
+
+    Call it before anything imports these names. Nothing is installed on disk.
+
+    Raises:
+        ImportError: delta-spark's own package is imported already.
+    """
+    present = sys.modules.get("delta")
+    if present is not None:
+        if getattr(present, "DeltaTable", None) is tables.DeltaTable:
+            return
+        raise ImportError(
+            "the package delta is imported already: call deltamerge.install_as_delta() before anything imports it"
+        )
+    delta = ModuleType("delta", "delta-spark's names, from deltamerge.")
+    delta.__path__ = []
+    names = {
+        "DeltaTable": tables.DeltaTable,
+        "configure_spark_with_delta_pip": _configure,
+        "tables": tables,
+        "exceptions": exceptions,
+        "__all__": ["DeltaTable", "configure_spark_with_delta_pip"],
+    }
+    vars(delta).update(names)
+    pip_utils = ModuleType("delta.pip_utils", "delta-spark's names, from deltamerge.")
+    vars(pip_utils)["configure_spark_with_delta_pip"] = _configure
+    sys.modules.update(
+        {"delta": delta, "delta.tables": tables, "delta.exceptions": exceptions, "delta.pip_utils": pip_utils}
+    )
+
+
+def _configure(
+    spark_session_builder: SparkSession.Builder, extra_packages: Sequence[str] | None = None
+) -> SparkSession.Builder:
+    """Return the builder; only packages that are asked for are added, since no JAR of Delta's is needed."""
+    if not extra_packages:
+        return spark_session_builder
+    return spark_session_builder.config("spark.jars.packages", ",".join(extra_packages))

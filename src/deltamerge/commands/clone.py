@@ -1,0 +1,117 @@
+"""CLONE: a table of its own whose first version refers to another table's files."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+
+from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.actions import Action, AddFile, DomainMetadata
+from deltamerge.log.features.column_mapping import mapping_mode
+from deltamerge.log.features.deletion_vectors import vector_path
+from deltamerge.log.paths import decode_path, encode_path
+from deltamerge.log.snapshot import Snapshot, table_exists
+from deltamerge.spark.table import Table, spark_schema
+from deltamerge.storage.store import Store
+from deltamerge.storage.stored_file import SCHEME
+from deltamerge.txn.prepared import ReadSet
+from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
+
+_ROW_TRACKING = "delta.rowTracking"
+
+
+def shallow_clone(
+    source: Table, version: int | None, target: Table, properties: Mapping[str, str], *, replaces: bool
+) -> None:
+    """Make a table of a version of another one, without copying files. Delta: CloneTableCommand.
+
+    Args:
+        properties: Properties of the clone on top of the source's.
+        replaces: Whether the target may be a table, which must be empty.
+
+    Raises:
+        DeltaAnalysisException: There is a table already, or it holds rows.
+    """
+    snapshot = source.snapshot(version)
+    snapshot.check_writable()
+    before = target.snapshot() if table_exists(target.store) else None
+    if before is not None and not replaces:
+        raise DeltaAnalysisException(
+            "DELTA_PATH_EXISTS",
+            f"Cannot write to already existent path {target.name} without setting OVERWRITE = 'true'.",
+            sqlstate="42K04",
+            parameters={"path": target.name},
+        )
+    if before is not None and before.files.num_files:
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_CLONE_REPLACE_SAME_TABLE",
+            f"You tried to REPLACE an existing table ({target.name}) with CLONE, and it holds rows. Delete them first, "
+            "or choose another target.",
+            sqlstate="0AKDC",
+            parameters={"tableName": target.name},
+        )
+    files = [_absolute(source.store, file) for file in snapshot.files.add_files()]
+    parameters = {"source": f"delta.`{source.location}`", "sourceVersion": snapshot.version}
+    metrics = {
+        "sourceTableSize": snapshot.files.size_in_bytes,
+        "sourceNumOfFiles": snapshot.files.num_files,
+        "numRemovedFiles": 0,
+        "numCopiedFiles": 0,
+        "removedFilesSize": 0,
+        "copiedFilesSize": 0,
+    }
+    actions = [*_table_actions(snapshot, before, properties), *files]
+    read = ReadSet(whole_table=before is not None)
+    commit_command(target, before, "CLONE", parameters, actions, metrics=metrics, read=read)
+
+
+def _table_actions(snapshot: Snapshot, before: Snapshot | None, properties: Mapping[str, str]) -> list[Action]:
+    own = snapshot.metadata
+    configuration = {**own.configuration, **stored_properties(properties)}
+    if mapping_mode(configuration) != snapshot.mapping_mode:
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE",
+            f"Changing column mapping mode from '{snapshot.mapping_mode}' to '{mapping_mode(configuration)}' is not "
+            "supported.",
+            sqlstate="0AKDC",
+            parameters={"oldMode": snapshot.mapping_mode, "newMode": mapping_mode(configuration)},
+        )
+    needed = protocol_for(spark_schema(snapshot), {**configuration, **properties})
+    protocol = upgraded(snapshot.protocol, needed)
+    metadata = replace(
+        own,
+        id=str(uuid.uuid4()) if before is None else before.metadata.id,
+        name=None if before is None else before.metadata.name,
+        description=None if before is None else before.metadata.description,
+        configuration=configuration,
+        created_time=now_ms() if before is None else before.metadata.created_time,
+    )
+    if before is not None:
+        protocol = upgraded(before.protocol, protocol)
+    domains: list[DomainMetadata] = [d for name, d in snapshot.domain_metadata.items() if name != _ROW_TRACKING]
+    changed = before is None or before.protocol != protocol
+    return [*((protocol,) if changed else ()), metadata, *domains]
+
+
+def _absolute(store: Store, file: AddFile) -> AddFile:
+    vector = file.deletion_vector
+    if vector is not None and vector.storage_type == "u":
+        path = vector_path(vector)
+        assert path is not None
+        vector = replace(vector, storage_type="p", path_or_inline_dv=_url(store, path))
+    return replace(
+        file,
+        path=_url(store, decode_path(file.path)),
+        deletion_vector=vector,
+        data_change=True,
+        base_row_id=None,
+        default_row_commit_version=None,
+    )
+
+
+def _url(store: Store, path: str) -> str:
+    """Return a file's absolute path as the log spells it."""
+    location = store.absolute(path)
+    return encode_path(location if SCHEME.match(location) else f"file:{location}")

@@ -1,0 +1,62 @@
+"""The commit of a command that is no merge."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+
+from deltamerge.log.actions import Action
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark.session import merge_conf
+from deltamerge.spark.table import Table
+from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
+from deltamerge.txn.transaction import commit
+from deltamerge.version import ENGINE_INFO
+
+NOTHING_READ = ReadSet()
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def commit_command(
+    table: Table,
+    snapshot: Snapshot | None,
+    operation: str,
+    parameters: Mapping[str, object],
+    actions: Sequence[Action] = (),
+    *,
+    metrics: Mapping[str, int] | None = None,
+    read: ReadSet = NOTHING_READ,
+    isolation: IsolationLevel = "Serializable",
+    is_blind_append: bool = False,
+) -> int:
+    """Commit a command; return the new version.
+
+    Args:
+        snapshot: The version that was read; None where the commit makes the table.
+        metrics: The commit's ``operationMetrics``; None for none.
+
+    Raises:
+        DeltaConcurrentModificationException: Another writer's commit conflicts.
+        CommitStateUnknownException: The store did not say whether the commit landed.
+    """
+    conf = merge_conf(table.spark)
+    shown = metrics is not None and conf.history_metrics
+    prepared = PreparedCommit(
+        snapshot=table.store if snapshot is None else snapshot,
+        actions=tuple(actions),
+        read_set=read,
+        operation=operation,
+        operation_parameters=parameters,
+        operation_metrics={name: str(value) for name, value in (metrics or {}).items()} if shown else None,
+        isolation_level=isolation,
+        is_blind_append=is_blind_append,
+        user_metadata=conf.user_metadata,
+        engine_info=ENGINE_INFO,
+        txn_id=str(uuid.uuid4()),
+        session_time_zone=conf.session_time_zone,
+    )
+    return commit(prepared, now_ms).version

@@ -1,0 +1,121 @@
+"""CONVERT TO DELTA: a log for a folder of Parquet files, which stay as they are."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
+
+from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
+from deltamerge.log.actions import Action, AddFile, Metadata
+from deltamerge.log.paths import encode_path
+from deltamerge.log.schema import parse_schema
+from deltamerge.log.snapshot import table_exists
+from deltamerge.scan.target import NULL_PARTITION, unescape_path_name
+from deltamerge.skipping.indexed import IndexedColumns
+from deltamerge.spark.table import Table
+from deltamerge.storage.store import StoredFile
+from deltamerge.write.data_files import statistics_of
+from deltamerge.write.table_features import protocol_for
+
+if TYPE_CHECKING:
+    from deltamerge.log.schema import StructType as LogSchema
+
+_THREADS = 16
+
+
+def convert_to_delta(table: Table, partition_schema: StructType) -> None:
+    """Make a table of a folder's Parquet files; nothing is done where it is one. Delta: ConvertToDeltaCommand.
+
+    Raises:
+        DeltaTableNotFoundException: The folder holds no Parquet files.
+        DeltaAnalysisException: The files' folders are not those of the partition columns.
+    """
+    if table_exists(table.store):
+        return
+    files = [file for file in table.store.list() if _is_data(file.path, partition_schema.names)]
+    if not files:
+        raise DeltaTableNotFoundException(
+            "DELTA_EMPTY_DIRECTORY",
+            f"No file found in the directory: {table.location}.",
+            sqlstate="42K03",
+            parameters={"directory": table.location},
+        )
+    values = [_partition_values(table, file, partition_schema.names) for file in files]
+    schema = _schema(table, files, partition_schema)
+    logged: LogSchema = parse_schema(schema.json())
+    indexed = IndexedColumns.of(logged, partition_schema.names, {})
+
+    def added(file: StoredFile, of_file: dict[str, str | None]) -> AddFile:
+        footer = pq.ParquetFile(table.store.open_input(file.path)).metadata
+        return AddFile(
+            path=encode_path(file.path),
+            partition_values=of_file,
+            size=file.size,
+            modification_time=file.modification_time,
+            stats=statistics_of(table.store, file, footer, logged, indexed),
+        )
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        adds = list(pool.map(added, files, values))
+    metadata = Metadata(
+        id=str(uuid.uuid4()),
+        schema_string=json.dumps(schema.jsonValue()),
+        partition_columns=tuple(partition_schema.names),
+        created_time=now_ms(),
+    )
+    parameters = {
+        "numFiles": len(adds),
+        "partitionedBy": json.dumps(partition_schema.names),
+        "collectStats": True,
+        "sourceFormat": "parquet",
+    }
+    actions: list[Action] = [protocol_for(schema, {}), metadata, *adds]
+    commit_command(table, None, "CONVERT", parameters, actions, metrics={"numConvertedFiles": len(adds)})
+
+
+def _is_data(path: str, columns: Sequence[str]) -> bool:
+    parts = path.split("/")
+    hidden = any(
+        part.startswith((".", "_")) and not part.startswith(tuple(f"{name}=" for name in columns)) for part in parts
+    )
+    return path.endswith(".parquet") and not hidden
+
+
+def _partition_values(table: Table, file: StoredFile, columns: Sequence[str]) -> dict[str, str | None]:
+    """Return the values in the names of a file's folders, which must be those of the partition columns."""
+    folders = [part.partition("=") for part in file.path.split("/")[:-1] if "=" in part]
+    found = {unescape_path_name(name): unescape_path_name(value) for name, _, value in folders}
+    if len(found) != len(columns):
+        raise DeltaAnalysisException(
+            "DELTA_UNEXPECTED_NUM_PARTITION_COLUMNS_FROM_FILE_NAME",
+            f"Expecting {len(columns)} partition column(s): {list(columns)}, but found {len(found)} partition "
+            f"column(s): {list(found)} from parsing the file name: {table.store.absolute(file.path)}.",
+            sqlstate="KD009",
+            parameters={"path": table.store.absolute(file.path)},
+        )
+    for expected, name in zip(columns, found, strict=True):
+        if expected.lower() != name.lower():
+            raise DeltaAnalysisException(
+                "DELTA_UNEXPECTED_PARTITION_COLUMN_FROM_FILE_NAME",
+                f"Expecting partition column {expected}, but found partition column {name} from parsing the file name: "
+                f"{table.store.absolute(file.path)}.",
+                sqlstate="KD009",
+                parameters={"expectedCol": expected, "parsedCol": name},
+            )
+    plain = zip(columns, found.values(), strict=True)
+    return {name: None if value == NULL_PARTITION else value for name, value in plain}
+
+
+def _schema(table: Table, files: Sequence[StoredFile], partition_schema: StructType) -> StructType:
+    """Return the columns of all files together, then the partition columns."""
+    paths = [table.store.absolute(file.path) for file in files]
+    read = table.spark.read.option("mergeSchema", "true").parquet(*paths).schema
+    partitions = {name.lower() for name in partition_schema.names}
+    return StructType([*(f for f in read.fields if f.name.lower() not in partitions), *partition_schema.fields])

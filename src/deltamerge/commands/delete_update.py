@@ -1,0 +1,55 @@
+"""DELETE and UPDATE: a merge with a source without rows, by the merge's operators."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import StructType
+
+from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.outcome import MergeOutcome
+from deltamerge.merge.statement import MergeStatement, Operation
+from deltamerge.spark.session import empty_frame
+from deltamerge.spark.table import Table
+from deltamerge.sql.merge_ast import Action, Assignment, Delete, Expression, MergeClause, Update
+
+
+def delete(table: Table, alias: str | None, condition: Expression | None) -> MergeOutcome:
+    """Delete the rows of a table for which a condition is TRUE; all without one.
+
+    Args:
+        alias: The name that qualifies the table's columns, or None.
+
+    Raises:
+        DeltaError: As `run_merge`.
+    """
+    return _run("DELETE", table, alias, condition, Delete())
+
+
+def update(
+    table: Table, alias: str | None, condition: Expression | None, assignments: tuple[Assignment, ...]
+) -> MergeOutcome:
+    """Set columns in the rows of a table for which a condition is TRUE; in all without one.
+
+    Args:
+        alias: The name that qualifies the table's columns, or None.
+
+    Raises:
+        DeltaError: As `run_merge`.
+    """
+    return _run("UPDATE", table, alias, condition, Update(assignments))
+
+
+def _run(
+    operation: Operation, table: Table, alias: str | None, condition: Expression | None, action: Action
+) -> MergeOutcome:
+    name = f"delta.`{table.name}`" + (f" AS {alias}" if alias is not None else "")
+    statement = MergeStatement(
+        source=empty_frame(table.spark, StructType([])),
+        source_alias=None,
+        source_sql="",
+        target_alias=alias,
+        condition=Expression("false"),
+        clauses=(MergeClause("not_matched_by_source", condition, action, statement_on=name),),
+        schema_evolution=False,
+        operation=operation,
+    )
+    return run_merge(MergeIntoCommand(table, statement))

@@ -1,0 +1,362 @@
+"""OPTIMIZE: few large files in the place of many small ones, with rows in an order that lets readers skip files."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
+
+from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.commands.z_order import z_ordered
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.actions import Action, AddFile
+from deltamerge.log.add_file_stats import record_count
+from deltamerge.log.features.clustering import clustered_by
+from deltamerge.log.features.row_tracking import materialized_columns
+from deltamerge.log.schema import parse_schema
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.scan.partition_rows import files_where
+from deltamerge.scan.row_tracking import tracked_frame
+from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.skipping.indexed import IndexedColumns, leaves_of
+from deltamerge.spark import columns as F
+from deltamerge.spark.config import CommandConf
+from deltamerge.spark.session import (
+    READING_MANY_FILES,
+    errors_not_logged,
+    job_description,
+    session_conf,
+    session_settings,
+)
+from deltamerge.spark.table import Table
+from deltamerge.sql.names import free_prefix
+from deltamerge.txn.prepared import ReadSet
+from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, removing_leftovers, write_files
+from deltamerge.write.inert import schema_to_write
+from deltamerge.write.layout import data_folder, target_file_size
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Of so many bins at a time one job writes the files.
+_BINS_OF_A_JOB = 32
+_CUBE, _CUBE_COLUMNS, _CUBE_CURVE = "ZCUBE_ID", "ZCUBE_ZORDER_BY", "ZCUBE_ZORDER_CURVE"
+_CLUSTERING = "liquid"
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """What an OPTIMIZE did.
+
+    Args:
+        considered: How many files the conditions leave.
+        bins: The files that were rewritten together.
+    """
+
+    snapshot: Snapshot
+    considered: int
+    bins: tuple[tuple[AddFile, ...], ...]
+    added: tuple[AddFile, ...]
+    started_ms: int
+    is_z_ordered: bool
+
+    @property
+    def removed(self) -> tuple[AddFile, ...]:
+        return tuple(file for files in self.bins for file in files)
+
+
+def optimize(table: Table, where: Sequence[str], order_by: Sequence[str]) -> Optimized:
+    """Compact a table's small files, or order its rows by columns. Delta: OptimizeTableCommand.
+
+    Args:
+        where: Conditions on partition columns, all of which must hold.
+
+    Raises:
+        DeltaAnalysisException: A condition asks for other columns, or rows cannot be ordered by a column.
+        DeltaConcurrentModificationException: Another writer's commit removed a file that was to be rewritten.
+    """
+    started = now_ms()
+    with session_settings(table.spark, READING_MANY_FILES), errors_not_logged():
+        snapshot = table.snapshot()
+        snapshot.check_writable()
+        conf = session_conf(table.spark, CommandConf)
+        clustered = clustered_by(snapshot.domain_metadata, snapshot.schema)
+        _check_clustered(snapshot, where, order_by)
+        columns = _columns_to_order_by(snapshot, order_by, conf) or clustered
+        candidates = _candidates(table, snapshot, where)
+        bins = _bins(snapshot, candidates, columns, clustered, conf)
+        added: tuple[AddFile, ...] = ()
+        if bins:
+            added = _rewrite(table, snapshot, bins, columns, clustered, where, order_by, conf)
+    return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started, bool(order_by))
+
+
+def _candidates(table: Table, snapshot: Snapshot, where: Sequence[str]) -> list[AddFile]:
+    files = snapshot.files.add_files()
+    columns = snapshot.metadata.partition_columns
+    schema = schema_to_write(snapshot)
+    partition_schema = StructType([field for field in schema.fields if field.name in columns])
+    try:
+        for predicate in where:
+            files = list(files_where(table, snapshot, files, partition_schema, F.expr(predicate)))
+    except AnalysisException as error:
+        if not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            raise
+        name = (error.getMessageParameters() or {}).get("objectName", "").strip("`")
+        raise DeltaAnalysisException(
+            "DELTA_NON_PARTITION_COLUMN_REFERENCE",
+            f"Predicate references non-partition column '{name}'. Only the partition columns may be referenced: "
+            f"[{', '.join(columns)}].",
+            sqlstate="42P10",
+            parameters={"columnName": name, "columnList": ", ".join(columns)},
+        ) from error
+    return files
+
+
+def _rewrite(
+    table: Table,
+    snapshot: Snapshot,
+    bins: Sequence[Sequence[AddFile]],
+    columns: Sequence[str],
+    clustered: Sequence[str],
+    where: Sequence[str],
+    order_by: Sequence[str],
+    conf: CommandConf,
+) -> tuple[AddFile, ...]:
+    folder = data_folder(snapshot.metadata.configuration, str(uuid.uuid4()))
+    size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
+    removed = [file for files in bins for file in files]
+    with removing_leftovers(table.store, folder):
+        try:
+            with job_description(table.spark, f"OPTIMIZE operation - rewriting {len(removed)} files"):
+                written = _write(table, snapshot, bins, columns, size, folder)
+        except BaseException:
+            # Whatever ends it, also Ctrl-C, comes before the commit.
+            remove_leftovers(table.store, folder)
+            raise
+        tags = _cube(clustered) if clustered and not order_by else None
+        provider = _CLUSTERING if tags is not None else None
+        added = tuple(replace(f, data_change=False, tags=tags, clustering_provider=provider) for f in written.files)
+        now = now_ms()
+        actions: list[Action] = [*added, *(file.remove(now, data_change=False) for file in removed)]
+        parameters = {
+            "predicate": _listed(where),
+            "zOrderBy": _listed(order_by),
+            "clusterBy": _listed(clustered),
+            "auto": False,
+            **({"isFull": False} if clustered else {}),
+        }
+        commit_command(
+            table,
+            snapshot,
+            "OPTIMIZE",
+            parameters,
+            actions,
+            metrics=_commit_metrics(added, removed),
+            read=ReadSet(files=frozenset(file.path for file in removed)),
+            isolation="SnapshotIsolation",
+        )
+    return added
+
+
+def _write(
+    table: Table,
+    snapshot: Snapshot,
+    bins: Sequence[Sequence[AddFile]],
+    columns: Sequence[str],
+    size: int,
+    folder: str,
+) -> WrittenFiles:
+    schema, stored = schema_to_write(snapshot), materialized_columns(snapshot.metadata)
+    target = WriteTarget(
+        store=table.store,
+        schema=schema,
+        log_schema=parse_schema(schema.json()),
+        partition_columns=snapshot.metadata.partition_columns,
+        configuration=snapshot.metadata.configuration,
+        folder=folder,
+        clock=now_ms,
+        hidden_columns=() if stored is None else stored.names,
+    )
+    found: list[WrittenFiles] = []
+    for first in range(0, len(bins), _BINS_OF_A_JOB):
+        frames = [
+            _in_order(_rows(table, snapshot, schema, files), files, columns, size)
+            for files in bins[first : first + _BINS_OF_A_JOB]
+        ]
+        of_job = replace(target, folder=f"{folder}/{first // _BINS_OF_A_JOB}")
+        found.append(write_files(reduce(lambda left, right: left.union(right), frames), of_job))
+    files = tuple(file for written in found for file in written.files)
+    return WrittenFiles(files, tuple(rows for written in found for rows in written.rows), ())
+
+
+def _rows(table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile]) -> DataFrame:
+    """Read files without the rows that deletion vectors delete, with their ids where these are tracked."""
+    prefix, stored = free_prefix(schema.names), materialized_columns(snapshot.metadata)
+    extra = ScanColumns(prefix + "file", prefix + "row")
+    arguments = (table, schema, snapshot.metadata.partition_columns, files, extra, snapshot.mapping_mode)
+    frame = target_frame(*arguments) if stored is None else tracked_frame(*arguments, stored)
+    return frame.drop(extra.file_name, extra.row_index)
+
+
+def _in_order(frame: DataFrame, files: Sequence[AddFile], columns: Sequence[str], size: int) -> DataFrame:
+    if not columns:
+        return frame.coalesce(1)
+    return z_ordered(frame, columns, max(1, sum(file.size for file in files) // size))
+
+
+def _bins(
+    snapshot: Snapshot,
+    files: Sequence[AddFile],
+    columns: Sequence[str],
+    clustered: Sequence[str],
+    conf: CommandConf,
+) -> list[list[AddFile]]:
+    """Put the files together that are rewritten together, by partition."""
+    size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
+    smallest = min(conf.optimize_min_file_size, size)
+    partitions: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = defaultdict(list)
+    for file in files:
+        if columns or file.size < smallest or _deleted_share(file) > conf.optimize_max_deleted_rows_ratio:
+            partitions[tuple(sorted(file.partition_values.items()))].append(file)
+    if columns:
+        return [of for of in partitions.values() if not (clustered and _is_one_cube(of, clustered))]
+    return [of_bin for of in partitions.values() for of_bin in _packed(of, size) if len(of_bin) > 1]
+
+
+def _packed(files: Iterable[AddFile], size: int) -> list[list[AddFile]]:
+    packed: list[list[AddFile]] = [[]]
+    filled = 0
+    for file in sorted(files, key=lambda one: one.size):
+        if packed[-1] and filled + file.size > size:
+            packed.append([])
+            filled = 0
+        packed[-1].append(file)
+        filled += file.size
+    return packed
+
+
+def _deleted_share(file: AddFile) -> float:
+    if file.deletion_vector is None:
+        return 0.0
+    rows = record_count(file)
+    return 1.0 if not rows else file.deletion_vector.cardinality / rows
+
+
+def _is_one_cube(files: Sequence[AddFile], clustered: Sequence[str]) -> bool:
+    """Return whether all files were written by one clustering, by the columns of now, so that nothing is to do."""
+    cubes = {(file.tags or {}).get(_CUBE) for file in files}
+    columns = {(file.tags or {}).get(_CUBE_COLUMNS) for file in files}
+    return len(cubes) == 1 and None not in cubes and columns == {_listed(clustered)}
+
+
+def _listed(strings: Sequence[str]) -> str:
+    return json.dumps(list(strings), ensure_ascii=False, separators=(",", ":"))
+
+
+def _cube(clustered: Sequence[str]) -> dict[str, str | None]:
+    return {_CUBE: str(uuid.uuid4()), _CUBE_COLUMNS: _listed(clustered), _CUBE_CURVE: "hilbert"}
+
+
+def _check_clustered(snapshot: Snapshot, where: Sequence[str], order_by: Sequence[str]) -> None:
+    if not clustered_by(snapshot.domain_metadata, snapshot.schema):
+        return
+    if where:
+        raise DeltaAnalysisException(
+            "DELTA_CLUSTERING_WITH_PARTITION_PREDICATE",
+            "OPTIMIZE command for Delta table with clustering doesn't support partition predicates. Please remove the "
+            f"predicates: {' '.join(where)}.",
+            sqlstate="0A000",
+            parameters={"predicates": " ".join(where)},
+        )
+    if order_by:
+        raise DeltaAnalysisException(
+            "DELTA_CLUSTERING_WITH_ZORDER_BY",
+            "OPTIMIZE command for Delta table with clustering cannot specify ZORDER BY. Please remove ZORDER BY "
+            f"({', '.join(order_by)}).",
+            sqlstate="42613",
+            parameters={"zOrderBy": ", ".join(order_by)},
+        )
+
+
+def _columns_to_order_by(snapshot: Snapshot, order_by: Sequence[str], conf: CommandConf) -> tuple[str, ...]:
+    """Return the columns as the table spells them."""
+    by_name = {field.name.lower(): field for field in snapshot.schema.fields}
+    found = []
+    for name in order_by:
+        field = by_name.get(name.split(".")[0].strip("`").lower())
+        if field is None:
+            raise DeltaAnalysisException(
+                "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST",
+                f"ZOrdering column {name} does not exist in data schema.",
+                sqlstate="42703",
+                parameters={"columnName": name},
+            )
+        if field.name in snapshot.metadata.partition_columns:
+            raise DeltaAnalysisException(
+                "DELTA_ZORDERING_ON_PARTITION_COLUMN",
+                f"{name} is a partition column. Z-Ordering can only be performed on data columns.",
+                sqlstate="42P10",
+                parameters={"colName": name},
+            )
+        found.append(name.replace("`", "") if "." in name else field.name)
+    if found and conf.optimize_zorder_check_stats:
+        _check_statistics(snapshot, found)
+    return tuple(found)
+
+
+def _check_statistics(snapshot: Snapshot, columns: Sequence[str]) -> None:
+    metadata = snapshot.metadata
+    indexed = IndexedColumns.of(snapshot.schema, metadata.partition_columns, metadata.configuration)
+    paths = {leaf.names: leaf.path for leaf in leaves_of(snapshot.schema)}
+    without = [name for name in columns if paths.get(tuple(name.split("."))) not in indexed.paths]
+    if without:
+        listed = "[" + ", ".join(without) + "]"
+        raise DeltaAnalysisException(
+            "DELTA_ZORDERING_ON_COLUMN_WITHOUT_STATS",
+            f"Z-Ordering on {listed} will be ineffective, because we currently do not collect stats for these columns. "
+            "You can disable this check by setting spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled "
+            "= false.",
+            sqlstate="KD00D",
+            parameters={
+                "cols": listed,
+                "zorderColStatKey": "spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled",
+            },
+        )
+
+
+def _commit_metrics(added: Sequence[AddFile], removed: Sequence[AddFile]) -> dict[str, int]:
+    sizes = sorted(file.size for file in added)
+    vectors = [file.deletion_vector for file in removed if file.deletion_vector is not None]
+    return {
+        "numAddedFiles": len(added),
+        "numRemovedFiles": len(removed),
+        "numAddedBytes": sum(sizes),
+        "numRemovedBytes": sum(file.size for file in removed),
+        "numDeletionVectorsRemoved": len(vectors),
+        **(
+            {
+                "minFileSize": sizes[0],
+                "p25FileSize": sizes[len(sizes) // 4],
+                "p50FileSize": sizes[len(sizes) // 2],
+                "p75FileSize": sizes[len(sizes) * 3 // 4],
+                "maxFileSize": sizes[-1],
+            }
+            if sizes
+            else {}
+        ),
+    }
+
+
+def file_sizes(files: Sequence[AddFile]) -> tuple[int | None, int | None, float, int, int]:
+    """Return the least size, the greatest, the average, how many files there are, and their size together."""
+    sizes = [file.size for file in files]
+    average = sum(sizes) / len(sizes) if sizes else 0.0
+    return min(sizes, default=None), max(sizes, default=None), average, len(sizes), sum(sizes)

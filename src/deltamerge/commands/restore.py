@@ -1,0 +1,150 @@
+"""RESTORE: makes an earlier version of a table the newest one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+
+from pyspark.sql.types import StructType
+
+from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+from deltamerge.log.actions import Action, AddFile, DomainMetadata
+from deltamerge.log.commit_times import CommitTimes, version_at
+from deltamerge.log.paths import canonical_path, decode_path
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark.config import CommandConf
+from deltamerge.spark.session import session_conf
+from deltamerge.spark.table import Table
+from deltamerge.txn.prepared import ReadSet
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.table_features import upgraded
+
+_ROW_TRACKING = "delta.rowTracking"
+_IDENTITY_MARK, _IDENTITY_STEP = "delta.identity.highWaterMark", "delta.identity.step"
+_TIMES = {
+    "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION": "DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER",
+    "DELTA_TIMESTAMP_GREATER_THAN_COMMIT": "DELTA_CANNOT_RESTORE_TIMESTAMP_GREATER",
+}
+_SHOWN = 100
+_THREADS = 16
+
+
+def restore_to_version(table: Table, version: int, timestamp: str | None = None) -> dict[str, int]:
+    """Restore a version and return Delta's metrics of it. Delta: RestoreTableCommand.
+
+    Args:
+        timestamp: The timestamp that a user named the version by.
+
+    Raises:
+        DeltaAnalysisException: The version is the newest one or does not exist yet.
+        DeltaIllegalArgumentException: Files of it are gone.
+        DeltaTableException: The version is no longer in the log.
+    """
+    latest = table.snapshot()
+    latest.check_writable()
+    if version >= latest.version:
+        raise DeltaAnalysisException(
+            "DELTA_CANNOT_RESTORE_TABLE_VERSION",
+            f"Cannot restore table {table.name} to version {version}: the latest version is {latest.version}, and "
+            "only those before it can be restored. Nothing was changed.",
+            sqlstate="22003",
+            parameters={"version": str(version), "startVersion": "0", "endVersion": str(latest.version)},
+        )
+    wanted = table.snapshot(version)
+    now, present = now_ms(), latest.files.add_files()
+    keys, before = _keys(latest, present), wanted.files.add_files()
+    kept = _keys(wanted, before)
+    added = [replace(file, data_change=True) for key, file in kept.items() if key not in keys]
+    removed = [file for key, file in keys.items() if key not in kept]
+    if removed:
+        refuse_append_only(latest, table.name, "the restore deletes rows")
+    conf = session_conf(table.spark, CommandConf)
+    if not conf.ignore_missing_files:
+        _check_files(wanted, added)
+    protocol = wanted.protocol if conf.restore_protocol_downgrade else upgraded(latest.protocol, wanted.protocol)
+    metadata = replace(wanted.metadata, schema_string=_schema(wanted, latest))
+    actions: list[Action] = [] if protocol == latest.protocol else [protocol]
+    actions += [metadata, *added, *(file.remove(now) for file in removed), *_domains(wanted, latest)]
+    metrics = {
+        "tableSizeAfterRestore": wanted.files.size_in_bytes,
+        "numOfFilesAfterRestore": wanted.files.num_files,
+        "numRemovedFiles": len(removed),
+        "numRestoredFiles": len(added),
+        "removedFilesSize": sum(file.size for file in removed),
+        "restoredFilesSize": sum(file.size for file in added),
+    }
+    by = {"version": version if timestamp is None else None, "timestamp": timestamp}
+    commit_command(table, latest, "RESTORE", by, actions, metrics=metrics, read=ReadSet(whole_table=True))
+    return metrics
+
+
+def version_of(table: Table, milliseconds: int) -> int:
+    """Return the version that a table had at a time.
+
+    Raises:
+        DeltaAnalysisException: None can be read for the time.
+    """
+    try:
+        return version_at(CommitTimes.of(table.snapshot()), milliseconds)
+    except DeltaAnalysisException as error:
+        found = _TIMES.get(error.error_class)
+        if found is None:
+            raise
+        raise DeltaAnalysisException(
+            found, f"Cannot restore the table. {error.message}", sqlstate="22003", parameters=error.parameters
+        ) from error
+
+
+def _keys(snapshot: Snapshot, files: Iterable[AddFile]) -> dict[tuple[str, str | None], AddFile]:
+    root = snapshot.store.root
+    return {
+        (canonical_path(f.path, root), None if f.deletion_vector is None else f.deletion_vector.unique_id): f
+        for f in files
+    }
+
+
+def _check_files(snapshot: Snapshot, files: list[AddFile]) -> None:
+    def is_missing(file: AddFile) -> bool:
+        return not snapshot.store.exists(decode_path(file.path))
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        missing = [file.path for file, gone in zip(files, pool.map(is_missing, files), strict=True) if gone]
+    if missing:
+        listed = "\n".join(islice(missing, _SHOWN))
+        raise DeltaIllegalArgumentException(
+            "DELTA_CANNOT_RESTORE_MISSING_FILES",
+            f"Not all files from version {snapshot.version} are available in file system. Missed files (top {_SHOWN} "
+            f"files): {listed}. Please use more recent version or timestamp for restoring. To disable check update "
+            "option spark.sql.files.ignoreMissingFiles.",
+            sqlstate="42K03",
+            parameters={"version": str(snapshot.version), "missedFiles": listed},
+        )
+
+
+def _schema(wanted: Snapshot, latest: Snapshot) -> str:
+    """Return the schema to restore, with marks of identity columns no lower than they are now."""
+    schema = json.loads(wanted.metadata.schema_string or StructType([]).json())
+    now = {f["name"]: f["metadata"] for f in json.loads(latest.metadata.schema_string or "{}").get("fields", ())}
+    for field in schema["fields"]:
+        metadata, mark = field["metadata"], now.get(field["name"], {}).get(_IDENTITY_MARK)
+        if mark is None or _IDENTITY_STEP not in metadata:
+            continue
+        further = max if metadata[_IDENTITY_STEP] > 0 else min
+        metadata[_IDENTITY_MARK] = further(mark, metadata.get(_IDENTITY_MARK, mark))
+    return json.dumps(schema)
+
+
+def _domains(wanted: Snapshot, latest: Snapshot) -> list[Action]:
+    """Return the domains to restore; row ids that were assigned since are never assigned again."""
+    found: list[Action] = []
+    for name in sorted({*wanted.domain_metadata, *latest.domain_metadata} - {_ROW_TRACKING}):
+        before, now = wanted.domain_metadata.get(name), latest.domain_metadata.get(name)
+        if before is not None and before != now:
+            found.append(before)
+        elif before is None and now is not None:
+            found.append(DomainMetadata(name, now.configuration, removed=True))
+    return found

@@ -1,0 +1,193 @@
+"""VACUUM: deletes files below a table's folder that no version within the retention refers to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.exceptions import DeltaIllegalArgumentException
+from deltamerge.log.actions import DeletionVectorDescriptor, Metadata
+from deltamerge.log.features.column_mapping import physical_name
+from deltamerge.log.features.deletion_vectors import vector_path
+from deltamerge.log.paths import canonical_path, decode_path, encode_path
+from deltamerge.log.properties import interval_ms
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark.config import CommandConf
+from deltamerge.spark.session import session_conf
+from deltamerge.spark.table import Table
+from deltamerge.storage.store import StoredFile
+
+RETENTION = "delta.deletedFileRetentionDuration"
+_HOUR = 3_600_000
+# Of stores where a file that exists is not overwritten unseen delta-spark logs what VACUUM did.
+_LOGGED = frozenset({"wasbs", "wasbss", "abfs", "abfss", "adl", "gs", "file", "hdfs"})
+_SCHEME = re.compile("^([a-z][a-z0-9+.-]*):", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """What a VACUUM deletes.
+
+    Args:
+        folders: How many folders the table's files lie in, the table's own among them.
+    """
+
+    snapshot: Snapshot
+    files: tuple[StoredFile, ...]
+    folders: int
+    retention_ms: int | None
+
+
+def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf) -> Garbage:
+    """Return the files that may be deleted.
+
+    Raises:
+        DeltaIllegalArgumentException: The retention is negative, or shorter than the table's.
+    """
+    snapshot = table.snapshot()
+    snapshot.check_writable()
+    own = interval_ms(snapshot.metadata, RETENTION, "interval 1 week")
+    retention = None if retention_hours is None else round(retention_hours) * _HOUR
+    if retention and conf.ignore_vacuum_retention:
+        retention = None
+    _check_retention(retention, own, conf)
+    before = now_ms() - (own if retention is None else retention)
+    kept = _kept_paths(snapshot, before)
+    found = [file for file in table.store.list() if not _is_hidden(file.path, snapshot)]
+    folders = {parent for file in found for parent in _parents(file.path)}
+    old = (file for file in found if file.modification_time < before)
+    return Garbage(snapshot, tuple(file for file in old if file.path not in kept), len(folders) + 1, retention)
+
+
+def vacuum(table: Table, retention_hours: float | None) -> None:
+    """Delete what no version within the retention refers to. Delta: VacuumCommand.gc.
+
+    Raises:
+        DeltaIllegalArgumentException: The retention is negative, or shorter than the table's.
+    """
+    conf = session_conf(table.spark, CommandConf)
+    garbage = find_garbage(table, retention_hours, conf)
+    if not _is_logged(table, conf):
+        table.store.delete(file.path for file in garbage.files)
+        return
+    _log_start(table, garbage, conf)
+    try:
+        table.store.delete(file.path for file in garbage.files)
+    except Exception:
+        # Whatever fails, the table's history says so.
+        _log_end(table, "FAILED", None)
+        raise
+    _log_end(table, "COMPLETED", garbage)
+
+
+def _check_retention(retention: int | None, own: int, conf: CommandConf) -> None:
+    if retention is not None and retention < 0:
+        raise DeltaIllegalArgumentException(
+            "DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE",
+            "Retention for Vacuum can't be less than 0.",
+            sqlstate="22003",
+        )
+    if retention is None or retention >= own or not conf.retention_check:
+        return
+    hours = -(-own // _HOUR)
+    raise DeltaIllegalArgumentException(
+        "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT",
+        "Are you sure you would like to vacuum files with such a low retention period? If you have writers that are "
+        "currently writing to this table, there is a risk that you may corrupt the state of your Delta table. If you "
+        "are certain that there are no operations being performed on this table, such as insert/upsert/delete/"
+        "optimize, then you may turn off this check by setting: "
+        "spark.databricks.delta.retentionDurationCheck.enabled = false. If you are not sure, please use a value not "
+        f'less than "{hours} hours".',
+        sqlstate="22003",
+        parameters={"configuredRetentionHours": str(hours)},
+    )
+
+
+def _kept_paths(snapshot: Snapshot, before: int) -> frozenset[str]:
+    """Return the real names below the table's folder of files that are live or were removed only lately."""
+    removed = snapshot.tombstones().to_pylist()
+    recent = [row for row in removed if (row["deletion_timestamp"] or 0) > before]
+    kept: set[str] = set()
+    live = snapshot.files.add_files()
+    kept.update(_below(snapshot, [*(file.path for file in live), *(row["path"] for row in recent)]))
+    vectors = [file.deletion_vector for file in live if file.deletion_vector is not None]
+    vectors += [_vector(row["deletion_vector"]) for row in recent if row["deletion_vector"] is not None]
+    kept.update(path for vector in vectors if vector.storage_type == "u" and (path := vector_path(vector)))
+    return frozenset(kept)
+
+
+def _vector(row: dict[str, Any]) -> DeletionVectorDescriptor:
+    return DeletionVectorDescriptor(**row)
+
+
+def _below(snapshot: Snapshot, paths: Iterable[str]) -> Iterable[str]:
+    """Return the real names of the paths of a log relative to the table's folder; others are not the table's."""
+    root = snapshot.store.root
+    folder = canonical_path(encode_path(root), root).rstrip("/") + "/"
+    for path in paths:
+        canonical = canonical_path(path, root)
+        yield canonical.removeprefix(folder) if canonical.startswith(folder) else decode_path(path)
+
+
+def _is_hidden(path: str, snapshot: Snapshot) -> bool:
+    """Return whether a file is none of a table's data. Delta: DeltaTableUtils.isHiddenDirectory."""
+    names = [_physical(snapshot, name) for name in snapshot.metadata.partition_columns]
+    for part in path.split("/"):
+        of_data = part.startswith(("_delta_index", "_change_data", *(f"{name}=" for name in names)))
+        if part.startswith((".", "_")) and not of_data:
+            return True
+    return False
+
+
+def _physical(snapshot: Snapshot, name: str) -> str:
+    field = snapshot.schema.find(name)
+    return name if field is None else physical_name(field)
+
+
+def _parents(path: str) -> Iterable[str]:
+    parts = path.split("/")[:-1]
+    return ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
+
+
+def _is_logged(table: Table, conf: CommandConf) -> bool:
+    if conf.vacuum_logging is not None:
+        return conf.vacuum_logging
+    scheme = _SCHEME.match(table.store.root)
+    return scheme is None or scheme.group(1).lower() in _LOGGED
+
+
+def _log_start(table: Table, garbage: Garbage, conf: CommandConf) -> None:
+    metadata: Metadata = garbage.snapshot.metadata
+    parameters: dict[str, object] = {
+        "retentionCheckEnabled": conf.retention_check,
+        "defaultRetentionMillis": interval_ms(metadata, RETENTION, "interval 1 week"),
+    }
+    if garbage.retention_ms is not None:
+        parameters["specifiedRetentionMillis"] = garbage.retention_ms
+    metrics = {
+        "numFilesToDelete": len(garbage.files),
+        "sizeOfDataToDelete": sum(file.size for file in garbage.files),
+    }
+    _log(table, "VACUUM START", parameters, metrics)
+
+
+def _log_end(table: Table, status: str, garbage: Garbage | None) -> None:
+    metrics = {}
+    if garbage is not None:
+        metrics = {"numDeletedFiles": len(garbage.files), "numVacuumedDirectories": garbage.folders}
+    _log(table, "VACUUM END", {"status": status}, metrics)
+
+
+def _log(table: Table, operation: str, parameters: dict[str, object], metrics: dict[str, int]) -> None:
+    commit_command(
+        table,
+        table.snapshot(),
+        operation,
+        parameters,
+        metrics=metrics,
+        isolation="SnapshotIsolation",
+        is_blind_append=True,
+    )

@@ -1,0 +1,62 @@
+"""Files that a DELETE removes whole, by their partition values; none of them is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.add_file_stats import record_count
+from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges
+from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TouchedFiles
+from deltamerge.merge.planning.target_files import target_files
+from deltamerge.merge.source.key_summary import NO_ROWS
+from deltamerge.scan.partition_rows import files_where
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.deletion_vectors import VectorChanges
+
+
+def execute_whole_files(execution: Execution) -> MergeChanges:
+    """Run a DELETE that takes all rows of a file or none. Delta: DeleteCommand, cases 1 and 2."""
+    steps, (clause,) = execution.steps, execution.merge.clauses
+    with steps.step("plan", "choosing the files to read"):
+        zone = execution.conf.session_time_zone
+        target = target_files(execution.snapshot, execution.references, NO_ROWS.predicate, zone)
+    touched = NOTHING_TOUCHED
+    with steps.step("find_touched_files", "evaluating the condition on partition values"):
+        files = _taken(execution, target.files)
+    if files:
+        refuse_append_only(execution.snapshot, execution.table.name, "the delete deletes rows")
+        touched = TouchedFiles(files, (), {clause.key: _known_rows(files)}, has_multiple_matches=False)
+    return MergeChanges(
+        execution=execution,
+        source_rows=0,
+        second_scan_rows=-1,
+        target=target,
+        touched=touched,
+        written=NOTHING_WRITTEN,
+        inserted=0,
+        inserted_by_clause={},
+        copied=0,
+        summary=NO_ROWS,
+        vectors=VectorChanges(vectors_removed=sum(file.deletion_vector is not None for file in files)),
+    )
+
+
+def _taken(execution: Execution, files: Sequence[AddFile]) -> tuple[AddFile, ...]:
+    """Return the files for whose partition values Spark finds the condition TRUE."""
+    merge, (clause,) = execution.merge, execution.merge.clauses
+    if clause.condition is None:
+        return tuple(files)
+    condition, schema = clause.condition, merge.target_schema
+    return files_where(execution.table, execution.snapshot, files, schema, condition, merge.target_alias)
+
+
+def _known_rows(files: Sequence[AddFile]) -> int:
+    """Return how many rows files have by their statistics; 0 where one has none, as delta-spark does."""
+    rows = 0
+    for file in files:
+        records = record_count(file)
+        if records is None:
+            return 0
+        rows += records - (0 if file.deletion_vector is None else file.deletion_vector.cardinality)
+    return rows

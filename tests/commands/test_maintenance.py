@@ -1,0 +1,223 @@
+"""VACUUM, RESTORE, OPTIMIZE, manifests and the protocol: what is left, what is committed, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable as DeltaRs
+
+from deltamerge import DeltaTable, write_delta
+from deltamerge.exceptions import (
+    ConcurrentDeleteReadException,
+    DeltaAnalysisException,
+    DeltaIllegalArgumentException,
+    DeltaTableException,
+)
+from merge.tables import VECTORS, actions, commit_info, files_below, latest_version
+
+from .test_delete_update import table, values
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+
+def aged(path: str, days: int = 8) -> None:
+    """Makes all data files of a table look older."""
+    then = time.time() - days * 86_400
+    for file in Path(path).rglob("*"):
+        if file.is_file() and "_delta_log" not in file.parts:
+            os.utime(file, (then, then))
+
+
+def test_vacuum(spark: SparkSession, tmp_path: Path) -> None:
+    """Files that no kept version refers to go; live ones, vectors and hidden files stay."""
+    path = table(spark, tmp_path, VECTORS, partition_by=("p",))
+    opened = DeltaTable.forPath(spark, path)
+    opened.delete("id % 5 = 1")
+    opened.delete("id % 5 = 2")
+    (Path(path) / "p=a" / "stray.parquet").write_bytes(b"stray")
+    (Path(path) / "_hidden").mkdir()
+    (Path(path) / "_hidden" / "file").write_bytes(b"")
+    aged(path)
+    before, rows = files_below(path), values(spark, path)
+    # Tombstones are new, so only what was never in the log goes.
+    frame = opened.vacuum()
+    assert (frame.columns, frame.count()) == ([], 0)
+    gone = before - files_below(path)
+    assert {Path(name).name for name in gone} == {"stray.parquet"}
+    start, end = commit_info(path, 4), commit_info(path, 5)
+    assert (start["operation"], end["operation"]) == ("VACUUM START", "VACUUM END")
+    assert start["operationMetrics"] == {"numFilesToDelete": "1", "sizeOfDataToDelete": "5"}
+    assert end["operationParameters"] == {"status": "COMPLETED"}
+    assert end["operationMetrics"]["numDeletedFiles"] == "1"
+    with pytest.raises(DeltaIllegalArgumentException, match="DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT"):
+        opened.vacuum(0)
+    spark.conf.set(CHECK, "false")
+    try:
+        opened.vacuum(0)
+    finally:
+        spark.conf.unset(CHECK)
+    assert commit_info(path, 6)["operationParameters"]["specifiedRetentionMillis"] == 0
+    assert any(name.endswith(".bin") for name in before - files_below(path))
+    assert "_hidden/file" in files_below(path)
+    assert values(spark, path) == rows
+    with pytest.raises(DeltaIllegalArgumentException, match="DELTA_CANNOT_RESTORE_MISSING_FILES"):
+        opened.restoreToVersion(2)
+
+
+@pytest.mark.quick
+@pytest.mark.sessions
+def test_restore(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    opened = DeltaTable.forPath(spark, path)
+    before = values(spark, path)
+    opened.update("id < 10", {"v": "0"})
+    (row,) = opened.restoreToVersion(1).collect()
+    assert (row["num_removed_files"], row["num_restored_files"], row["num_of_files_after_restore"]) == (1, 1, 2)
+    assert values(spark, path) == before
+    info = commit_info(path, 3)
+    assert (info["operation"], info["operationParameters"]) == ("RESTORE", {"version": 1, "timestamp": None})
+    assert opened.detail().collect()[0]["clusteringColumns"] == []
+    with pytest.raises(DeltaAnalysisException, match="DELTA_CANNOT_RESTORE_TABLE_VERSION"):
+        opened.restoreToVersion(3)
+    with pytest.raises(DeltaAnalysisException, match="DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER"):
+        opened.restoreToTimestamp("1999-01-01")
+    with pytest.raises(ValueError, match="version needs to be an int but got"):
+        opened.restoreToVersion("1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("properties", [{}, VECTORS], ids=["plain", "vectors"])
+def test_compaction(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
+    """Each partition becomes one file without deletion vectors; the rows are the same, and no change is read."""
+    path = table(spark, tmp_path, properties, partition_by=("p",))
+    opened = DeltaTable.forPath(spark, path)
+    opened.delete("id = 2")
+    rows = values(spark, path)
+    (row,) = opened.optimize().where("p = 'a'").executeCompaction().collect()
+    metrics = row["metrics"]
+    assert (metrics["numFilesAdded"], metrics["numFilesRemoved"], metrics["partitionsOptimized"]) == (1, 2, 1)
+    assert metrics["totalConsideredFiles"] == 2
+    assert (metrics["deletionVectorStats"] is None) == (not properties)
+    assert {a["dataChange"] for kind in ("add", "remove") for a in actions(path, 3, kind)} == {False}
+    info = commit_info(path, 3)
+    assert (info["operation"], info["isolationLevel"]) == ("OPTIMIZE", "SnapshotIsolation")
+    assert info["operationParameters"]["predicate"] == "[\"p = 'a'\"]"
+    assert values(spark, path) == rows
+    opened.optimize().executeCompaction()
+    assert len(DeltaRs(path).file_uris()) == 2 if not properties else True
+    version = latest_version(path)
+    opened.optimize().executeCompaction()
+    assert latest_version(path) == version
+    with pytest.raises(DeltaAnalysisException, match="DELTA_NON_PARTITION_COLUMN_REFERENCE"):
+        opened.optimize().where("id = 1").executeCompaction()
+
+
+def test_z_order(spark: SparkSession, tmp_path: Path) -> None:
+    """Files of few rows each cover little of both columns; NULLs and strings are ordered too."""
+    path = str(tmp_path / "t")
+    rows = spark.range(0, 4096).selectExpr(
+        "CAST(pmod(hash(id), 64) AS INT) AS x",
+        "IF(id % 50 = 0, NULL, CAST(pmod(hash(id, 1), 64) AS STRING)) AS y",
+        "id",
+    )
+    write_delta(rows.repartition(4), path, properties={"delta.targetFileSize": "3kb"})
+    (row,) = DeltaTable.forPath(spark, path).optimize().executeZOrderBy("x", "y").collect()
+    assert row["metrics"]["numFilesAdded"] > 4
+    read = DeltaTable.forPath(spark, path).toDF()
+    assert (read.count(), read.where("y IS NULL").count(), read.select("id").distinct().count()) == (4096, 82, 4096)
+    spans = [
+        json.loads(add["stats"])["maxValues"]["x"] - json.loads(add["stats"])["minValues"]["x"]
+        for add in actions(path, 1, "add")
+    ]
+    assert sum(spans) / len(spans) < 48
+    optimized = DeltaTable.forPath(spark, path).optimize()
+    with pytest.raises(DeltaAnalysisException, match="DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST"):
+        optimized.executeZOrderBy("nope")
+    with pytest.raises(TypeError, match="Z-order column must be str"):
+        optimized.executeZOrderBy(1)  # type: ignore[arg-type]
+
+
+def test_row_ids_stay(spark: SparkSession, tmp_path: Path) -> None:
+    """Compaction and UPDATE keep the rows' ids."""
+    path = table(spark, tmp_path, {"delta.enableRowTracking": "true"})
+    opened = DeltaTable.forPath(spark, path)
+
+    def ids() -> dict[int, int]:
+        return {row["id"]: row["_metadata"]["row_id"] for row in opened.with_row_ids().collect()}
+
+    before = ids()
+    opened.update("id = 3", {"v": "0"})
+    opened.optimize().executeCompaction()
+    assert ids() == before
+
+
+def test_compaction_conflicts(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that removes a file which was rewritten conflicts; an append does not."""
+    from deltamerge.commands.committing import commit_command
+
+    path = table(spark, tmp_path)
+    opened = DeltaTable.forPath(spark, path)
+
+    def after(change: Any) -> None:
+        def commit(*arguments: Any, **named: Any) -> int:
+            monkeypatch.undo()
+            change()
+            return commit_command(*arguments, **named)
+
+        monkeypatch.setattr("deltamerge.commands.optimize.commit_command", commit)
+
+    after(lambda: write_delta(spark.range(20, 22).selectExpr("id", "id AS v", "'a' AS p"), path, mode="append"))
+    opened.optimize().executeCompaction()
+    after(lambda: opened.delete("id = 1"))
+    with pytest.raises(ConcurrentDeleteReadException):
+        opened.optimize().executeCompaction()
+    assert sorted(values(spark, path)) == [0, *range(2, 22)]
+
+
+def test_manifest(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path, partition_by=("p",))
+    opened = DeltaTable.forPath(spark, path)
+    opened.generate("symlink_format_manifest")
+    manifest = Path(path, "_symlink_format_manifest", "p=a", "manifest")
+    files = manifest.read_text().splitlines()
+    assert sorted(files) == sorted(
+        f"file:{path}/{a['path']}" for v in (0, 1) for a in actions(path, v, "add") if "p=a" in a["path"]
+    )
+    opened.delete("p = 'a'")
+    opened.generate("symlink_format_manifest")
+    assert not manifest.exists()
+    with pytest.raises(DeltaIllegalArgumentException, match="DELTA_MODE_NOT_SUPPORTED"):
+        opened.generate("x")
+
+
+def test_protocol(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    opened = DeltaTable.forPath(spark, path)
+    opened.upgradeTableProtocol(1, 3)
+    assert actions(path, 2, "protocol") == [{"minReaderVersion": 1, "minWriterVersion": 3}]
+    opened.addFeatureSupport("deletionVectors")
+    opened.addFeatureSupport("deletionVectors")
+    (protocol,) = actions(path, 3, "protocol")
+    assert protocol["writerFeatures"] == ["appendOnly", "checkConstraints", "deletionVectors", "invariants"]
+    assert latest_version(path) == 3
+    opened.dropFeatureSupport("checkConstraints")
+    assert "checkConstraints" not in actions(path, 4, "protocol")[0]["writerFeatures"]
+    for name, error in (
+        ("checkConstraints", "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"),
+        ("nope", "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"),
+        ("deletionVectors", "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE"),
+    ):
+        with pytest.raises(DeltaTableException, match=error):
+            opened.dropFeatureSupport(name)
+    with pytest.raises(DeltaTableException, match="DELTA_INVALID_PROTOCOL_DOWNGRADE"):
+        opened.upgradeTableProtocol(1, 2)
+    with pytest.raises(ValueError, match="The readerVersion needs to be an integer but got"):
+        opened.upgradeTableProtocol("1", 2)  # type: ignore[arg-type]
+    assert len(values(spark, path)) == 20
