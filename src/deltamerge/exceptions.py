@@ -4,7 +4,8 @@
 
     DeltaError                                   everything below
     ├── DeltaAnalysisException                   the statement is wrong: correct it (an AnalysisException)
-    │   └── DeltaParseException                  the MERGE's SQL cannot be read (a ParseException)
+    │   ├── DeltaParseException                  the MERGE's SQL cannot be read (a ParseException)
+    │   └── DeltaUnsupportedOperationException   a table like this does not take it (an UnsupportedOperationException)
     ├── DeltaIllegalArgumentException            a setting's value is wrong (a ValueError)
     ├── DeltaTableException                      the table cannot be used
     │   ├── DeltaTableNotFoundException          there is no table (an AnalysisException)
@@ -34,6 +35,7 @@ try:
         IllegalArgumentException,
         ParseException,
         PySparkException,
+        UnsupportedOperationException,
     )
 except ImportError as error:  # pragma: no cover - needs an environment without PySpark
     raise ImportError(
@@ -59,6 +61,7 @@ __all__ = [
     "DeltaTableException",
     "DeltaTableNotFoundException",
     "DeltaUnsupportedFeatureException",
+    "DeltaUnsupportedOperationException",
     "InvariantViolationException",
     "MetadataChangedException",
     "MultipleSourceRowsException",
@@ -131,6 +134,10 @@ class DeltaAnalysisException(DeltaError, AnalysisException):
 
 class DeltaParseException(DeltaAnalysisException, ParseException):
     """The SQL of a MERGE cannot be read; nothing was read or written."""
+
+
+class DeltaUnsupportedOperationException(DeltaAnalysisException, UnsupportedOperationException):
+    """The table, as its properties and columns are, does not take the statement; nothing was changed."""
 
 
 class DeltaIllegalArgumentException(DeltaError, IllegalArgumentException, ValueError):

@@ -216,8 +216,8 @@ def test_protocol(spark: SparkSession, tmp_path: Path) -> None:
     ):
         with pytest.raises(DeltaTableException, match=error):
             opened.dropFeatureSupport(name)
-    with pytest.raises(DeltaTableException, match="DELTA_INVALID_PROTOCOL_DOWNGRADE"):
-        opened.upgradeTableProtocol(1, 2)
+    opened.upgradeTableProtocol(1, 2)
+    assert latest_version(path) == 4
     with pytest.raises(ValueError, match="The readerVersion needs to be an integer but got"):
         opened.upgradeTableProtocol("1", 2)  # type: ignore[arg-type]
     assert len(values(spark, path)) == 20

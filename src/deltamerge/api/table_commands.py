@@ -75,7 +75,7 @@ class TableCommands:
         generate(self.table, mode)
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:  # noqa: N802, N803
-        """Raise the versions of the table's protocol.
+        """Raise the versions of the table's protocol; they are never lowered.
 
         Args:
             readerVersion: What a reader must know.
@@ -83,7 +83,7 @@ class TableCommands:
 
         Raises:
             ValueError: A version is no number.
-            DeltaTableException: A version is lower than the table's, or there is no such version.
+            DeltaUnsupportedFeatureException: There is no such version.
         """
         for name, version in (("The readerVersion", readerVersion), ("The writerVersion", writerVersion)):
             check_value(isinstance(version, int), name, "an integer", version)

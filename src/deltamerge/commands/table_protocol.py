@@ -8,7 +8,13 @@ from dataclasses import replace
 from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaTableException
 from deltamerge.log.actions import Action, Protocol
-from deltamerge.log.protocol import SUPPORTED_WRITER_FEATURES, reader_features, writer_features
+from deltamerge.log.protocol import (
+    LEGACY_READER_FEATURES,
+    LEGACY_WRITER_FEATURES,
+    SUPPORTED_WRITER_FEATURES,
+    reader_features,
+    writer_features,
+)
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.txn.prepared import ReadSet
@@ -29,26 +35,15 @@ _DROPPABLE: dict[str, tuple[str, ...]] = {
 
 
 def upgrade_protocol(table: Table, reader: int, writer: int) -> None:
-    """Raise a table's protocol to versions; nothing is done where it has them. Delta: UpgradeTableProtocol.
+    """Raise a table's protocol to versions; nothing is done where it has these or later ones.
 
     Raises:
         DeltaUnsupportedFeatureException: There are no such versions.
-        DeltaTableException: A version is lower than the table's.
     """
     snapshot = table.snapshot()
     snapshot.check_writable()
     before = snapshot.protocol
-    if reader < before.min_reader_version or writer < before.min_writer_version:
-        raise DeltaTableException(
-            "DELTA_INVALID_PROTOCOL_DOWNGRADE",
-            f"Protocol version cannot be downgraded from ({before.min_reader_version}, {before.min_writer_version}) "
-            f"to ({reader}, {writer}).",
-            sqlstate="KD004",
-            parameters={
-                "oldProtocol": f"{before.min_reader_version},{before.min_writer_version}",
-                "newProtocol": f"{reader},{writer}",
-            },
-        )
+    reader, writer = max(reader, before.min_reader_version), max(writer, before.min_writer_version)
     wanted = Protocol(reader, writer)
     if writer == 7 or reader == 3:
         readers, writers = reader_features(before), writer_features(before)
@@ -130,11 +125,21 @@ def drop_feature(table: Table, name: str, *, truncate_history: bool) -> None:
     writers = writer_features(before) - {feature}
     readers = None if before.min_reader_version < 3 else reader_features(before)
     kept = {key: value for key, value in configuration.items() if key not in _DROPPABLE[feature]}
-    actions: list[Action] = [Protocol(before.min_reader_version, 7, readers, writers)]
+    actions: list[Action] = [_by_versions(Protocol(before.min_reader_version, 7, readers, writers))]
     if kept != configuration:
         actions.append(replace(snapshot.metadata, configuration=kept))
     parameters = {"featureName": feature, "truncateHistory": "false"}
     _commit(table, snapshot, "DROP FEATURE", parameters, actions)
+
+
+def _by_versions(protocol: Protocol) -> Protocol:
+    """Return a protocol without lists of features where versions imply just these."""
+    readers, writers = reader_features(protocol), writer_features(protocol)
+    for writer, implied in LEGACY_WRITER_FEATURES.items():
+        for reader, of_reader in LEGACY_READER_FEATURES.items():
+            if implied == writers and of_reader == readers:
+                return Protocol(reader, writer)
+    return protocol
 
 
 def _not_dropped(error_class: str, feature: str, why: str, sqlstate: str) -> DeltaTableException:

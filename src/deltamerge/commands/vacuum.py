@@ -109,7 +109,7 @@ def _check_retention(retention: int | None, own: int, conf: CommandConf) -> None
 def _kept_paths(snapshot: Snapshot, before: int) -> frozenset[str]:
     """Return the real names below the table's folder of files that are live or were removed only lately."""
     removed = snapshot.tombstones().to_pylist()
-    recent = [row for row in removed if (row["deletion_timestamp"] or 0) > before]
+    recent = [row for row in removed if (row["deletion_timestamp"] or 0) >= before]
     kept: set[str] = set()
     live = snapshot.files.add_files()
     kept.update(_below(snapshot, [*(file.path for file in live), *(row["path"] for row in recent)]))

@@ -32,6 +32,8 @@ class MergeConf:
     rdd_storage_level_retry: str = _setting(f"{PREFIX}merge.materializeSource.rddStorageLevelRetry", "DISK_ONLY_3")
     fail_if_source_changed: bool = _setting(f"{PREFIX}merge.failIfSourceChanged", False)
     deletion_vectors_persistent: bool = _setting(f"{PREFIX}merge.deletionVectors.persistent", True)
+    update_deletion_vectors: bool = _setting(f"{PREFIX}update.deletionVectors.persistent", True)
+    delete_deletion_vectors: bool = _setting(f"{PREFIX}delete.deletionVectors.persistent", True)
     empty_schema_target_check: bool = _setting(f"{PREFIX}merge.emptySchemaTargetCheck.enabled", True)
     schema_auto_merge: bool = _setting(f"{PREFIX}schema.autoMerge.enabled", False)
     allow_automatic_widening: str = _setting(f"{PREFIX}typeWidening.allowAutomaticWidening", "always")

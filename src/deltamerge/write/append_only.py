@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaUnsupportedOperationException
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
 
@@ -15,10 +15,10 @@ def refuse_append_only(snapshot: Snapshot, name: str, why: str) -> None:
         why: What would change its rows, for the message.
 
     Raises:
-        DeltaAnalysisException: It only takes appends.
+        DeltaUnsupportedOperationException: It only takes appends.
     """
     if is_enabled(snapshot.metadata, "delta.appendOnly", default=False):
-        raise DeltaAnalysisException(
+        raise DeltaUnsupportedOperationException(
             "DELTA_CANNOT_MODIFY_APPEND_ONLY",
             f"This table is configured to only allow appends, and {why}. Nothing was changed. To permit it: ALTER "
             "TABLE … SET TBLPROPERTIES (delta.appendOnly=false).",

@@ -18,7 +18,6 @@ from deltamerge.log.features.deletion_vectors import (
 )
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.spark.config import MergeConf
 from deltamerge.storage.store import Store
 from deltamerge.workers.vector_format import pack_vectors, serialize
 
@@ -57,11 +56,15 @@ def all_of(changes: Sequence[VectorChanges]) -> VectorChanges:
     )
 
 
-def writes_deletion_vectors(snapshot: Snapshot, conf: MergeConf) -> bool:
-    """Return whether the table's properties, its protocol and the session let a merge delete by deletion vectors."""
+def writes_deletion_vectors(snapshot: Snapshot, permitted: bool) -> bool:
+    """Return whether the table's properties and protocol let a statement delete by deletion vectors.
+
+    Args:
+        permitted: Whether the session's settings let it.
+    """
     enabled = snapshot.metadata.configuration.get("delta.enableDeletionVectors", "").lower() == "true"
     supported = "deletionVectors" in writer_features(snapshot.protocol)
-    return conf.deletion_vectors_persistent and enabled and supported
+    return permitted and enabled and supported
 
 
 def write_deletion_vectors(

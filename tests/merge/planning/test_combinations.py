@@ -113,6 +113,6 @@ def test_no_case_is_left_over() -> None:
 
 
 def test_every_way_to_find_matches_has_operators_and_a_name() -> None:
-    names = {name for name, _ in matching.OPERATORS}
+    names = {name for name, _ in (*matching.OPERATORS, *matching.WITHOUT_SOURCE)}
     for table in (sources.OPERATORS, changed_rows.OPERATORS, unchanged_rows.OPERATORS, PLAN_NAMES):
         assert set(table) == names

@@ -96,7 +96,12 @@ class PlanningContext:
 
     @property
     def writes_deletion_vectors(self) -> bool:
-        return writes_deletion_vectors(self.snapshot, self.conf)
+        permitted = {
+            "MERGE": self.conf.deletion_vectors_persistent,
+            "UPDATE": self.conf.update_deletion_vectors,
+            "DELETE": self.conf.delete_deletion_vectors,
+        }
+        return writes_deletion_vectors(self.snapshot, permitted[self.merge.statement.operation])
 
     @property
     def has_deletion_vectors(self) -> bool:

@@ -68,5 +68,6 @@ OPERATORS: Mapping[str, Sequence[Operator]] = {
     "anti_join": (("read_once", read_once), ("checkpoint", checkpoint)),
     "join": (("checkpoint", checkpoint),),
     "join_files": (("checkpoint", checkpoint), ("recomputed", recomputed)),
+    "whole_files": (("none", none),),
 }
 """By the way of finding the matches."""

@@ -89,6 +89,10 @@ def operation_metrics(changes: MergeChanges, metrics: Mapping[str, int]) -> dict
     found = {name: metrics[of_merge] for name, of_merge in (_OF_ROWS | _CHANGED[operation]).items()}
     if operation == "UPDATE":
         found["numRemovedFiles"] = len(changes.touched.rewrite)
+        columns = changes.execution.snapshot.metadata.partition_columns
+        if changes.execution.references.by_partition(columns):
+            # delta-spark does not count the vectors of whole partitions.
+            found |= dict.fromkeys((name for name in found if name.startswith("numDeletionVectors")), 0)
     if changes.execution.writes_deletion_vectors:
         found["numRemovedBytes"] = 0
     is_unknown = found.get("numDeletedRows") == 0 and found["numRemovedFiles"] > 0
