@@ -42,6 +42,7 @@ def test_vacuum(spark: SparkSession, tmp_path: Path) -> None:
     opened = DeltaTable.forPath(spark, path)
     opened.delete("id % 5 = 1")
     opened.delete("id % 5 = 2")
+    (Path(path) / "p=a").mkdir()
     (Path(path) / "p=a" / "stray.parquet").write_bytes(b"stray")
     (Path(path) / "_hidden").mkdir()
     (Path(path) / "_hidden" / "file").write_bytes(b"")

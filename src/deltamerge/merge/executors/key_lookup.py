@@ -237,7 +237,9 @@ class _PairFrames:
         )
         rows = sum(pairs.pairs if changing else pairs.found for pairs in found)
         spark, in_driver = self.execution.table.spark, self._fits_driver(found, rows)
-        return tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
+        frame = tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
+        # Of so few rows every core would write a file.
+        return frame.coalesce(1) if in_driver and rows <= self.execution.limits.one_task_rows else frame
 
     def _fits_driver(self, found: Sequence[Pairs], rows: int) -> bool:
         limits, staged = self.execution.limits, self.staged
