@@ -201,8 +201,10 @@ def _rows(table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[
     """Read files without the rows that deletion vectors delete, with their ids where these are tracked."""
     prefix, stored = free_prefix(schema.names), materialized_columns(snapshot.metadata)
     extra = ScanColumns(prefix + "file", prefix + "row")
-    arguments = (table, schema, snapshot.metadata.partition_columns, files, extra, snapshot.mapping_mode)
-    frame = target_frame(*arguments) if stored is None else tracked_frame(*arguments, stored)
+    if stored is None:
+        frame = target_frame(table, snapshot, schema, files, extra)
+    else:
+        frame = tracked_frame(table, snapshot, schema, files, extra, stored)
     return frame.drop(extra.file_name, extra.row_index)
 
 
