@@ -14,6 +14,7 @@ from deltamerge.commands.committing import commit_command, now_ms
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata
 from deltamerge.log.commit_times import CommitTimes, version_at
+from deltamerge.log.features.deletion_vectors import vector_path
 from deltamerge.log.paths import canonical_path, decode_path
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
@@ -109,7 +110,8 @@ def _keys(snapshot: Snapshot, files: Iterable[AddFile]) -> dict[tuple[str, str |
 
 def _check_files(snapshot: Snapshot, files: list[AddFile]) -> None:
     def is_missing(file: AddFile) -> bool:
-        return not snapshot.store.exists(decode_path(file.path))
+        vector = None if file.deletion_vector is None else vector_path(file.deletion_vector)
+        return not all(map(snapshot.store.exists, (decode_path(file.path), *([vector] if vector else ()))))
 
     with ThreadPoolExecutor(_THREADS) as pool:
         missing = [file.path for file, gone in zip(files, pool.map(is_missing, files), strict=True) if gone]
