@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from deltamerge import DeltaTable, exceptions, write_delta
 from deltamerge.cli.failures import ExitCode
 from deltamerge.merge.planning import changed_rows, sources, unchanged_rows
 from deltamerge.merge.planning.plan import PLAN_NAMES
-from deltamerge.spark.config import KEYS, PREFIX, MergeConf
+from deltamerge.spark.config import KEYS, PREFIX, CommandConf, MergeConf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,7 @@ def test_every_key_is_explained(name: str) -> None:
 
 
 def test_the_defaults_are_those_of_the_code() -> None:
-    by_key = {KEYS[name]: getattr(MergeConf(), name) for name in KEYS}
+    by_key = {setting.metadata["key"]: setting.default for kind in (MergeConf, CommandConf) for setting in fields(kind)}
     rows = re.findall(r"^\| `([\w.]+)` \| `(\w+)` \|", CONFIGURATION, re.MULTILINE)
     assert len(rows) > 10
     for key, default in rows:
