@@ -24,8 +24,8 @@ pytestmark = pytest.mark.oracle
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 # Bytes are each writer's own, and empty folders count for delta-spark.
 UNLIKE = (
-    "numAddedBytes", "numRemovedBytes", "minFileSize", "p25FileSize", "p50FileSize", "p75FileSize", "maxFileSize", "tableSizeAfterRestore",
-    "numVacuumedDirectories", "removedFilesSize",
+    "numAddedBytes", "numRemovedBytes", "minFileSize", "p25FileSize", "p50FileSize", "p75FileSize", "maxFileSize",
+    "tableSizeAfterRestore", "numVacuumedDirectories", "removedFilesSize",
 )  # fmt: skip
 
 
