@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from deltamerge.exceptions import DeltaTableException
 from deltamerge.tables import DeltaTable
 
 from .s3 import BUCKET, KEY_ID, S3, SECRET, server, with_settings
@@ -138,3 +140,21 @@ def test_two_writers(spark: SparkSession, s3: S3, tmp_path: Path) -> None:
     )
     merge.run()
     assert rows_of(s3, path) == [*expected(), (100, 7, "p1")]
+
+
+UNREACHED = {
+    "access_key_id": KEY_ID,
+    "secret_access_key": SECRET,
+    "allow_http": "true",
+    "endpoint": "http://127.0.0.1:9",
+}
+
+
+@pytest.mark.parametrize(("path", "options"), [("s3a://tables/t", UNREACHED), ("s3a://nowhere/t", None)])
+def test_a_store_that_is_not_reached(path: str, options: dict[str, str] | None, spark: SparkSession, s3: S3) -> None:
+    began = time.monotonic()
+    with pytest.raises(DeltaTableException, match="was not reached") as error:
+        DeltaTable.forPath(spark, path, options or s3.options)
+    assert time.monotonic() - began < 5
+    assert path in str(error.value) and "spark.hadoop.fs.s3a.endpoint" in str(error.value)
+    assert SECRET not in str(error.value) and KEY_ID not in str(error.value)

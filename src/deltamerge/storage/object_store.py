@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterable
-from typing import IO, Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import IO, Any, TypeAlias, TypeVar
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
+from deltamerge.storage.first_contact import FirstContact
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
@@ -19,6 +20,7 @@ NO_FILES = NotOpened("tasks do not open the table's store")
 # obstore's stores, metadata and buffers have no public common type for all its versions.
 _Inner: TypeAlias = Any
 _Meta: TypeAlias = Any
+_Answer = TypeVar("_Answer")
 _Buffer: TypeAlias = Any
 
 
@@ -27,29 +29,41 @@ class ObjectStore:
 
     is_local = False
 
-    def __init__(self, root: str, inner: _Inner, prefix: str, files: Files | NotOpened = NO_FILES) -> None:
+    def __init__(
+        self,
+        root: str,
+        inner: _Inner,
+        prefix: str,
+        files: Files | NotOpened = NO_FILES,
+        first: FirstContact | None = None,
+    ) -> None:
         self.root = root
         self.files = files
         self._inner = inner
+        self._first = first
         self._prefix = prefix.strip("/")
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
         """List all files below a folder; see `Store.list`."""
         offset = None if start_after is None else self._key(start_after)
-        batches = obstore.list(self._inner, prefix=self._key(prefix) or None, offset=offset)
-        return sorted((self._stored(meta) for batch in batches for meta in batch), key=lambda f: f.path)
+
+        def listed(inner: _Inner) -> list[_Meta]:
+            batches = obstore.list(inner, prefix=self._key(prefix) or None, offset=offset)
+            return [meta for batch in batches for meta in batch]
+
+        return sorted(map(self._stored, self._asked(listed)), key=lambda f: f.path)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
         """List the files directly in a folder; see `Store.list_folder`."""
         folder = folder.strip("/")
         if start_after is None:
-            listed = obstore.list_with_delimiter(self._inner, prefix=self._key(folder) or None)
-            return sorted((self._stored(meta) for meta in listed["objects"]), key=lambda f: f.path)
+            listed = self._asked(lambda inner: obstore.list_with_delimiter(inner, prefix=self._key(folder) or None))
+            return sorted(map(self._stored, listed["objects"]), key=lambda f: f.path)
         return [file for file in self.list(folder, start_after) if file.path.rpartition("/")[0] == folder]
 
     def get(self, path: str) -> bytes:
         """Read a whole file; see `Store.get`."""
-        return bytes(obstore.get(self._inner, self._key(path)).bytes())
+        return self._asked(lambda inner: bytes(obstore.get(inner, self._key(path)).bytes()))
 
     def put_if_absent(self, path: str, content: bytes) -> None:
         """Write a file unless it exists; see `Store.put_if_absent`."""
@@ -105,6 +119,14 @@ class ObjectStore:
         key = self._key(path)
         size = obstore.head(self._inner, key)["size"]
         return io.BufferedReader(_ObjectInput(self._inner, key, size), buffer_size=1 << 20)
+
+    def _asked(self, request: Callable[[_Inner], _Answer]) -> _Answer:
+        if self._first is None:
+            return request(self._inner)
+        # That a file is not found may mean that the bucket is not.
+        answer = self._first.ask(request)
+        self._first = None
+        return answer
 
     def _key(self, path: str) -> str:
         if SCHEME.match(path):

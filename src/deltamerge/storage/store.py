@@ -15,6 +15,7 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.first_contact import FirstContact
 from deltamerge.storage.hadoop_options import with_defaults
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.object_store import ObjectStore
@@ -141,10 +142,9 @@ def open_store(root: str, options: Mapping[str, str] | None = None, defaults: Ma
         inner = from_url(head + authority, **by_kind)
     except (BaseError, ValueError, TypeError) as error:
         raise _unsupported(root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}") from error
-    kind = store_kind(scheme.group(1))
-    return ObjectStore(
-        f"{head}{authority}/{prefix}".rstrip("/"), inner, prefix, task_files(kind, authority, translated)
-    )
+    kind, url = store_kind(scheme.group(1)), f"{head}{authority}/{prefix}".rstrip("/")
+    first = FirstContact(url, kind, head + authority, by_kind.get("client_options", {}), by_kind.get("config", {}))
+    return ObjectStore(url, inner, prefix, task_files(kind, authority, translated), first)
 
 
 def _unsupported(root: str, message: str) -> DeltaTableException:
