@@ -66,6 +66,7 @@ def check_clean(s3: S3, path: str) -> None:
     assert "<Upload>" not in s3.uploads()
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("driver_bytes", [None, "0"])
 @pytest.mark.parametrize("partition_by", [None, ["p"]])
 def test_upsert(driver_bytes: str | None, partition_by: list[str] | None, spark: SparkSession, s3: S3) -> None:
@@ -87,7 +88,6 @@ def test_files_that_are_uploaded_in_parts(spark: SparkSession, s3: S3) -> None:
     check_clean(s3, path)
 
 
-@pytest.mark.quick
 def test_few_requests(spark: SparkSession, s3: S3) -> None:
     path = make(s3, "few")
     upsert(spark, s3, path).run()
