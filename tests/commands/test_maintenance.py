@@ -49,6 +49,8 @@ def test_vacuum(spark: SparkSession, tmp_path: Path) -> None:
     aged(path)
     before, rows = files_below(path), values(spark, path)
     # Tombstones are new, so only what was never in the log goes.
+    (would_go,) = opened.vacuum(dry_run=True).collect()
+    assert would_go["path"] == f"{path}/p=a/stray.parquet"
     frame = opened.vacuum()
     assert (frame.columns, frame.count()) == ([], 0)
     gone = before - files_below(path)

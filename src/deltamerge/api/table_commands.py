@@ -13,7 +13,7 @@ from deltamerge.commands.clone import shallow_clone
 from deltamerge.commands.restore import restore_to_version, version_of
 from deltamerge.commands.symlink_manifest import generate
 from deltamerge.commands.table_protocol import add_feature, drop_feature, upgrade_protocol
-from deltamerge.commands.vacuum import vacuum
+from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.scan.timestamps import timestamp_ms
@@ -44,22 +44,27 @@ class TableCommands:
     def __init__(self, table: Table) -> None:
         self.table = table
 
-    def vacuum(self, retentionHours: float | None = None) -> DataFrame:  # noqa: N803
+    def vacuum(self, retentionHours: float | None = None, *, dry_run: bool = False) -> DataFrame:  # noqa: N803
         """Delete files below the table's folder that no version within the retention refers to.
 
         Args:
             retentionHours: How long files of earlier versions are kept. Only 0 changes anything, unless
                 ``spark.databricks.delta.vacuum.retentionWindowIgnore.enabled`` is false; else, and by default, it is
                 the table's property ``delta.deletedFileRetentionDuration``, a week unless it is set.
+            dry_run: Whether to return which files would be deleted, and to delete none.
 
         Returns:
-            A frame without rows or columns.
+            A frame without rows or columns; of a dry run the files: path.
 
         Raises:
             DeltaIllegalArgumentException: The retention is negative, or shorter than the table's, which
                 ``spark.databricks.delta.retentionDurationCheck.enabled`` = false permits.
         """
-        vacuum(self.table, None if retentionHours is None else float(retentionHours))
+        hours = None if retentionHours is None else float(retentionHours)
+        if dry_run:
+            paths = [(path,) for path in garbage_paths(self.table, hours)]
+            return self.table.spark.createDataFrame(paths, "path STRING")
+        vacuum(self.table, hours)
         return empty_frame(self.table.spark, StructType([]))
 
     def generate(self, mode: str) -> None:

@@ -62,6 +62,12 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf)
     return Garbage(snapshot, tuple(file for file in old if file.path not in kept), len(folders) + 1, retention)
 
 
+def garbage_paths(table: Table, retention_hours: float | None) -> list[str]:
+    """Return the paths of the files that `vacuum` would delete."""
+    garbage = find_garbage(table, retention_hours, session_conf(table.spark, CommandConf))
+    return [table.store.absolute(file.path) for file in garbage.files]
+
+
 def vacuum(table: Table, retention_hours: float | None) -> None:
     """Delete what no version within the retention refers to. Delta: VacuumCommand.gc.
 
