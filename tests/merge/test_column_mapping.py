@@ -16,11 +16,11 @@ from deltalake import QueryBuilder, Schema, write_deltalake
 from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
-from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedFeatureException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaTableException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
 from deltamerge.log.protocol import writer_features
 
-from .tables import actions, files_below, latest_version, rows
+from .tables import EXECUTOR, actions, edited, files_below, latest_version, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -315,4 +315,51 @@ def test_mapping_that_the_protocol_does_not_have(
         with pytest.raises(DeltaUnsupportedFeatureException, match="columnMapping") as raised:
             write()
         assert raised.value.getCondition() == "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH"
+    assert files_below(path) == before
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_mapping_that_only_the_writer_features_name(mode: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Delta 3.1 wrote such tables, which read as NULL in every column."""
+    path = mapped_table(spark, tmp_path / "t", mode)
+    file = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    features = ["appendOnly", "changeDataFeed", "columnMapping", "invariants"]
+    lists = {"readerFeatures": [], "writerFeatures": features}
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **lists}
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    assert rows(DeltaTable.forPath(spark, path).toDF().select("id", "my part")) == [(1, "x=1"), (2, None)]
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT id FROM VALUES (2), (3) AS s(id)) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET `my part` = 'two' WHEN NOT MATCHED THEN INSERT (id) VALUES (id)",
+    )
+    assert rows(DeltaTable.forPath(spark, path).toDF().select("id", "my part")) == [(1, "x=1"), (2, "two"), (3, None)]
+
+
+@pytest.mark.parametrize("executor", ["auto", "classic"])
+@pytest.mark.parametrize("with_stats", [True, False])
+def test_files_under_other_names_are_refused(
+    executor: str, with_stats: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.createDataFrame([(1, 2)], "k INT, v INT").coalesce(1), path)
+    (added,) = actions(path, 0, "add")
+    pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), tmp_path / "t" / unquote(added["path"]))
+    stats = json.dumps({"numRecords": 1, "nullCount": {"x": 0}}) if with_stats else None
+    edited(path, 0, lambda add: add.update(stats=stats))
+    before = files_below(path)
+    with pytest.raises(DeltaTableException, match=r"`k`, `v`.* columns are `x`") as raised:
+        DeltaTable.forPath(spark, path).toDF()
+    assert raised.value.getCondition() == "DELTAMERGE_FILE_WITHOUT_COLUMNS"
+    spark.conf.set(EXECUTOR, executor)
+    with pytest.raises(DeltaTableException, match=r"`k`, `v`.* columns are `x`"):
+        merge_sql(
+            spark,
+            f"MERGE INTO delta.`{path}` t USING (SELECT id AS k, 1 AS v FROM RANGE(3)) s ON t.k = s.k "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+        )
     assert files_below(path) == before

@@ -104,13 +104,22 @@ def writer_features(protocol: Protocol) -> frozenset[str]:
     return protocol.writer_features or frozenset()
 
 
-def supports_column_mapping(protocol: Protocol) -> bool:
-    """Return whether a reader honours the property ``delta.columnMapping.mode``.
+def features(protocol: Protocol) -> frozenset[str]:
+    """Return the features that are on: those that the protocol names or implies for readers or for writers.
+
+    A feature of readers and writers is on if only one of the lists names it: Delta 3.1 wrote such protocols.
+    """
+    return reader_features(protocol) | writer_features(protocol)
+
+
+def names_column_mapping(protocol: Protocol) -> bool:
+    """Return whether the property ``delta.columnMapping.mode`` counts for certain.
 
     Protocol: Column Mapping. delta-rs sets the property, ids and physical names also in tables whose protocol lists
-    other features only, and then writes files under the columns' own names.
+    other features only, and then writes files under the columns' own names. A legacy writer version alone promises
+    nothing of readers.
     """
-    return "columnMapping" in reader_features(protocol)
+    return "columnMapping" in reader_features(protocol) | (protocol.writer_features or frozenset())
 
 
 def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None:
@@ -126,7 +135,7 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None
     unknown = reader_features(protocol) - SUPPORTED_READER_FEATURES
     if unknown:
         raise _unsupported("READ", unknown)
-    if metadata is not None and not reader_features(protocol).isdisjoint((STABLE, PREVIEW)):
+    if metadata is not None and not features(protocol).isdisjoint((STABLE, PREVIEW)):
         check_type_changes(parse_schema(metadata.schema_string))
 
 
@@ -161,7 +170,7 @@ def universal_formats(configuration: Mapping[str, str]) -> frozenset[str]:
 def _check_asked(protocol: Protocol, metadata: Metadata) -> None:
     missing = features_not_in_protocol(protocol, metadata)
     if metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
-        missing |= {"columnMapping"} - (reader_features(protocol) & writer_features(protocol))
+        missing |= frozenset() if names_column_mapping(protocol) else {"columnMapping"}
     if not missing:
         return
     # Whoever goes by the protocol writes what nobody who goes by the metadata can read, and the other way round.

@@ -17,11 +17,12 @@ from deltamerge.log.checkpoint.reading import (
     read_checkpoint_removes,
 )
 from deltamerge.log.commits import damaged, parse_actions, read_ahead
-from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_schema
+from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_name, physical_schema
+from deltamerge.log.features.names_in_files import are_mapped, check_partition_keys
 from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.properties import is_enabled
-from deltamerge.log.protocol import check_readable, supports_column_mapping
+from deltamerge.log.protocol import check_readable, names_column_mapping
 from deltamerge.log.protocol import check_writable as check_protocol_writable
 from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
 from deltamerge.log.schema import StructType, parse_schema
@@ -57,8 +58,15 @@ class Snapshot:
 
     @cached_property
     def mapping_mode(self) -> str:
-        """The column mapping mode: ``none``, ``name`` or ``id``."""
-        return mapping_mode(self.metadata.configuration) if supports_column_mapping(self.protocol) else NONE
+        """The column mapping mode: ``none``, ``name`` or ``id``.
+
+        The data files decide where the property sets one that the protocol does not list.
+        """
+        mode = mapping_mode(self.metadata.configuration)
+        if mode == NONE or names_column_mapping(self.protocol):
+            return mode
+        schema = parse_schema(self.metadata.schema_string)
+        return mode if are_mapped(self.store, schema, self.metadata.partition_columns, self.files) else NONE
 
     def check_writable(self) -> None:
         """Refuse a table that this library cannot write correctly; see `protocol.check_writable`."""
@@ -149,6 +157,7 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
     base = None
     if segment.checkpoint is not None:
         base = FileTable(read_checkpoint_adds(store, segment.checkpoint, found))
+        _check_partition_keys(store, checked, base.arrow)
     return _snapshot(store, segment, state, checked, lines, base)
 
 
@@ -226,6 +235,7 @@ def _snapshot(
     base: FileTable | None,
 ) -> Snapshot:
     protocol, metadata = checked
+    _check_partition_keys(store, checked, lines.adds)
     return Snapshot(
         store=store,
         version=segment.version,
@@ -237,6 +247,18 @@ def _snapshot(
         domain_metadata=dict(state.domain_metadata),
         segment=segment,
     )
+
+
+def _check_partition_keys(store: Store, checked: tuple[Protocol, Metadata], adds: pa.Table) -> None:
+    protocol, metadata = checked
+    names = set(metadata.partition_columns)
+    if not names:
+        return
+    if mapping_mode(metadata.configuration) != NONE:
+        fields = [f for f in parse_schema(metadata.schema_string).fields if f.name in names]
+        physical = {physical_name(field) for field in fields}
+        names = physical if names_column_mapping(protocol) else names | physical
+    check_partition_keys(adds, names, store.root)
 
 
 def _timestamp(store: Store, segment: LogSegment, metadata: Metadata, lines: LogLines) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from deltamerge.log.features.type_widening import widening_mode
-from deltamerge.log.protocol import writer_features
+from deltamerge.log.protocol import features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.current_time import at_one_time
@@ -96,5 +96,5 @@ def prepare(
 
 
 def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
-    features = writer_features(snapshot.protocol)
-    return widening_mode(snapshot.metadata.configuration, features, conf.allow_automatic_widening)
+    present = features(snapshot.protocol)
+    return widening_mode(snapshot.metadata.configuration, present, conf.allow_automatic_widening)

@@ -8,38 +8,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME
-from deltamerge.log.paths import decode_path
 from deltamerge.scan.column_mapping import physical_field
+from deltamerge.scan.column_presence import check_columns, check_names, footers
 from deltamerge.spark.table import Table
 
-_FOOTER_THREADS = 16
 _MADE_BY_DELTA = re.compile(r"col-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def fields_of_files(
-    table: Table, fields: Sequence[StructField], files: Sequence[AddFile], mode: str
+    table: Table, schema: StructType, partition_columns: Sequence[str], files: Sequence[AddFile], mode: str
 ) -> list[tuple[tuple[StructField, ...], list[AddFile]]]:
-    """Return the columns as files have them, with the files that have them so; nearly always one entry.
+    """Return the data columns as files have them, with the files that have them so; nearly always one entry.
 
     Footers are read only under id mapping, and only where a column has a physical name that no Delta writer generated.
+
+    Raises:
+        DeltaTableException: A file has none of the columns; see `check_columns`.
     """
+    fields = [f for f in schema.fields if f.name not in set(partition_columns)]
     expected = tuple(physical_field(field, mode) for field in fields)
     if mode != ID or not any(_may_be_foreign(field) for field in fields):
+        check_columns(table, schema, partition_columns, files, mode)
         return [(expected, list(files))]
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        schemas = list(pool.map(lambda file: _schema(table, file), files))
     groups: dict[str, tuple[tuple[StructField, ...], list[AddFile]]] = {}
-    for file, schema in zip(files, schemas, strict=True):
-        found = tuple(_in_file(field, list(schema)) for field in fields) if _has_ids(schema) else expected
-        groups.setdefault(StructType(list(found)).json(), (found, []))[1].append(file)
+    for file, found in zip(files, footers(table, files), strict=True):
+        if _has_ids(found):
+            columns = tuple(_in_file(field, list(found)) for field in fields)
+        else:
+            check_names(table, schema, partition_columns, file, found.names, mode)
+            columns = expected
+        groups.setdefault(StructType(list(columns)).json(), (columns, []))[1].append(file)
     return list(groups.values())
 
 
@@ -57,10 +61,6 @@ def _inner_fields(data_type: DataType) -> list[StructField]:
     if isinstance(data_type, MapType):
         return _inner_fields(data_type.keyType) + _inner_fields(data_type.valueType)
     return []
-
-
-def _schema(table: Table, file: AddFile) -> pa.Schema:
-    return pq.ParquetFile(table.store.open_input(decode_path(file.path))).schema_arrow
 
 
 def _has_ids(schema: pa.Schema) -> bool:

@@ -76,7 +76,7 @@ def target_frame(
         The table's columns in the schema's order, then file name and row index.
 
     Raises:
-        DeltaTableException: A deletion vector is missing or damaged.
+        DeltaTableException: A deletion vector is missing or damaged, or a file has none of the table's columns.
     """
     if not files:
         empty = T.StructType(
@@ -85,10 +85,9 @@ def target_frame(
         )
         return empty_frame(table.spark, empty)
     partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode
-    data = [f for f in schema.fields if f.name not in set(partition_columns)]
     frames = [
         _frame_of(table, _FileColumns(schema, partition_columns, mode, found), group, extra)
-        for found, group in fields_of_files(table, data, files, mode)
+        for found, group in fields_of_files(table, schema, partition_columns, files, mode)
     ]
     return reduce(lambda left, right: left.union(right), frames)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any, TypeAlias
 
@@ -66,6 +66,17 @@ def check_columns(files: Files, path: str, values: Mapping[str, str | None], ask
     with files.parquet(path) as file:
         stored = _stored(file, values, asked)
         _typed(file.schema_arrow.empty_table().select(stored), (0, 0), values, asked)
+
+
+def check_holds_any(files: Files, path: str, names: Sequence[str]) -> None:
+    """Refuse a file without any of some columns: it may have been written under other names.
+
+    Raises:
+        ValueError: It has none of them.
+    """
+    with files.parquet(path) as file:
+        if names and set(names).isdisjoint(file.schema_arrow.names):
+            raise ValueError(f"the file has none of the columns {', '.join(names)}")
 
 
 def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked) -> list[str]:

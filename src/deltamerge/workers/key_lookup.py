@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamerge.workers.conditions import ClauseChoice
-from deltamerge.workers.file_columns import Asked, check_columns, read_columns, read_row_groups
+from deltamerge.workers.file_columns import Asked, check_columns, check_holds_any, read_columns, read_row_groups
 from deltamerge.workers.files import Files
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, mask_of, read_blocks
 from deltamerge.workers.row_pairs import (
@@ -201,6 +201,8 @@ def _read(file: _File, wanted: _Wanted, columns: Sequence[str], by_source: Targe
 def _rows_of(file: _File, wanted: _Wanted, columns: Sequence[str], by_source: TargetChoice | None) -> pa.Table:
     """Read a file's keys and, for each row, which BY SOURCE clause takes it if nothing matches it."""
     rows = read_columns(file.files, file.path, file.values, wanted.read_as(columns))
+    if len(rows) and all(rows.column(name).null_count == len(rows) for name in wanted.names):
+        check_holds_any(file.files, file.path, [name for name in columns if name not in file.values])
     if by_source is not None:
         rows = rows.append_column(_BY_SOURCE, _by_source_clauses(file, by_source))
     return rows.filter(pa.array(file.live(len(rows)))) if len(file.deleted[0]) else rows

@@ -16,7 +16,7 @@ from deltamerge.log.features.deletion_vectors import (
     relative_descriptor,
     vector_file_name,
 )
-from deltamerge.log.protocol import writer_features
+from deltamerge.log.protocol import features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.storage.store import Store
 from deltamerge.workers.vector_format import pack_vectors, serialize
@@ -63,7 +63,7 @@ def writes_deletion_vectors(snapshot: Snapshot, permitted: bool) -> bool:
         permitted: Whether the session's settings let it.
     """
     enabled = snapshot.metadata.configuration.get("delta.enableDeletionVectors", "").lower() == "true"
-    supported = "deletionVectors" in writer_features(snapshot.protocol)
+    supported = "deletionVectors" in features(snapshot.protocol)
     return permitted and enabled and supported
 
 

@@ -14,6 +14,7 @@ from deltamerge.log.protocol import (
     SUPPORTED_READER_FEATURES,
     SUPPORTED_WRITER_FEATURES,
     check_readable,
+    features,
     reader_features,
     universal_formats,
     writer_features,
@@ -132,7 +133,7 @@ def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
     """
     check_types(schema)
     needed = protocol_for(schema, {})
-    present = writer_features(snapshot.protocol)
+    present = features(snapshot.protocol)
     missing = {name for name in writer_features(needed) - _BASE if present.isdisjoint((name, f"{name}-preview"))}
     if missing:
         raise DeltaAnalysisException(
@@ -145,12 +146,19 @@ def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
 
 
 def upgraded(present: Protocol, needed: Protocol) -> Protocol:
-    """Return the present protocol where it has all that is needed, else feature lists of both."""
-    readers = reader_features(present) | reader_features(needed)
-    writers = writer_features(present) | writer_features(needed)
-    if readers == reader_features(present) and writers == writer_features(present):
+    """Return the present protocol where it has all that is needed, else feature lists of both.
+
+    In the lists a feature of readers and writers is in both: one that only one list names is on, one that only a legacy
+    writer version implies is not, since readers do not know it.
+    """
+    named = (present.reader_features or frozenset()) | (present.writer_features or frozenset())
+    readers = reader_features(present) | (named & _READER_WRITER)
+    writers = writer_features(present) | readers
+    if reader_features(needed) <= readers and writer_features(needed) <= writers:
         return present
-    return _with_features(readers, writers)
+    readers |= reader_features(needed)
+    writers = (writers | writer_features(needed)) - _READER_WRITER | readers
+    return Protocol(3, 7, readers, writers) if present.min_reader_version == 3 else _with_features(readers, writers)
 
 
 def _by_property(properties: Mapping[str, str]) -> Iterator[str]:

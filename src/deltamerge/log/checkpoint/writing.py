@@ -24,7 +24,7 @@ from deltamerge.log.checkpoint.rows import (
     v2_rows,
 )
 from deltamerge.log.properties import interval_ms
-from deltamerge.log.protocol import reader_features
+from deltamerge.log.protocol import features
 from deltamerge.log.segment import LAST_CHECKPOINT, LOG_FOLDER, SIDECAR_FOLDER, list_log
 from deltamerge.log.snapshot import Snapshot
 
@@ -33,7 +33,7 @@ _ROWS_IN_SIDECAR = 1 << 20
 
 def _has_v2_policy(snapshot: Snapshot) -> bool:
     policy = snapshot.metadata.configuration.get("delta.checkpointPolicy", "classic").lower()
-    return policy == "v2" and "v2Checkpoint" in reader_features(snapshot.protocol)
+    return policy == "v2" and "v2Checkpoint" in features(snapshot.protocol)
 
 
 def write_checkpoint(snapshot: Snapshot, now_ms: int) -> str:

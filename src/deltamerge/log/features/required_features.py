@@ -69,7 +69,7 @@ def features_not_in_protocol(protocol: Protocol, metadata: Metadata) -> frozense
     """
     if protocol.min_reader_version < 3 and protocol.min_writer_version < 7:
         return frozenset()
-    present = protocol.writer_features or frozenset()
+    present = (protocol.writer_features or frozenset()) | (protocol.reader_features or frozenset())
     asked = {*_asked_by_properties(metadata.configuration)}
     schema = parse_schema(metadata.schema_string)
     asked |= {name for name, asks in _BY_SCHEMA.items() if asks(schema)}

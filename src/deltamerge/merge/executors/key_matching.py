@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
+from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
@@ -20,8 +21,10 @@ from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import TargetFiles
+from deltamerge.scan.column_presence import check_columns, check_footers
 from deltamerge.scan.row_positions import to_blocks
 from deltamerge.spark import tasks
+from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
 from deltamerge.workers.files import Files
 from deltamerge.workers.key_lookup import PAIRS_SCHEMA, UNFIT, pairing
@@ -73,6 +76,9 @@ def find_pairs(
         )
     if rows_about((file.stats, file.size) for file in files if file.deletion_vector) > limits.positions:
         raise _declined(f"deletion vectors cover more than {limits.positions:,} rows")
+    if recipe.by_source:
+        # Files in which nothing can match are read, too, and of those no keys.
+        check_columns(*_columns_of(execution), files, execution.snapshot.mapping_mode)
     columns = {
         "path": [execution.located(decode_path(file.path)) for file in files],
         "file": [file.path for file in files],
@@ -105,6 +111,9 @@ def find_pairs(
     found = tasks.run(execution.table.spark, work, pa.table(columns), PAIRS_SCHEMA, in_driver=in_driver)
     for row in found:
         if row["pairs"] == UNFIT:
+            # No operator may read a file without the table's columns.
+            unfit = [file for file in files if file.path == row["file"]]
+            check_footers(*_columns_of(execution), unfit, execution.snapshot.mapping_mode)
             raise _declined(f"{row['file']}: {row['detail']}" if row["file"] else row["detail"])
     if sum(row["found"] for row in found) > limits.pairs:
         raise _declined(f"there are more than {limits.pairs:,} pairs of source and target rows")
@@ -122,6 +131,10 @@ def find_pairs(
         for row in found
     ]
     return tuple(sorted(pairs, key=lambda of_file: of_file.file.path))
+
+
+def _columns_of(execution: Execution) -> tuple[Table, StructType, tuple[str, ...]]:
+    return execution.table, execution.merge.target_schema, execution.snapshot.metadata.partition_columns
 
 
 def _declined(reason: str) -> Declined:

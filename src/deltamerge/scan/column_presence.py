@@ -1,0 +1,133 @@
+"""A guard against files that are read under wrong names: a column that a file lacks is NULL, and so would be all.
+
+A file that was written before a column was added lacks it, so single columns prove nothing. But every file has some of
+the table's columns, unless all that it had were dropped since, for which the table must map columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.types import StructField, StructType
+
+from deltamerge.exceptions import DeltaTableException
+from deltamerge.log.actions import AddFile
+from deltamerge.log.features.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
+from deltamerge.log.paths import decode_path
+from deltamerge.log.schema import parse_schema
+from deltamerge.spark.table import Table
+
+_FOOTER_THREADS = 16
+_SHOWN = 10
+
+
+def check_columns(
+    table: Table, schema: StructType, partition_columns: Sequence[str], files: Sequence[AddFile], mode: str
+) -> None:
+    """Refuse data files that have none of the table's columns, as far as their statistics show it.
+
+    The footer is read only of files whose statistics name other columns than the table's; where no file has statistics
+    of columns, of the first.
+
+    Raises:
+        DeltaTableException: A file has none of them (DELTAMERGE_FILE_WITHOUT_COLUMNS).
+    """
+    names = _expected(schema, partition_columns, mode)
+    keys = [json.dumps(name, ensure_ascii=ascii_only) + ":" for name in names for ascii_only in (False, True)]
+    unseen = [file for file in files if not any(key in (file.stats or "") for key in keys)]
+    if not names or not unseen:
+        return
+    others = [file for file in unseen if _names_columns(file.stats)]
+    check_footers(table, schema, partition_columns, others if others or len(unseen) < len(files) else unseen[:1], mode)
+
+
+def check_footers(
+    table: Table, schema: StructType, partition_columns: Sequence[str], files: Sequence[AddFile], mode: str
+) -> None:
+    """Refuse data files that have none of the table's columns by their footers.
+
+    Raises:
+        DeltaTableException: A file has none of them (DELTAMERGE_FILE_WITHOUT_COLUMNS).
+    """
+    if not files or not _expected(schema, partition_columns, mode):
+        return
+    try:
+        found = footers(table, files)
+    except (OSError, pa.ArrowException):
+        # Missing and damaged files are Spark's to report, which reads them next.
+        return
+    for file, columns in zip(files, found, strict=True):
+        check_names(table, schema, partition_columns, file, columns.names, mode)
+
+
+def footers(table: Table, files: Sequence[AddFile]) -> list[pa.Schema]:
+    """Read the columns of files from their footers."""
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        return list(pool.map(lambda file: _footer(table, file), files))
+
+
+def check_names(
+    table: Table,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    file: AddFile,
+    found: Sequence[str],
+    mode: str,
+) -> None:
+    """Refuse a data file with these columns if none is the table's.
+
+    Raises:
+        DeltaTableException: There is none (DELTAMERGE_FILE_WITHOUT_COLUMNS).
+    """
+    expected = _expected(schema, partition_columns, mode)
+    if not expected or not {name.lower() for name in expected}.isdisjoint(name.lower() for name in found):
+        return
+    path = table.store.absolute(decode_path(file.path))
+    raise DeltaTableException(
+        "DELTAMERGE_FILE_WITHOUT_COLUMNS",
+        f"The data file {path} has none of the columns that table {table.name} expects in it: {_listed(expected)}. Its "
+        f"columns are {_listed(found)}. It was written under other names, so its rows would read as NULL; nothing was "
+        "read. Write the file again with the names of the table's schema, or with the engine that wrote it.",
+        sqlstate="KD001",
+        parameters={"path": path, "tableName": table.name, "expected": _listed(expected), "found": _listed(found)},
+    )
+
+
+def _footer(table: Table, file: AddFile) -> pa.Schema:
+    return pq.ParquetFile(table.store.open_input(decode_path(file.path))).schema_arrow
+
+
+def _expected(schema: StructType, partition_columns: Sequence[str], mode: str) -> tuple[str, ...]:
+    """Return the columns of which each file must have one; none where a file may have lost all of its columns."""
+    data = [field for field in schema.fields if field.name not in partition_columns]
+    if mode == NONE:
+        return tuple(field.name for field in data)
+    if _may_lack_all(schema, data):
+        return ()
+    return tuple((field.metadata or {}).get(PHYSICAL_NAME, field.name) for field in data)
+
+
+def _may_lack_all(schema: StructType, data: Iterable[StructField]) -> bool:
+    """Return whether a column was dropped that is older than all of the data columns: ids are given out in order."""
+    oldest = min((number for f in data if (number := (f.metadata or {}).get(COLUMN_ID)) is not None), default=1)
+    if oldest == 1:
+        return False
+    present = {field.metadata.get(COLUMN_ID) for _, field in parse_schema(schema.json()).walk()}
+    return not present.issuperset(range(1, oldest))
+
+
+def _names_columns(stats: str | None) -> bool:
+    try:
+        found = json.loads(stats or "{}")
+    except ValueError:
+        return False
+    return isinstance(found, dict) and any(found.get(group) for group in ("nullCount", "minValues", "maxValues"))
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN])
+    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "") if names else "none"

@@ -1,0 +1,46 @@
+"""The protocol of a table that needs a feature which it does not have yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltamerge.log.actions import Protocol
+from deltamerge.write.table_features import upgraded
+
+
+def listed(reader: int, readers: set[str] | None, writers: set[str]) -> Protocol:
+    return Protocol(reader, 7, None if readers is None else frozenset(readers), frozenset(writers))
+
+
+MAPPED_FOR_WRITERS = listed(3, set(), {"columnMapping", "invariants"})
+VECTORS = listed(3, {"deletionVectors"}, {"deletionVectors"})
+ALL_OF_4 = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"}
+
+
+@pytest.mark.parametrize(
+    ("present", "needed", "after"),
+    [
+        (Protocol(1, 4), Protocol(1, 2), Protocol(1, 4)),
+        (MAPPED_FOR_WRITERS, listed(2, None, {"columnMapping"}), MAPPED_FOR_WRITERS),
+        (
+            Protocol(2, 5),
+            VECTORS,
+            listed(3, {"columnMapping", "deletionVectors"}, {*ALL_OF_4, "columnMapping", "deletionVectors"}),
+        ),
+        # Only a legacy writer version implies column mapping: no reader knows it.
+        (Protocol(1, 5), VECTORS, listed(3, {"deletionVectors"}, {*ALL_OF_4, "deletionVectors"})),
+        # A list that another engine left out is put right.
+        (
+            MAPPED_FOR_WRITERS,
+            VECTORS,
+            listed(3, {"columnMapping", "deletionVectors"}, {"columnMapping", "invariants", "deletionVectors"}),
+        ),
+        (
+            MAPPED_FOR_WRITERS,
+            listed(1, None, {"rowTracking"}),
+            listed(3, {"columnMapping"}, {"columnMapping", "invariants", "rowTracking"}),
+        ),
+    ],
+)
+def test_an_upgrade_keeps_what_is_on(present: Protocol, needed: Protocol, after: Protocol) -> None:
+    assert upgraded(present, needed) == after
