@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -198,6 +199,69 @@ def test_a_check_shows_the_values_at_fault(spark: SparkSession, tmp_path: Path) 
     assert caught.value.getCondition() == "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
     assert "adult" in caught.value.message
     assert "age : 7" in caught.value.message
+
+
+OF_MANY_ROWS = [
+    "max({v})",
+    "named_struct('a', max({v})).a",
+    "row_number() OVER (ORDER BY {v})",
+    "1 + sum({v}) OVER ()",
+    "explode(array({v}))",
+    "inline(array(struct({v})))",
+]
+
+
+@pytest.mark.parametrize("sql", OF_MANY_ROWS)
+def test_expressions_that_are_not_of_one_row(sql: str, spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    of_source, of_target = sql.format(v="s.age"), sql.format(v="t.age")
+    values = [
+        f"WHEN MATCHED THEN UPDATE SET age = {of_source}",
+        f"WHEN MATCHED AND t.age > 1 THEN UPDATE SET age = {of_target}, name = 'x' WHEN MATCHED THEN DELETE",
+        f"WHEN NOT MATCHED THEN INSERT (id, age) VALUES (s.id, {of_source})",
+        f"WHEN NOT MATCHED BY SOURCE THEN UPDATE SET age = {of_target}",
+    ]
+    conditions = [
+        f"WHEN MATCHED AND {of_source} > 1 THEN DELETE",
+        f"WHEN NOT MATCHED AND {of_source} > 1 THEN INSERT *",
+        f"WHEN NOT MATCHED BY SOURCE AND {of_target} > 1 THEN DELETE",
+    ]
+    clauses = [(f"ON t.id = s.id {c}", False) for c in values] + [(f"ON t.id = s.id {c}", True) for c in conditions]
+    clauses.append((f"ON t.id = s.id AND {of_source} > 1 WHEN MATCHED THEN DELETE", True))
+    merge = f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS id, 'n' AS name, 2 AS age) s "
+    of_conditions = "DELTA_AGGREGATION_NOT_SUPPORTED" if sql in OF_MANY_ROWS[:2] else "UNSUPPORTED_EXPR_FOR_OPERATOR"
+    with unchanged(path):
+        for rest, is_condition in clauses:
+            with pytest.raises(DeltaAnalysisException) as raised:
+                merge_sql(spark, merge + rest)
+            wanted = of_conditions if is_condition else "UNSUPPORTED_EXPR_FOR_OPERATOR"
+            assert raised.value.getCondition() == wanted, rest
+
+
+def test_values_that_are_not_deterministic(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS id) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET name = uuid(), age = (SELECT 5) + rand() * 0",
+    )
+    (changed,) = DeltaTable.forPath(spark, path).toDF().where("id = 1").collect()
+    assert (len(changed.name), changed.age) == (36, 5)
+
+
+def test_a_violation_shows_one_error(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    source = spark.sql("SELECT 1 AS id, 5 AS v")
+    write_delta(source, path, properties={"delta.constraints.low": "v < 10"})
+    high = spark.sql("SELECT 1 AS id, 50 AS v")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(high.alias("s"), "t.id = s.id").whenMatchedUpdateAll()
+    for write in (merge.execute, lambda: write_delta(high, path, mode="append")):
+        with pytest.raises(InvariantViolationException, match="50") as raised:
+            write()
+        shown = "".join(traceback.format_exception(raised.value))
+        assert "deltamerge-constraint:" not in shown
+        assert "direct cause" not in shown
+        assert "During handling" not in shown
 
 
 def test_a_row_that_is_not_written_violates_nothing(spark: SparkSession, tmp_path: Path) -> None:

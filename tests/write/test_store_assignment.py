@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType
 
 from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.write.legacy_casts import legacy_cast
-from deltamerge.write.store_assignment import can_up_cast
+from deltamerge.write.store_assignment import first_lossy
 from merge.tables import rows
 
 if TYPE_CHECKING:
@@ -298,7 +299,8 @@ def test_strict_takes_the_casts_that_spark_calls_up_casts(spark: SparkSession) -
         }
     for by_name in (True, False):
         found = {
-            a: {b for b in types if a != b and can_up_cast(types[a], types[b], structs_by_name=by_name)} for a in types
+            a: {b for b in types if a != b and first_lossy(types[a], types[b], structs_by_name=by_name) is None}
+            for a in types
         }
         assert found == {a: set(taken.split()) for a, taken in UP_CASTS.items()}
 
@@ -308,3 +310,71 @@ def test_strict_stores_what_it_takes(spark: SparkSession, tmp_path: Path) -> Non
     assert stored(spark, tmp_path / "t", "BIGINT", "CAST('7' AS DECIMAL(19,0))") == 7
     with pytest.raises(PySparkException, match="CANNOT_UP_CAST_DATATYPE"):
         stored(spark, tmp_path / "v", "STRING", "parse_json('1')")
+
+
+def types_of(cast: tuple[str, str], by_name: bool = True) -> tuple[str, tuple[str, str]] | None:
+    source, target = map(DataType.fromDDL, cast)
+    lossy = first_lossy(source, target, structs_by_name=by_name)
+    return None if lossy is None else (".".join(lossy.path), lossy.types)
+
+
+@pytest.mark.quick
+def test_what_a_cast_loses_is_named_with_its_path(spark: SparkSession) -> None:
+    deep = "STRUCT<u: INT, v: STRUCT<q: {}>>"
+    assert types_of((deep.format("BIGINT"), deep.format("INT"))) == ("v.q", ("BIGINT", "INT"))
+    of_map = "MAP<STRING, {}>"
+    assert types_of((of_map.format("BIGINT"), of_map.format("INT"))) == (
+        "",
+        ("MAP<STRING, BIGINT>", "MAP<STRING, INT>"),
+    )
+    nested = "STRUCT<m: MAP<STRING, ARRAY<{}>>>"
+    assert types_of((nested.format("DECIMAL(10,2)"), nested.format("DECIMAL(5,2)"))) == (
+        "m",
+        ("MAP<STRING, ARRAY<DECIMAL(10,2)>>", "MAP<STRING, ARRAY<DECIMAL(5,2)>>"),
+    )
+    structs = "MAP<STRING, STRUCT<q: {}>>"
+    assert types_of((structs.format("STRING"), structs.format("INT"))) == ("value.q", ("STRING", "INT"))
+    assert types_of(("STRUCT<a: BIGINT, b: INT>", "STRUCT<b: BIGINT, a: INT>")) == ("a", ("BIGINT", "INT"))
+    assert types_of(("STRUCT<a: INT, b: BIGINT>", "STRUCT<b: BIGINT, a: INT>"), by_name=False) == (
+        "a",
+        ("BIGINT", "INT"),
+    )
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(
+    ("column", "value", "types"),
+    [
+        ("MAP<STRING, INT>", "map('k', 3000000000L)", ("MAP<STRING, BIGINT>", "MAP<STRING, INT>")),
+        ("STRUCT<m: ARRAY<INT>>", "named_struct('m', array(3000000000L))", ("ARRAY<BIGINT>", "ARRAY<INT>")),
+        ("MAP<STRING, STRUCT<q: INT>>", "map('k', named_struct('q', 3000000000L))", ("BIGINT", "INT")),
+    ],
+)
+def test_an_overflow_in_a_map_names_both_types(
+    ansi: str, column: str, value: str, types: tuple[str, str], spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.conf.set(ANSI, ansi)
+    with pytest.raises(DeltaRuntimeException) as raised:
+        stored(spark, tmp_path / "t", column, value)
+    parameters = raised.value.getMessageParameters() or {}
+    assert (parameters["sourceType"], parameters["targetType"]) == tuple(f'"{name}"' for name in types)
+    assert parameters["columnName"] == "`x`"
+
+
+def test_casts_that_follow_the_ansi_flag(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta: spark.databricks.delta.updateAndMergeCastingFollowsAnsiEnabledFlag."""
+    spark.conf.set("spark.databricks.delta.updateAndMergeCastingFollowsAnsiEnabledFlag", "true")
+    for number, policy in enumerate(("ANSI", "LEGACY", "STRICT")):
+        spark.conf.set(POLICY, policy)
+        spark.conf.set(ANSI, "false")
+        assert stored(spark, tmp_path / f"{number}", "INT", "3000000000L") == -1294967296
+        spark.conf.set(ANSI, "true")
+        assert stored(spark, tmp_path / f"{number}ok", "INT", "3L") == 3
+        with pytest.raises(PySparkException, match="OVERFLOW"):
+            stored(spark, tmp_path / f"{number}not", "INT", "3000000000L")
+
+
+def test_strict_names_the_nested_field(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set(POLICY, "STRICT")
+    with pytest.raises(PySparkException, match=r'`x\.v\.q` from "BIGINT" to "INT"'):
+        stored(spark, tmp_path / "t", "STRUCT<v: STRUCT<q: INT>>", "named_struct('v', named_struct('q', 3L))")

@@ -59,7 +59,8 @@ def _attempts(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
         except Exception as error:
             # A failed job is an error of many classes, on Connect of others; `translated` reads what it says.
             if not is_lost_source(error):
-                raise translated(error, execution.table.name) from error
+                worded = translated(error, execution.table.name)
+                raise worded from worded.__cause__
             if attempt + 1 == attempts:
                 raise source_failed_repeatedly(attempts, error) from error
             logger.warning("rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts)

@@ -38,6 +38,7 @@ class MergeConf:
     schema_auto_merge: bool = _setting(f"{PREFIX}schema.autoMerge.enabled", False)
     allow_automatic_widening: str = _setting(f"{PREFIX}typeWidening.allowAutomaticWidening", "always")
     resolve_update_structs_by_name: bool = _setting(f"{PREFIX}resolveMergeUpdateStructsByName.enabled", True)
+    casts_follow_ansi_enabled: bool = _setting(f"{PREFIX}updateAndMergeCastingFollowsAnsiEnabledFlag", False)
     check_latest_schema_on_read: bool = _setting(f"{PREFIX}checkLatestSchemaOnRead", True)
     history_metrics: bool = _setting(f"{PREFIX}history.metricsEnabled", True)
     txn_app_id: str | None = _setting(f"{PREFIX}write.txnAppId", None)
@@ -53,6 +54,13 @@ class MergeConf:
     ansi_enabled: bool = _setting("spark.sql.ansi.enabled", True)
     double_quoted_identifiers: bool = _setting("spark.sql.ansi.doubleQuotedIdentifiers", False)
     auto_broadcast_join_threshold: str = _setting("spark.sql.autoBroadcastJoinThreshold", "10485760b")
+
+    @property
+    def merge_assignment_policy(self) -> str:
+        """How values of MERGE and UPDATE are stored; before Delta 3.0 that followed ``spark.sql.ansi.enabled``."""
+        if self.casts_follow_ansi_enabled:
+            return "ANSI" if self.ansi_enabled else "LEGACY"
+        return self.store_assignment_policy
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,8 @@ def align(
             return F.when(value.isNull() & existing.isNull(), F.lit(None).cast(target)).otherwise(built)
         return F.when(value.isNotNull(), built)
     if contains(target, StructType) or not assignment.is_sessions_own:
+        if not contains(target, StructType):
+            assignment = assignment.within(source, target)
         return _by_element(value, source, target, assignment)
     return assignment.cast(value, source, target)
 

@@ -23,7 +23,7 @@ from deltamerge.write.defaults import column_defaults
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
 from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
-from deltamerge.write.store_assignment import StoreAssignment, can_up_cast, overflow_in
+from deltamerge.write.store_assignment import StoreAssignment, first_lossy, overflow_in
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -84,12 +84,13 @@ def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -
 
 def _stored(given: StructField, wanted: StructField, assignment: StoreAssignment) -> Column:
     """Return a column with its type in the table: structs by name, values as an assignment of MERGE stores them."""
-    if assignment.policy == "STRICT" and not can_up_cast(given.dataType, wanted.dataType):
-        source, target = given.dataType.simpleString().upper(), wanted.dataType.simpleString().upper()
+    lossy = first_lossy(given.dataType, wanted.dataType) if assignment.policy == "STRICT" else None
+    if lossy is not None:
+        source, target = lossy.types
         raise DeltaAnalysisException(
             "CANNOT_UP_CAST_DATATYPE",
-            f"Cannot up cast {given.name} from {source} to {target}: spark.sql.storeAssignmentPolicy is STRICT. "
-            "Cast the column, or set the policy to ANSI.",
+            f"Cannot up cast {'.'.join((wanted.name, *lossy.path))} from {source} to {target}: "
+            "spark.sql.storeAssignmentPolicy is STRICT. Cast the column, or set the policy to ANSI.",
             sqlstate="42846",
         )
     return align(F.col(quote(given.name)), given.dataType, wanted.dataType, assignment.into(wanted.name))
@@ -115,7 +116,10 @@ def write_checked(table: Table, frame: DataFrame, definition: TableDefinition, f
         except Exception as error:
             # Spark raises many kinds of errors; the cause is in their messages.
             found = violation_in(str(error), table.name) or excess_in(str(error)) or _overflow(str(error))
-            raise found or error from error
+            if found is None:
+                raise
+            # The cause is only the signal that our own expressions raise.
+            raise found from None
 
 
 def _overflow(message: str) -> DeltaRuntimeException | None:

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from pyspark.sql import types as T
 
 from deltamerge.spark import columns as F
-from deltamerge.spark.nested_types import matching_inner_types
+from deltamerge.spark.nested_types import contains, matching_inner_types
 from deltamerge.write.legacy_casts import legacy_cast
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class StoreAssignment:
         case_sensitive: The session's rule for names.
         structs_by_name: Whether a struct's fields are taken by name, else by position.
         column: The column that a value is stored in, for the error of one that does not fit.
+        whole: The types of the array or map that the value is in, as SQL; of a value in a struct its own.
     """
 
     policy: str
@@ -43,10 +44,15 @@ class StoreAssignment:
     case_sensitive: bool
     structs_by_name: bool = True
     column: str = ""
+    whole: tuple[str, str] | None = None
 
     def into(self, column: str) -> StoreAssignment:
         """Return the same rules for a value of the named column."""
         return replace(self, column=column)
+
+    def within(self, source: T.DataType, target: T.DataType) -> StoreAssignment:
+        """Return the same rules for elements of an array or map without structs, which is cast as a whole."""
+        return self if self.whole is not None else replace(self, whole=(sql_type(source), sql_type(target)))
 
     @property
     def is_sessions_own(self) -> bool:
@@ -60,14 +66,14 @@ class StoreAssignment:
         if self.policy == "LEGACY":
             return legacy_cast(value, source, target)
         fitting = value.try_cast(target)
-        types = f"{source.simpleString()}:{target.simpleString()}"
+        types = ":".join(self.whole or (sql_type(source), sql_type(target)))
         message = F.lit(f"{OVERFLOW_MARKER}{types}:{quote(self.column, safe='')};")
         return F.when(value.isNotNull() & fitting.isNull(), F.raise_error(message).cast(target)).otherwise(fitting)
 
 
 @dataclass(frozen=True)
 class Overflow:
-    """A value that does not fit its column, as far as it is known; `target` may be the type of a field in it."""
+    """A value that does not fit its column, as far as it is known, with types as SQL; `target` may be a field's."""
 
     source: str | None = None
     target: str | None = None
@@ -76,24 +82,24 @@ class Overflow:
     @property
     def condition(self) -> str:
         """The error class: a malformed string is no overflow. Delta: CheckOverflowInTableWrite."""
-        return "CAST_INVALID_INPUT" if self.source == "string" else "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
+        return "CAST_INVALID_INPUT" if self.source == "STRING" else "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
 
     @property
     def sqlstate(self) -> str:
-        return "22018" if self.source == "string" else "22003"
+        return "22018" if self.source == "STRING" else "22003"
 
     @property
     def words(self) -> str:
         """What happened, for a message."""
-        problem = f"a value of type {(self.source or '').upper()} does not fit {(self.target or '').upper()}"
+        problem = f"a value of type {self.source or ''} does not fit {self.target or ''}"
         return problem if self.column is None else f"{problem} in column `{self.column}`"
 
     @property
     def parameters(self) -> dict[str, str]:
         """The known parameters of DELTA_CAST_OVERFLOW_IN_TABLE_WRITE."""
         known = {
-            "sourceType": None if self.source is None else f'"{self.source.upper()}"',
-            "targetType": None if self.target is None else f'"{self.target.upper()}"',
+            "sourceType": None if self.source is None else f'"{self.source}"',
+            "targetType": None if self.target is None else f'"{self.target}"',
             "columnName": None if self.column is None else f"`{self.column}`",
             "storeAssignmentPolicyFlag": "spark.sql.storeAssignmentPolicy",
             "ansiEnabledFlag": "spark.sql.ansi.enabled",
@@ -103,38 +109,80 @@ class Overflow:
 
 def overflow_in(message: str) -> Overflow | None:
     """Read the value that does not fit its column from a failed job's message; None for other failures."""
-    found = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:\s]+):([^;\s]*);", message)
+    found = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:]+):([^;\s]*);", message)
     if found is None:
         return None
     return Overflow(found.group(1), found.group(2), unquote(found.group(3)) or None)
 
 
-def can_up_cast(source: T.DataType, target: T.DataType, *, structs_by_name: bool = True) -> bool:
-    """Return whether STRICT takes a cast, which nearly never loses anything. Spark: Cast.canUpCast."""
+def sql_type(data_type: T.DataType) -> str:
+    """Return a type as SQL spells it: upper case, a blank after each comma that separates types."""
+    return re.sub(r",(?!\d)", ", ", data_type.simpleString().upper())
+
+
+@dataclass(frozen=True)
+class CastPart:
+    """A cast of values that a cast consists of.
+
+    Args:
+        path: The fields that lead to them, or to the array or map without structs that they are in.
+        whole: The types of that array or map, else those of the values.
+    """
+
+    path: tuple[str, ...]
+    source: T.DataType
+    target: T.DataType
+    whole: tuple[T.DataType, T.DataType]
+
+    @property
+    def is_up_cast(self) -> bool:
+        """Whether STRICT takes it, as it nearly never loses anything. Spark: Cast.canUpCast."""
+        return _can_up_cast(self.source, self.target)
+
+    @property
+    def types(self) -> tuple[str, str]:
+        """The types of the whole, as SQL."""
+        return sql_type(self.whole[0]), sql_type(self.whole[1])
+
+
+def casts_in(
+    source: T.DataType, target: T.DataType, *, structs_by_name: bool = True, path: tuple[str, ...] = ()
+) -> Iterator[CastPart]:
+    """Yield the casts of values that a cast consists of, none where nothing changes."""
     if source == target or isinstance(source, T.NullType):
-        return True
-    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
-        return all(
-            can_up_cast(given, wanted, structs_by_name=structs_by_name)
-            for given, wanted in _field_types(source, target, structs_by_name)
-        )
-    inner = matching_inner_types(source, target)
-    if inner:
-        return all(can_up_cast(one, other, structs_by_name=structs_by_name) for _, one, other in inner)
-    return _can_up_cast_value(source, target)
-
-
-def _field_types(source: T.StructType, target: T.StructType, by_name: bool) -> Iterator[tuple[T.DataType, T.DataType]]:
-    if not by_name:
-        yield from zip((f.dataType for f in source.fields), (f.dataType for f in target.fields), strict=False)
         return
-    given = {f.name.lower(): f.dataType for f in source.fields}
-    for field in target.fields:
-        if field.name.lower() in given:
-            yield given[field.name.lower()], field.dataType
+    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
+        inner = _fields(source, target, structs_by_name)
+    else:
+        inner = matching_inner_types(source, target)
+        if not inner:
+            yield CastPart(path, source, target, (source, target))
+        elif not contains(target, T.StructType):
+            for name, given, wanted in inner:
+                for part in casts_in(given, wanted, path=(*path, name)):
+                    yield replace(part, path=path, whole=(source, target))
+            return
+    for name, given, wanted in inner:
+        yield from casts_in(given, wanted, structs_by_name=structs_by_name, path=(*path, name))
 
 
-def _can_up_cast_value(source: T.DataType, target: T.DataType) -> bool:
+def first_lossy(source: T.DataType, target: T.DataType, *, structs_by_name: bool = True) -> CastPart | None:
+    """Return the first cast that STRICT does not take."""
+    parts = casts_in(source, target, structs_by_name=structs_by_name)
+    return next((part for part in parts if not part.is_up_cast), None)
+
+
+def _fields(source: T.StructType, target: T.StructType, by_name: bool) -> list[tuple[str, T.DataType, T.DataType]]:
+    given = {f.name.lower(): f for f in source.fields}
+    positions = [*source.fields, *[None] * len(target.fields)]
+    pairs = [
+        (given.get(wanted.name.lower()) if by_name else positions[index], wanted)
+        for index, wanted in enumerate(target.fields)
+    ]
+    return [(wanted.name, found.dataType, wanted.dataType) for found, wanted in pairs if found is not None]
+
+
+def _can_up_cast(source: T.DataType, target: T.DataType) -> bool:
     if isinstance(target, T.StringType):
         return not isinstance(source, (T.StructType, T.ArrayType, T.MapType, T.VariantType))
     if isinstance(source, T.DecimalType) and isinstance(target, T.DecimalType):

@@ -12,6 +12,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.caret import Span, point_at
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import near_misses, quote_name
+from deltamerge.write.store_assignment import CastPart
 
 _UNRESOLVED = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "UNRESOLVED_STAR", "MISSING_ATTRIBUTES")
 _TYPES = "DATATYPE_MISMATCH"
@@ -20,6 +21,7 @@ _NON_DETERMINISTIC = "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
 # Behind its own words Spark prints the plan that it looked at.
 _PLAN = re.compile(r"\n(?='|\+- |:- |(?:Join|Project|Filter|Aggregate|Sort)\b)")
 _AGGREGATES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "GROUP_BY_AGGREGATE", "MISSING_AGGREGATION")
+_OF_MANY_ROWS = ("UNSUPPORTED_EXPR_FOR_OPERATOR", "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE", "UNSUPPORTED_GENERATOR")
 
 
 def analysis_error(
@@ -51,6 +53,15 @@ def analysis_error(
             f"source instead. In: {where}",
             sqlstate="42903",
             parameters={"operation": operation, "predicate": f"(condition = {expression.text})"},
+        )
+    if condition.startswith((*_AGGREGATES, *_OF_MANY_ROWS)):
+        return DeltaAnalysisException(
+            "UNSUPPORTED_EXPR_FOR_OPERATOR",
+            f"Aggregate, window and generator functions are not supported in a MERGE, whose expressions see one row: "
+            f"{expression.text}. Compute the value in the source instead. In: {where}"
+            + _caret(expression, statement, None),
+            sqlstate="42K0E",
+            parameters={"operator": "MergeIntoCommand", "invalidExprSqls": f'"{expression.text}"'},
         )
     return DeltaAnalysisException(
         condition or "DELTA_MERGE_ANALYSIS_ERROR",
@@ -256,12 +267,13 @@ def missing_set_column(name: str, schema: StructType, where: str) -> DeltaAnalys
     )
 
 
-def no_up_cast(source: DataType, target: DataType, column: str, where: str) -> DeltaAnalysisException:
+def no_up_cast(column: str, lossy: CastPart, where: str) -> DeltaAnalysisException:
     """STRICT store assignment, and a value that may lose something."""
+    source, target = lossy.types
     return DeltaAnalysisException(
         "CANNOT_UP_CAST_DATATYPE",
-        f'Cannot up cast the value for `{column}` from "{source.simpleString().upper()}" to '
-        f'"{target.simpleString().upper()}": it may lose something, and spark.sql.storeAssignmentPolicy is STRICT. '
+        f'Cannot up cast the value for `{".".join((column, *lossy.path))}` from "{source}" to '
+        f'"{target}": it may lose something, and spark.sql.storeAssignmentPolicy is STRICT. '
         f"Cast it in the statement. In: {where}",
         sqlstate="42846",
     )

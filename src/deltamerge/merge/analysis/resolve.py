@@ -55,7 +55,7 @@ from deltamerge.sql.merge_ast import (
 )
 from deltamerge.sql.names import quote
 from deltamerge.write.align import align, check_same_fields, find_field, same_name
-from deltamerge.write.store_assignment import StoreAssignment, can_up_cast
+from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -105,7 +105,7 @@ class _Resolver:
         self.widening = widening
         self.structs_by_name = conf.resolve_update_structs_by_name
         self.assignment = StoreAssignment(
-            conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive, self.structs_by_name
+            conf.merge_assignment_policy, conf.ansi_enabled, conf.case_sensitive, self.structs_by_name
         )
         self._assignable: set[tuple[str, str]] = set()
 
@@ -323,8 +323,11 @@ class _Resolver:
         )
 
     def _check_assignable(self, given: DataType, wanted: DataType, column: str, clause: MergeClause) -> None:
-        if self.assignment.policy == "STRICT" and not can_up_cast(given, wanted, structs_by_name=self.structs_by_name):
-            raise no_up_cast(given, wanted, column, clause.to_sql())
+        lossy = None
+        if self.assignment.policy == "STRICT":
+            lossy = first_lossy(given, wanted, structs_by_name=self.structs_by_name)
+        if lossy is not None:
+            raise no_up_cast(column, lossy, clause.to_sql())
         if self.structs_by_name:
             check_same_fields(
                 given,

@@ -194,7 +194,7 @@ class Analysis:
             "not_matched_by_source": lambda: self.sides.target,
         }[kind]()
         try:
-            schema = frame.select(*columns).schema
+            schema = _in_filter(frame, columns).schema
         except PySparkException:
             for (clause, value), column in zip(expressions, columns, strict=True):
                 self._check_value(clause, value, frame, column)
@@ -204,7 +204,7 @@ class Analysis:
 
     def _check_value(self, clause: MergeClause, value: Expression, frame: DataFrame, column: Column) -> None:
         try:
-            analyse(lambda: frame.select(column))
+            analyse(lambda: _in_filter(frame, [column]))
         except PySparkException as error:
             raise self._worded(error, value, clause.to_sql(), None) from None
 
@@ -214,6 +214,15 @@ class Analysis:
         if not self.statement.has_source:
             return own_error(error, where)
         return analysis_error(error, expression, where, self.statement.sql, operation)
+
+
+def _in_filter(frame: DataFrame, values: list[Column]) -> DataFrame:
+    """Return a frame of values which Spark only makes where they are of one row each.
+
+    A projection takes aggregates, window functions and generators, a filter does not; conditions of joins take no
+    non-deterministic values, which MERGE does.
+    """
+    return frame.where(reduce(and_, (value.isNull() for value in values))).select(*values)
 
 
 def analyse(frame: Callable[[], DataFrame]) -> None:

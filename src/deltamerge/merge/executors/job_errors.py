@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType
@@ -21,7 +22,7 @@ from deltamerge.merge.source.dedupe import tie_in
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
-from deltamerge.write.store_assignment import Overflow, can_up_cast, overflow_in
+from deltamerge.write.store_assignment import CastPart, Overflow, casts_in, overflow_in, sql_type
 
 _LOST_BLOCK = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|[Cc]heckpoint block rdd_\d+_\d+ not found")
 _OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
@@ -54,7 +55,7 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
         if isinstance(error, DeltaError) or _is_in_condition(str(error), merge):
             raise
         found = _cause(str(error))
-        overflow = overflow_in(str(error))
+        overflow = signal = overflow_in(str(error))
         narrowing = _narrowing(merge)
         if overflow is not None:
             detail = overflow.words
@@ -70,7 +71,7 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
             "Correct the value in the source, cast it in the statement, or use try_cast for NULL in its place.",
             sqlstate=overflow.sqlstate,
             parameters=overflow.parameters,
-        ) from error
+        ) from (error if signal is None else None)
 
 
 def _is_in_condition(message: str, merge: ResolvedMerge) -> bool:
@@ -86,33 +87,50 @@ def _is_in_condition(message: str, merge: ResolvedMerge) -> bool:
     return any(line in c.text for c in conditions) and not any(line in v.text for v in values)
 
 
-def _narrowing(merge: ResolvedMerge) -> list[tuple[Overflow, str]]:
-    """Return the assignments whose cast may fail, each with its clause."""
+@dataclass(frozen=True)
+class _Narrowing:
+    """A cast of an assignment that may fail: its path from the column, and the clause."""
+
+    column: str
+    cast: CastPart
+    clause: str
+
+    @property
+    def overflow(self) -> Overflow:
+        return Overflow(*self.cast.types, self.column)
+
+
+def _narrowing(merge: ResolvedMerge) -> list[_Narrowing]:
     return [
-        (
-            Overflow(given.simpleString(), field.dataType.simpleString(), field.name),
-            clause.clause.to_sql(),
-        )
+        _Narrowing(field.name, part, clause.clause.to_sql())
         for clause in merge.clauses
         for output, field in zip(clause.outputs, merge.output_schema.fields, strict=False)
         if (given := _given_type(merge, clause, output)) is not None
-        and not can_up_cast(given, field.dataType, structs_by_name=merge.assignment.structs_by_name)
+        for part in casts_in(given, field.dataType, structs_by_name=merge.assignment.structs_by_name)
+        if not part.is_up_cast
     ]
 
 
-def _narrowed(narrowing: list[tuple[Overflow, str]]) -> str:
+def _narrowed(narrowing: list[_Narrowing]) -> str:
     found = [
-        f"`{one.column}` from {str(one.source).upper()} to {str(one.target).upper()} in {clause}"
-        for one, clause in narrowing
+        f"`{'.'.join((one.column, *one.cast.path))}` from {' to '.join(one.cast.types)} in {one.clause}"
+        for one in narrowing
     ]
-    return f" Assignments that narrow a type: {'; '.join(found)}." if found else ""
+    return f" Assignments that narrow a type: {'; '.join(dict.fromkeys(found))}." if found else ""
 
 
-def _overflow(message: str, narrowing: list[tuple[Overflow, str]]) -> Overflow:
-    """Return the types in Spark's message about an overflow, and the column where only one can have it."""
+def _overflow(message: str, narrowing: list[_Narrowing]) -> Overflow:
+    """Return the types in Spark's message about an overflow, and the column where only one can have it.
+
+    Spark names the types of the value; of one in an array or map Delta names those of the array or map.
+    """
     types = _CAST.search(message)
-    source, target = (part.lower() for part in types.groups()) if types is not None else (None, None)
-    fitting = {one for one, _ in narrowing if types is None or (one.source, one.target) == (source, target)}
+    source, target = types.groups() if types is not None else (None, None)
+    fitting = {
+        one.overflow
+        for one in narrowing
+        if types is None or (sql_type(one.cast.source), sql_type(one.cast.target)) == (source, target)
+    }
     return fitting.pop() if len(fitting) == 1 else Overflow(source, target)
 
 
@@ -123,7 +141,10 @@ def _given_type(merge: ResolvedMerge, clause: ResolvedClause, output: Output) ->
 
 
 def translated(error: Exception, table: str) -> Exception:
-    """Return the error that a user can act on: the one behind Spark's or Java's, if any."""
+    """Return the error that a user can act on: the one behind Spark's or Java's, if any.
+
+    What led to it is its ``__cause__``, unless that is only the signal which this library's own expressions raise.
+    """
     # Some come wrapped in one of Java's errors, of which PySpark makes none of its own.
     is_of_spark = isinstance(error, PySparkException) or hasattr(error, "java_exception")
     if isinstance(error, DeltaError) or not is_of_spark:
@@ -136,7 +157,9 @@ def translated(error: Exception, table: str) -> Exception:
     if found is None or not condition.startswith(_WRAPPERS):
         return error
     condition, message, sqlstate = found
-    return DeltaRuntimeException(condition, f"{message} Nothing was changed in table {table}.", sqlstate=sqlstate)
+    worded = DeltaRuntimeException(condition, f"{message} Nothing was changed in table {table}.", sqlstate=sqlstate)
+    worded.__cause__ = error
+    return worded
 
 
 def _cause(message: str) -> tuple[str, str, str] | None:
