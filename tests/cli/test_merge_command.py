@@ -48,6 +48,19 @@ def test_the_latest_of_several_source_rows(tmp_path: Path) -> None:
     assert rows_of(table)[1] == "new"
 
 
+def test_a_merge_that_is_done_once(tmp_path: Path) -> None:
+    table, source = make_table(tmp_path / "t"), make_source(tmp_path / "s.parquet", [3])
+    options = ("--target", table, "--source", source, "--sql", UPSERT, "--user-metadata", "nightly run", "--json")
+    for number, version in ((7, 1), (7, None), (8, 2)):
+        code, out, err = run(*options, "--txn-app-id", "nightly", "--txn-version", str(number))
+        assert code == 0, err
+        assert json.loads(out)["version"] == version
+    commit = [json.loads(line) for line in (tmp_path / "t/_delta_log" / f"{1:020d}.json").read_text().splitlines()]
+    assert [a["commitInfo"]["userMetadata"] for a in commit if "commitInfo" in a] == ["nightly run"]
+    code, _, err = run(*options, "--txn-app-id", "nightly")
+    assert (code, "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS" in err) == (2, True)
+
+
 def test_a_statement_from_standard_input_that_names_paths(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t")
     source = make_source(tmp_path / "s.parquet", [1])

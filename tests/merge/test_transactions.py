@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deltamerge import DeltaTable, write_delta
+from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import (
     ConcurrentTransactionException,
     DeltaConcurrentModificationException,
@@ -209,6 +209,40 @@ def test_options_take_the_place_of_settings(spark: SparkSession, tmp_path: Path)
         write_delta(spark.range(1), path, "append", txn_app_id="other", txn_version=-1)
     assert caught.value.getCondition() == "DELTA_ILLEGAL_OPTION"
     assert latest_version(path) == 0
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("by", ["builder", "sql"])
+def test_a_merges_own_transaction_and_metadata(spark: SparkSession, tmp_path: Path, by: str) -> None:
+    """Two streams of one session: each call has its own; the session's are neither used nor used up."""
+    path, number = people(spark, tmp_path / "t"), "spark.databricks.delta.write.txnVersion"
+    spark.conf.set("spark.databricks.delta.write.txnAppId", "of the session")
+    spark.conf.set(number, "1")
+    spark.conf.set("spark.databricks.delta.write.txnVersion.autoReset.enabled", "true")
+    spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", "of the session")
+
+    def merged(app: str, version: int, **options: Any) -> int | None:
+        options |= {"txn_app_id": app, "txn_version": version}
+        if by == "builder":
+            return upsert(spark, path, [(1, app, version)]).run(**options).version
+        statement = (
+            f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS id, '{app}' AS name, {version} AS age) s "
+            "ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"
+        )
+        return merge_sql(spark, statement, **options).version
+
+    assert merged("a", 5, user_metadata="of the call") == 2
+    assert commit_info(path, 2)["userMetadata"] == "of the call"
+    assert merged("b", 1) == 3
+    assert commit_info(path, 3)["userMetadata"] == "of the session"
+    assert [(t["appId"], t["version"]) for v in (2, 3) for t in actions(path, v, "txn")] == [("a", 5), ("b", 1)]
+    assert (merged("a", 5), merged("a", 4), merged("b", 0), merged("b", 2)) == (None, None, None, 4)
+    assert spark.conf.get(number) == "1"
+    for wrong in ({"txn_app_id": "a"}, {"txn_version": 7}, {"txn_app_id": "a", "txn_version": -1}):
+        with pytest.raises(DeltaIllegalArgumentException):
+            upsert(spark, path, [(1, "x", 1)]).execute(**wrong)
+    assert upsert(spark, path, [(1, "x", 1)]).execute(txn_app_id="a", txn_version=6).count() == 1
+    assert latest_version(path) == 5
 
 
 @pytest.mark.quick

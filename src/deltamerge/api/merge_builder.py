@@ -25,6 +25,7 @@ from deltamerge.sql.merge_ast import (
     Update,
 )
 from deltamerge.sql.names import parse_name
+from deltamerge.txn.application import option_transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -180,35 +181,63 @@ class DeltaMergeBuilder:
         """
         return replace(self, statement=replace(self.statement, schema_evolution=True))
 
-    def execute(self) -> DataFrame:
+    def execute(
+        self, *, txn_app_id: str | None = None, txn_version: int | None = None, user_metadata: str | None = None
+    ) -> DataFrame:
         """Run the merge.
+
+        Args:
+            txn_app_id: The application that merges; with `txn_version` the merge is done once, however often the
+                application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
+            txn_version: The application's number for this merge, greater than those of its writes before. By default
+                the session's ``spark.databricks.delta.write.txnVersion``.
+            user_metadata: A string for the commit's ``userMetadata``. By default the session's
+                ``spark.databricks.delta.commitInfo.userMetadata``.
 
         Returns:
             One row: num_affected_rows, num_updated_rows, num_deleted_rows, num_inserted_rows (BIGINT).
 
         Raises:
+            DeltaIllegalArgumentException: Only one of `txn_app_id` and `txn_version` is given, or a setting is wrong.
             DeltaAnalysisException: The statement is wrong; nothing was read or written.
             DeltaRuntimeException: The data is at fault; the table is as it was.
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
-        return self.run().counts(self.table.spark)
+        report = self.run(txn_app_id=txn_app_id, txn_version=txn_version, user_metadata=user_metadata)
+        return report.counts(self.table.spark)
 
-    def run(self, progress: Progress | None = None) -> MergeReport:
+    def run(
+        self,
+        progress: Progress | None = None,
+        *,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+        user_metadata: str | None = None,
+    ) -> MergeReport:
         """Run the merge and report what it did.
 
         Args:
             progress: Is called with each step as it begins.
+            txn_app_id: The application that merges; with `txn_version` the merge is done once, however often the
+                application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
+            txn_version: The application's number for this merge, greater than those of its writes before. By default
+                the session's ``spark.databricks.delta.write.txnVersion``.
+            user_metadata: A string for the commit's ``userMetadata``. By default the session's
+                ``spark.databricks.delta.commitInfo.userMetadata``.
 
         Returns:
             The report.
 
         Raises:
+            DeltaIllegalArgumentException: Only one of `txn_app_id` and `txn_version` is given, or a setting is wrong.
             DeltaAnalysisException: The statement is wrong; nothing was read or written.
             DeltaRuntimeException: The data is at fault; the table is as it was.
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
         check_clause_order(self.statement)
-        return MergeReport(run_merge(MergeIntoCommand(self.table, self.statement), progress))
+        transaction = option_transaction(txn_app_id, txn_version)
+        command = MergeIntoCommand(self.table, self.statement, transaction=transaction, user_metadata=user_metadata)
+        return MergeReport(run_merge(command, progress))
 
     def plan(self, analyze: bool = False, *, progress: Progress | None = None) -> MergePlanReport:
         """Return what the merge would do, without writing anything.

@@ -28,6 +28,7 @@ from deltamerge.sql.relations import (
     replace_qualifier,
     replace_references,
 )
+from deltamerge.txn.application import option_transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +45,9 @@ def merge_sql(
     progress: Progress | None = None,
     *,
     dedupe_by: str | Sequence[str] | None = None,
+    txn_app_id: str | None = None,
+    txn_version: int | None = None,
+    user_metadata: str | None = None,
 ) -> MergeReport:
     """Run a MERGE statement.
 
@@ -54,11 +58,18 @@ def merge_sql(
         progress: Is called with each step as it begins.
         dedupe_by: A source column or several: of the source rows with one key the latest by these is merged; see
             `DeltaTable.merge`.
+        txn_app_id: The application that merges; with `txn_version` the merge is done once, however often the
+            application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
+        txn_version: The application's number for this merge, greater than those of its writes before. By default the
+            session's ``spark.databricks.delta.write.txnVersion``.
+        user_metadata: A string for the commit's ``userMetadata``. By default the session's
+            ``spark.databricks.delta.commitInfo.userMetadata``.
 
     Returns:
         The report.
 
     Raises:
+        DeltaIllegalArgumentException: Only one of `txn_app_id` and `txn_version` is given, or a setting is wrong.
         DeltaParseException: The statement cannot be parsed; the message points at the place.
         DeltaAnalysisException: A name, a type or a clause is wrong; nothing was read or written.
         DeltaRuntimeException: The data is at fault; the table is as it was.
@@ -71,7 +82,9 @@ def merge_sql(
             "merge_sql runs a MERGE. To see what it would do, use plan_sql, or `deltamerge plan` on the command line.",
             sqlstate="0A000",
         )
-    return MergeReport(run_merge(_command(spark, parsed, tables, dedupe_by), progress))
+    transaction = option_transaction(txn_app_id, txn_version)
+    command = _command(spark, parsed, tables, dedupe_by)
+    return MergeReport(run_merge(replace(command, transaction=transaction, user_metadata=user_metadata), progress))
 
 
 def plan_sql(

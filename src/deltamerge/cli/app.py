@@ -78,6 +78,23 @@ DedupeBy = Annotated[
         show_default=False,
     ),
 ]
+TxnAppId = Annotated[
+    str | None,
+    typer.Option(
+        help="The application that merges; with --txn-version the merge is done once, however often it is tried.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+TxnVersion = Annotated[
+    int | None,
+    typer.Option(
+        help="The application's number for this merge, greater than those before.", metavar="N", show_default=False
+    ),
+]
+UserMetadata = Annotated[
+    str | None, typer.Option(help="A string for the commit's userMetadata.", metavar="STRING", show_default=False)
+]
 Table = Annotated[str, typer.Argument(metavar="PATH", help="The table's path or URL.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -108,6 +125,9 @@ def merge(
     remote: Remote = None,
     conf: Conf = None,
     dedupe_by: DedupeBy = None,
+    txn_app_id: TxnAppId = None,
+    txn_version: TxnVersion = None,
+    user_metadata: UserMetadata = None,
     as_json: Json = False,
 ) -> None:
     """Run a MERGE and print what it did.
@@ -115,7 +135,13 @@ def merge(
     Example: deltamerge merge --target ./flights --source changes.parquet --file upsert.sql
     """
     with explained(_errors()):
-        run = partial(merge_sql, dedupe_by=dedupe_by)
+        run = partial(
+            merge_sql,
+            dedupe_by=dedupe_by,
+            txn_app_id=txn_app_id,
+            txn_version=txn_version,
+            user_metadata=user_metadata,
+        )
         report = _in_session(run, sql, file, target, source, remote, conf)
         _show(report.to_json() if as_json else render_terminal(report.outcome))
 

@@ -72,7 +72,7 @@ def run_merge(
     steps = Steps(spark, progress, command.statement.operation)
     settings = {**READING_MANY_FILES, **PLANNING}
     with session_settings(spark, settings), errors_not_logged():
-        conf = merge_conf(spark)
+        conf = command.conf_over(merge_conf(spark))
         session_transaction(conf)  # Refuses half a transaction before anything is read.
         started = replace(command, timestamp=timestamp)
         for attempt in range(max(0, conf.conflict_retries) + 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltamerge.log.features.type_widening import widening_mode
 from deltamerge.log.protocol import features
@@ -25,6 +25,7 @@ from deltamerge.merge.statement import MergeStatement
 from deltamerge.merge.steps import Steps
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.table import Table
+from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder
 from deltamerge.write.table_features import check_evolution
@@ -37,12 +38,27 @@ class MergeIntoCommand:
     Args:
         timestamp: The value of ``current_timestamp()`` in it, microseconds since 1970; None for its start.
         ruled_out: Operators that are not to be used, each with the reason.
+        transaction: The application's transaction; None for the session's, if it has one.
+        user_metadata: The commit's ``userMetadata``; None for the session's.
     """
 
     table: Table
     statement: MergeStatement
     timestamp: int | None = None
     ruled_out: tuple[Alternative, ...] = ()
+    transaction: ApplicationTransaction | None = None
+    user_metadata: str | None = None
+
+    def conf_over(self, session: MergeConf) -> MergeConf:
+        """Return the session's settings with what was asked for at the call."""
+        conf = session
+        if self.user_metadata is not None:
+            conf = replace(conf, user_metadata=self.user_metadata)
+        if self.transaction is not None:
+            # The session's own number is not used up.
+            app_id, version = self.transaction.app_id, self.transaction.version
+            conf = replace(conf, txn_app_id=app_id, txn_version=version, txn_version_auto_reset=False)
+        return conf
 
 
 def prepare(
