@@ -15,9 +15,20 @@ from deltamerge.exceptions import (
     DeltaConcurrentModificationException,
     DeltaIllegalArgumentException,
 )
+from deltamerge.merge.outcome import LostCommit
 from deltamerge.write.data_files import write_files
 
-from .tables import actions, commit_info, files_below, frame, latest_version, people, rows
+from .tables import (
+    EXECUTOR,
+    actions,
+    commit_info,
+    files_below,
+    folders_below,
+    frame,
+    latest_version,
+    people,
+    rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,20 +83,41 @@ def test_two_merges_of_the_same_row(spark: SparkSession, tmp_path: Path) -> None
         (7, "newer", 2),
     ]
     assert (report.version, report.metrics["numTargetRowsUpdated"]) == (3, 2)
+    assert report.outcome.lost_to == (LostCommit(2, "MERGE", "DELTA_CONCURRENT_DELETE_READ"),)
     assert "ran again once" in str(report)
+    assert "version 2 (MERGE) removed a file that the merge had read" in str(report)
     assert no_file_is_left_over(path)
 
 
-@pytest.mark.parametrize("retries", [0, 1])
+@pytest.mark.parametrize("retries", [0, 4])
 def test_a_merge_that_loses_each_time(spark: SparkSession, tmp_path: Path, retries: int) -> None:
     path = people(spark, tmp_path / "t")
     spark.conf.set("spark.deltamerge.merge.conflictRetries", str(retries))
     other = At("commit", lambda: upsert(spark, path, [(1, "first", 1)]).execute())
-    with pytest.raises(DeltaConcurrentModificationException):
+    with pytest.raises(DeltaConcurrentModificationException) as raised:
         upsert(spark, path, [(1, "second", 2)]).run(progress=other)
     assert other.seen.count("commit") == retries + 1
+    assert other.seen.count("back_off") == retries
+    assert (f"The merge ran {retries + 1} times" in str(raised.value)) == (retries > 0)
     assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "first", 1)
     assert no_file_is_left_over(path), "the loser's files are gone, and only they"
+
+
+@pytest.mark.parametrize("executor", ["key_lookup", "low_shuffle", "classic"])
+def test_a_lost_commit_does_not_cost_the_source(spark: SparkSession, tmp_path: Path, executor: str) -> None:
+    path = people(spark, tmp_path / "t")
+    spark.conf.set(EXECUTOR, executor)
+    # Computed again, it would have other names.
+    source = spark.sql("SELECT id, uuid() AS name, 7 AS age FROM VALUES (1), (9) AS s(id)").alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+    other = Once("commit", lambda: upsert(spark, path, [(1, "first", 1)]).execute())
+    report = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run(progress=other)
+    steps = [step.name for step in report.steps]
+    assert (steps.count("commit"), steps.count("materialize_source")) == (2, 1)
+    assert report.metrics["numSourceRows"] == 2
+    assert [row[0] for row in rows(DeltaTable.forPath(spark, path).toDF())] == [1, 2, 3, 9]
+    assert no_file_is_left_over(path)
+    assert not any(name.endswith("-source") for name in folders_below(path))
 
 
 def test_rows_appended_that_the_merge_would_have_seen(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from deltamerge.exceptions import (
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-)
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
-from deltamerge.merge.outcome import MergeOutcome, Progress
+from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.preparation import MergeIntoCommand, prepare
+from deltamerge.merge.reruns import RUN_AGAIN, gave_up, lost_commit, rerun_notes, seconds_to_wait
 from deltamerge.merge.result.commit import commit_merge
 from deltamerge.merge.result.metrics import metrics_of
 from deltamerge.merge.result.report_data import already_committed, outcome_of
 from deltamerge.merge.retries import carry_out
+from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.source.source import reads_table
 from deltamerge.merge.steps import Steps
 from deltamerge.spark.config import MergeConf
@@ -39,8 +37,6 @@ from deltamerge.write.data_files import remove_leftovers, removing_leftovers
 __all__ = ["MergeIntoCommand", "run_merge"]
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
-# Conflicts about rows, after which the same merge is right for the rows as they are now.
-_RUN_AGAIN = (ConcurrentAppendException, ConcurrentDeleteReadException, ConcurrentDeleteDeleteException)
 
 
 def now_in_milliseconds() -> int:
@@ -53,11 +49,13 @@ def run_merge(
     *,
     clock: Callable[[], int] = now_in_milliseconds,
     new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    wait: Callable[[float], None] = time.sleep,
 ) -> MergeOutcome:
     """Run a merge; nothing is left behind where it fails. Delta: MergeIntoCommand.run.
 
     Args:
         clock: Returns milliseconds since 1970.
+        wait: Waits so many seconds.
 
     Raises:
         DeltaAnalysisException: The statement is wrong; nothing was read or written.
@@ -71,33 +69,30 @@ def run_merge(
     timestamp = clock() * 1000 if command.timestamp is None else command.timestamp
     steps = Steps(spark, progress, command.statement.operation)
     settings = {**READING_MANY_FILES, **PLANNING}
-    with session_settings(spark, settings), errors_not_logged():
+    with session_settings(spark, settings), errors_not_logged(), KeptSource() as kept:
         conf = command.conf_over(merge_conf(spark))
         session_transaction(conf)  # Refuses half a transaction before anything is read.
         started = replace(command, timestamp=timestamp)
-        for attempt in range(max(0, conf.conflict_retries) + 1):
+        lost: list[LostCommit] = []
+        while True:
             try:
-                outcome = _run_once(started, conf, steps, clock, new_id)
-            except _RUN_AGAIN as error:
-                if attempt >= conf.conflict_retries or reads_table(command.statement.source, command.table):
-                    raise
+                outcome = _run_once(started, conf, steps, kept, clock, new_id)
+            except RUN_AGAIN as error:
+                lost.append(lost_commit(error))
+                if len(lost) > conf.conflict_retries or reads_table(command.statement.source, command.table):
+                    raise (gave_up(error, lost) if len(lost) > 1 else error) from None
                 logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
             else:
-                return replace(outcome, notes=(*outcome.notes, *_ran_again(attempt)))
-    raise AssertionError("every attempt returns or raises")
-
-
-def _ran_again(attempts: int) -> tuple[str, ...]:
-    if not attempts:
-        return ()
-    times = "once" if attempts == 1 else f"{attempts} times"
-    return (f"ran again {times}, because other writers changed what the merge had read",)
+                return replace(outcome, notes=(*outcome.notes, *rerun_notes(lost)), lost_to=tuple(lost))
+            with steps.step("back_off", "waiting to run again after another writer's commit"):
+                wait(seconds_to_wait(len(lost), random.random()))
 
 
 def _run_once(
     command: MergeIntoCommand,
     conf: MergeConf,
     steps: Steps,
+    kept: KeptSource,
     clock: Callable[[], int],
     new_id: Callable[[], str],
 ) -> MergeOutcome:
@@ -111,7 +106,7 @@ def _run_once(
     if transaction is not None and transaction.is_in(snapshot):
         reset_transaction(spark, conf)
         return already_committed(command.table, command.statement, snapshot)
-    execution = prepare(command, snapshot, conf, steps, clock, new_id)
+    execution = replace(prepare(command, snapshot, conf, steps, clock, new_id), kept=kept)
     changes = carry_out(execution, new_id)
     store, folder = command.table.store, changes.execution.folder
     with steps.step("commit", "committing"), removing_leftovers(store, folder):

@@ -36,6 +36,21 @@ class StepTiming:
 
 
 @dataclass(frozen=True)
+class LostCommit:
+    """A commit of another writer that a run of the merge lost to.
+
+    Args:
+        version: Its version, or None where that is not known.
+        operation: What it did, such as ``MERGE``; empty where several were first.
+        rule: The error class of the conflict, such as ``DELTA_CONCURRENT_APPEND``.
+    """
+
+    version: int | None
+    operation: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class MergeOutcome:
     """All that is known of a merge that ended well.
 
@@ -48,6 +63,7 @@ class MergeOutcome:
         metrics: Delta's operation metrics by name; counts of rows and files, bytes, milliseconds.
         notes: Sentences on what was pruned, skipped or chosen.
         plan: The plan as it was carried out; None where nothing ran.
+        lost_to: The commits that were first and made the merge run again, one for each lost run.
     """
 
     table: str
@@ -62,6 +78,7 @@ class MergeOutcome:
     notes: tuple[str, ...] = ()
     operation_parameters: Mapping[str, str] = field(default_factory=dict)
     plan: MergePlan | None = None
+    lost_to: tuple[LostCommit, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
 from deltamerge.merge.executors.classic import execute_classic
@@ -64,6 +63,7 @@ def _attempts(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
             if attempt + 1 == attempts:
                 raise source_failed_repeatedly(attempts, error) from error
             logger.warning("rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts)
+            execution.kept.forget()
             execution = replace(execution, folder=_new_folder(execution, new_id))
     raise AssertionError("every attempt returns or raises")
 
@@ -89,32 +89,26 @@ def _run(execution: Execution, level: str) -> MergeChanges:
         return execute_key_lookup(execution)
     if execution.plan.match.choice == "whole_files":
         return execute_whole_files(execution)
-    with _source(execution, level) as source:
-        if source.summary is not None:
-            execution = execution.knowing(source.summary)
-        execution = _numbering(execution, source)
-        match = execution.plan.match.choice
-        if match == "anti_join":
-            return execute_insert_only(execution, source)
-        if match == "join" and source.summary is not None:
-            return execute_low_shuffle(execution, source, source.summary)
-        return execute_classic(execution, source)
+    source = _source(execution, level)
+    if source.summary is not None:
+        execution = execution.knowing(source.summary)
+    execution = _numbering(execution, source)
+    match = execution.plan.match.choice
+    if match == "anti_join":
+        return execute_insert_only(execution, source)
+    if match == "join" and source.summary is not None:
+        return execute_low_shuffle(execution, source, source.summary)
+    return execute_classic(execution, source)
 
 
-@contextmanager
-def _source(execution: Execution, level: str) -> Iterator[Source]:
+def _source(execution: Execution, level: str) -> Source:
     """Read the source as planned; only one that is kept has a summary."""
     if execution.plan.source.choice in ("read_once", "recomputed"):
-        yield read_source(execution.merge)
-        return
+        return read_source(execution.merge)
     if execution.plan.source.choice == "none":
-        yield replace(read_source(execution.merge), summary=NO_ROWS)
-        return
-    source = keep_source(execution, level)
-    try:
-        yield source
-    finally:
-        source.release()
+        return replace(read_source(execution.merge), summary=NO_ROWS)
+    key = ("checkpoint", level, execution.snapshot.metadata, execution.snapshot.protocol)
+    return execution.kept.once(key, lambda: keep_source(execution, level), Source.release)
 
 
 def _numbering(execution: Execution, source: Source) -> Execution:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.planning.plan import Alternative, MergePlan
 from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.planning.target_files import TargetFiles, key_slices
+from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.source.source import Source, materialize_source
 from deltamerge.merge.steps import Steps
@@ -52,6 +53,7 @@ class Execution:
         timestamp: The value of ``current_timestamp()``, microseconds since 1970.
         row_numbers: The numbers of the source's rows, where identity columns need them.
         scratch: The folder for what is written on the way, as tasks open it.
+        kept: What was kept of the source, also by an earlier run of the same merge.
     """
 
     table: Table
@@ -65,6 +67,7 @@ class Execution:
     timestamp: int
     row_numbers: RowNumbers | None = None
     scratch: str = ""
+    kept: KeptSource = field(default_factory=KeptSource)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -106,6 +109,13 @@ class Execution:
         """Plan again with what is known of the source once it was read; how it is kept stays as it is."""
         context = replace(self.context, summary=summary)
         return replace(self, context=context, plan=replace(make_plan(context), source=self.plan.source))
+
+    @property
+    def source_key(self) -> tuple[object, ...]:
+        """All that decides what is kept of the source, besides the statement."""
+        plan, snapshot = self.plan, self.snapshot
+        choices = plan.source.choice, plan.match.choice, plan.changed_rows.choice
+        return (*choices, snapshot.metadata, snapshot.protocol)
 
     @cached_property
     def write_target(self) -> WriteTarget:

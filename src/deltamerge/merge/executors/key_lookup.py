@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -51,14 +52,14 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
     Raises:
         Declined: It came out on the way that another operator must do a part of it.
     """
-    with scratch_folder(execution) as folder:
+    with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
         return _looked_up(replace(execution, scratch=folder))
 
 
 def _looked_up(execution: Execution) -> MergeChanges:
     steps = execution.steps
     recipe = lookup_recipe(execution.context, by_spark=execution.plan.changed_rows.choice == "spark")
-    staged = stage_source(execution, recipe)
+    staged = _kept_source(execution, recipe)
     with steps.step("plan", "choosing the files to read"):
         staged, possible = _with_keys(execution, staged)
         zone, wanted = execution.conf.session_time_zone, staged.summary.predicate
@@ -70,6 +71,20 @@ def _looked_up(execution: Execution) -> MergeChanges:
     if recipe.by_spark:
         return _by_spark(execution, recipe, staged, target, found)
     return _by_arrow(execution, recipe, staged, target, found)
+
+
+def _kept_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
+    """Read the source; one that was computed for it stays for another run, in a folder of its own."""
+    if execution.plan.source.choice == "in_place":
+        return stage_source(execution, recipe)
+
+    def stage() -> tuple[StagedSource, ExitStack]:
+        with ExitStack() as files:
+            folder = files.enter_context(scratch_folder(execution, f"{execution.folder}-source"))
+            return stage_source(replace(execution, scratch=folder), recipe), files.pop_all()
+
+    staged, _ = execution.kept.once(execution.source_key, stage, lambda kept: kept[1].close())
+    return staged
 
 
 def _with_keys(execution: Execution, staged: StagedSource) -> tuple[StagedSource, Mask]:

@@ -10,18 +10,21 @@ from deltamerge.merge.executors.execution import Execution
 
 
 @contextmanager
-def scratch_folder(execution: Execution) -> Iterator[str]:
+def scratch_folder(execution: Execution, name: str) -> Iterator[str]:
     """Make a folder that driver and tasks open, and delete it with all that is in it.
 
-    A run that fails leaves it to `remove_leftovers`. Tasks do not make it, so that one that still runs when the run has
-    failed leaves nothing.
+    Tasks do not make it, so that one that still runs when the run has failed leaves nothing.
+
+    Args:
+        name: Where in the table it is, unless the driver's own disk does.
     """
     store = execution.table.store
     if not store.is_local and execution.context.session.runs_in_local_mode:
         with tempfile.TemporaryDirectory(prefix="deltamerge-", ignore_cleanup_errors=True) as folder:
             yield folder
         return
-    folder = f"{execution.folder}/_staged"
-    store.make_folder(folder)
-    yield execution.located(folder)
-    store.delete_folder(folder)
+    try:
+        store.make_folder(name)
+        yield execution.located(name)
+    finally:
+        store.delete_folder(name)

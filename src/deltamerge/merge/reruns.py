@@ -1,0 +1,77 @@
+"""Which commits of others a merge survives by running again, when it does, and what it reports of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltamerge.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+)
+from deltamerge.merge.outcome import LostCommit
+from deltamerge.spark.config import KEYS
+
+RUN_AGAIN = (
+    ConcurrentAppendException,
+    ConcurrentDeleteReadException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentWriteException,
+)
+"""Conflicts about rows, after which the same merge is right for the rows as they are now."""
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
+_DOUBLED_AT_MOST = 10
+_DID = {
+    "DELTA_CONCURRENT_APPEND": "added rows that the merge should have read",
+    "DELTA_CONCURRENT_DELETE_READ": "removed a file that the merge had read",
+    "DELTA_CONCURRENT_DELETE_DELETE": "removed a file that the merge was to remove",
+    "DELTA_CONCURRENT_WRITE": "and those before it were faster each time",
+}
+
+
+def seconds_to_wait(lost: int, random: float) -> float:
+    """Return how long a merge that lost `lost` times waits: up to twice as long each time, so that writers part.
+
+    Args:
+        random: From 0 to 1.
+    """
+    return random * min(_LONGEST_WAIT, _FIRST_WAIT * (1 << min(lost - 1, _DOUBLED_AT_MOST)))
+
+
+def lost_commit(error: DeltaConcurrentModificationException) -> LostCommit:
+    """Return what a merge lost to."""
+    version, operation = error.parameters.get("version"), error.parameters.get("operation", "")
+    return LostCommit(None if version is None else int(version), operation, error.error_class)
+
+
+def rerun_notes(lost: Sequence[LostCommit]) -> tuple[str, ...]:
+    """Return a sentence on the runs that were lost, if there were any."""
+    if not lost:
+        return ()
+    times = "once" if len(lost) == 1 else f"{len(lost)} times"
+    return (f"ran again {times}, because other writers were first: {_listed(lost)}",)
+
+
+def gave_up(
+    error: DeltaConcurrentModificationException, lost: Sequence[LostCommit]
+) -> DeltaConcurrentModificationException:
+    """Return the error of a merge that has lost as often as the session allows, and more than once."""
+    return type(error)(
+        error.error_class,
+        f"{error.message} The merge ran {len(lost)} times, as {KEYS['conflict_retries']} allows: {_listed(lost)}.",
+        sqlstate=error.sqlstate,
+        parameters=error.parameters,
+    )
+
+
+def _listed(lost: Sequence[LostCommit]) -> str:
+    return ", ".join(_words(one) for one in lost)
+
+
+def _words(lost: LostCommit) -> str:
+    by = f" ({lost.operation})" if lost.operation else ""
+    which = "another writer" if lost.version is None else f"version {lost.version}{by}"
+    return f"{which} {_DID.get(lost.rule, 'conflicted')} [{lost.rule}]"
