@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.storagelevel import StorageLevel
 
-from deltamerge import DeltaTable, merge_sql
+from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import DeltaIllegalArgumentException, DeltaRuntimeException
 from deltamerge.spark.config import CHOICES
 
@@ -212,3 +212,39 @@ class LosesTheSource:
         if self.times:
             self.times -= 1
             kept.unpersist(True)
+
+
+def test_properties_of_new_tables(spark: SparkSession, tmp_path: Path) -> None:
+    def properties(path: str) -> dict[str, str]:
+        found: dict[str, str] = DeltaTable.forPath(spark, path).detail().collect()[0].properties
+        return found
+
+    default, old = KEY + "properties.defaults.", people(spark, tmp_path / "old")
+    spark.conf.set(default + "enableChangeDataFeed", "true")
+    spark.conf.set(default + "logRetentionDuration", "interval 3 days")
+    asked = {"delta.logRetentionDuration": "interval 5 days"}
+    written, created = str(tmp_path / "written"), str(tmp_path / "created")
+    write_delta(spark.range(1), written, properties=asked)
+    DeltaTable.create(spark).location(created).addColumn("id", "BIGINT").execute()
+    write_delta(spark.createDataFrame([(9, "x", 1)], "id INT, name STRING, age INT"), old, "append")
+    assert properties(written) == {"delta.enableChangeDataFeed": "true", **asked}
+    assert properties(created) == {
+        "delta.enableChangeDataFeed": "true",
+        "delta.logRetentionDuration": "interval 3 days",
+    }
+    assert properties(old) == {}
+    source = spark.range(2).alias("s")
+    DeltaTable.forPath(spark, created).alias("t").merge(source, "t.id = s.id").whenNotMatchedInsertAll().execute()
+    assert actions(written, 0, "protocol")[0]["minWriterVersion"] == 4
+
+
+@pytest.mark.parametrize("key", ["merge.preserveNullSourceStructs", "merge.preserveNullSourceStructs.updateStar"])
+def test_switches_for_old_mistakes_are_refused(key: str, spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    before = files_below(path)
+    spark.conf.set(KEY + key, "false")
+    with pytest.raises(DeltaIllegalArgumentException, match=key):
+        upsert(spark, path).run()
+    assert files_below(path) == before
+    spark.conf.set(KEY + key, "true")
+    assert upsert(spark, path).run().version == 2

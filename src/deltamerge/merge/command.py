@@ -112,6 +112,8 @@ def _run_once(
     with steps.step("commit", "committing"), removing_leftovers(store, folder):
         metrics = metrics_of(changes)
         version = commit_merge(changes, metrics, new_id())
+    # Before Spark lists the table's files anew.
+    kept.forget()
     reset_transaction(spark, conf)
     if version is None:
         remove_leftovers(store, folder)

@@ -53,6 +53,9 @@ class MergeConf:
     store_assignment_policy: str = _setting("spark.sql.storeAssignmentPolicy", "ANSI")
     ansi_enabled: bool = _setting("spark.sql.ansi.enabled", True)
     double_quoted_identifiers: bool = _setting("spark.sql.ansi.doubleQuotedIdentifiers", False)
+    preserve_null_source_structs: bool = _setting(f"{PREFIX}merge.preserveNullSourceStructs", True)
+    preserve_null_structs_of_star: bool = _setting(f"{PREFIX}merge.preserveNullSourceStructs.updateStar", True)
+    preserve_null_structs_of_writes: bool = _setting(f"{PREFIX}insert.preserveNullSourceStructs", True)
     auto_broadcast_join_threshold: str = _setting("spark.sql.autoBroadcastJoinThreshold", "10485760b")
 
     @property
@@ -97,6 +100,10 @@ CHOICES: dict[str, frozenset[str]] = {
 }
 
 
+_ONLY_TRUE = ("preserve_null_source_structs", "preserve_null_structs_of_star", "preserve_null_structs_of_writes")
+"""Switches for mistakes of old releases, which are not made here: with another value rows would differ in silence."""
+
+
 def read_conf(kind: type[Conf], get: Callable[[str], str | None]) -> Conf:
     """Read every key of a statement.
 
@@ -112,6 +119,9 @@ def read_conf(kind: type[Conf], get: Callable[[str], str | None]) -> Conf:
         value = get(key)
         if value is not None:
             values[setting.name] = _parse(key, setting.name, value, setting.type)
+    for name in _ONLY_TRUE:
+        if values.get(name) is False:
+            raise _wrong(KEYS[name], "false", "true, since a NULL struct is always stored as NULL here; unset the key")
     return kind(**values)
 
 

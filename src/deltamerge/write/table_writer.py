@@ -18,7 +18,8 @@ from deltamerge.log.features.row_tracking import with_column_names
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.skipping.predicates import ALWAYS
-from deltamerge.spark.session import merge_conf
+from deltamerge.spark.config import PREFIX
+from deltamerge.spark.session import merge_conf, settings_below
 from deltamerge.spark.table import Table
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
@@ -67,12 +68,19 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
             sqlstate="42P01",
             parameters={"tableName": table.name},
         )
-    definition = replace(definition, schema=as_strings(definition.schema))
+    properties = {**_default_properties(table), **definition.properties}
+    definition = replace(definition, schema=as_strings(definition.schema), properties=properties)
     check_definition(definition)
     check_identity_columns(definition.schema, definition.partition_columns)
     check_generation_expressions(table.spark, definition.schema)
     before = table.snapshot() if exists else None
     _commit_definition(table, before, _with_column_ids(definition, before), WrittenFiles((), (), ()))
+
+
+def _default_properties(table: Table) -> dict[str, str]:
+    """Return the properties that the session sets for all new tables. Delta: DeltaConfigs.mergeGlobalConfigs."""
+    found = settings_below(table.spark, f"{PREFIX}properties.defaults.")
+    return {f"delta.{name}": value for name, value in found.items()}
 
 
 def write_table(
@@ -111,7 +119,8 @@ def write_table(
     if before is not None and mode in ("append", "overwrite"):
         new_properties = properties if mode == "overwrite" else None
         return _write_rows(table, before, frame, partition_columns, new_properties, named)
-    definition = TableDefinition(new_schema(frame), partition_columns or (), properties)
+    given = properties if exists else {**_default_properties(table), **properties}
+    definition = TableDefinition(new_schema(frame), partition_columns or (), given)
     if before is not None:
         before.check_writable()
         refuse_append_only(before, table.name, "the overwrite deletes rows")
