@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -93,6 +94,24 @@ def test_nested_not_null(maker: str, oracle: LineProcess, spark: SparkSession, t
     assert outcomes[::2] == outcomes[1::2], "delta-spark's and deltamerge's"
     assert outcomes[:6] == [False, False, True, True, True, True]
     assert oracle.ask("lines", path=path) == canonical_lines(DeltaTable.forPath(spark, path).toDF())
+
+
+def test_column_mapping_that_only_one_list_names(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
+    """Delta 3.1 wrote such protocols; delta-spark takes the feature for one that is on, and so must we."""
+    made(oracle, tmp_path / "made", "k INT, v STRING", "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    path = str(shutil.copytree(tmp_path / "made", tmp_path / "t", ignore=shutil.ignore_patterns("*.crc")))
+    first = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    lines = [json.loads(line) for line in first.read_text().splitlines()]
+    lists = {"readerFeatures": [], "writerFeatures": ["columnMapping", "appendOnly", "invariants"]}
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **lists}
+    first.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    all_read(oracle, spark, path, FIRST)
+    asked(oracle, UPSERT.format(path=path, values="(1, 'A'), (2, CAST(NULL AS STRING)), (6, 'F')"))
+    all_read(oracle, spark, path, {1: "A", 3: "c", 4: "d", 5: "e", 6: "F"})
+    merge_sql(spark, UPSERT.format(path=path, values="(3, 'C'), (4, CAST(NULL AS STRING)), (7, 'G')"))
+    all_read(oracle, spark, path, {1: "A", 3: "C", 5: "e", 6: "F", 7: "G"})
 
 
 def test_features_that_only_writers_know(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
