@@ -79,6 +79,8 @@ PLANS = (
     Wanted("key_lookup"),
     without("key_lookup", ("changed_rows", "arrow")),
     without("key_lookup", ("source", "in_place"), ("changed_rows", "arrow")),
+    without("key_lookup", ("changed_rows", "arrow"), ("changed_rows", "pair_values")),
+    without("key_lookup", ("source", "in_place"), ("changed_rows", "arrow"), ("changed_rows", "pair_values")),
 )
 """One for each combination of operators that a session can have."""
 

@@ -65,6 +65,8 @@ PROPERTIES: tuple[dict[str, str], ...] = (
     MAPPED,
     {**MAPPED, **FEED},
     TRACKED,
+    {**TRACKED, "delta.columnMapping.mode": "id"},
+    {**VECTORS, **TRACKED},
     {**VECTORS, **FEED, **MAPPED, **TRACKED},
 )
 

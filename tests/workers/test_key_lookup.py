@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,21 @@ import pytest
 from deltamerge.workers.conditions import ClauseChoice, Column, Condition, Constant, Operation
 from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.key_lookup import UNFIT, PairChoice, TargetChoice, pairing
+from deltamerge.workers.key_lookup import (
+    NO_FILTERS,
+    UNFIT,
+    ComparedKey,
+    OnFilters,
+    PairChoice,
+    SourceChoice,
+    TargetChoice,
+    pairing,
+)
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns, blocks_of_rows
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, by_source_number, read_pairs
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
 
+ID_AND_NAME = (ComparedKey("id", pa.int64()), ComparedKey("name", pa.string()))
 KEYS = pa.schema([("k0", pa.int64()), ("k1", pa.string()), ("clause", pa.int32())])
 
 
@@ -68,6 +80,8 @@ def look_up(
     deleted: Mapping[str, Blocks] | None = None,
     rest: Asked | None = None,
     unique: bool = False,
+    keys: Sequence[ComparedKey] = ID_AND_NAME,
+    on: OnFilters = NO_FILTERS,
 ) -> Found:
     folder = paths[0].parent
     files = {
@@ -78,17 +92,19 @@ def look_up(
         **block_columns((deleted or {}).get(path.name, NO_BLOCKS) for path in paths),
     }
     kept = stage(folder, source)
+    names = [name for name in source.column_names if name.startswith("k")]
     work = pairing(
         LOCAL_FILES,
         kept,
-        ("k0", "k1"),
+        names,
         clause,
-        ("id", "name"),
+        keys,
         by_source,
         rest or {},
         str(folder),
         unique=unique,
         most_pairs=1_000,
+        on=on,
     )
     found = Found()
     for answer in work(pa.table(files).to_batches()):
@@ -156,7 +172,7 @@ def test_a_column_that_a_file_lacks_is_null(tmp_path: Path) -> None:
     ("table", "reason"),
     [
         (
-            pa.table({"id": pa.array([1], pa.int32()), "name": ["x"]}),
+            pa.table({"id": pa.array([1], pa.float64()), "name": ["x"]}),
             "column id is not int64, or its partition value is not spelled as usual",
         ),
         (
@@ -320,3 +336,77 @@ def test_partition_values_in_conditions(tmp_path: Path) -> None:
         assert [row for row, source in found.pairs["a"] if source == NO_SOURCE] == rows
     found = look_up(keys_of([(1, "n1")]), [path], {"part": "x"}, by_source=rest)
     assert list(found.unfit) == ["a"]
+
+
+SOME_VALUES: dict[pa.DataType, list[Any]] = {
+    pa.int64(): [1, None, 0, -(1 << 40)],
+    pa.string(): ["a", None, "", "b"],
+    pa.binary(): [b"a", None, b"", b"b"],
+    pa.bool_(): [True, None, False, None],
+    pa.date32(): [date(2024, 1, 1), None, date(1970, 1, 1), date(1969, 1, 1)],
+    pa.timestamp("us", "UTC"): [datetime(2024, 1, 1), None, datetime(1970, 1, 1), datetime(1600, 1, 1)],
+    pa.timestamp("us"): [datetime(2024, 1, 1), None, datetime(1970, 1, 1), datetime(1600, 1, 1)],
+    pa.decimal128(10, 2): [Decimal("1.25"), None, Decimal(0), Decimal(-1)],
+}
+
+
+@pytest.mark.parametrize("null_safe", [False, True])
+@pytest.mark.parametrize("kind", SOME_VALUES, ids=str)
+def test_types_of_keys(tmp_path: Path, kind: pa.DataType, null_safe: bool) -> None:
+    values = SOME_VALUES[kind]
+    pq.write_table(pa.table({"k": pa.array(values, kind)}), tmp_path / "a")
+    source = pa.table({"k0": pa.array(values[::-1], kind), "clause": pa.array([0] * 4, pa.int32())})
+    found = look_up(source, [tmp_path / "a"], keys=(ComparedKey("k", kind, null_safe),))
+    expected = [
+        (row, number)
+        for row, value in enumerate(values)
+        for number, other in enumerate(values[::-1])
+        if value == other and (null_safe or value is not None)
+    ]
+    assert found.pairs == {"a": expected}
+
+
+@pytest.mark.parametrize(
+    ("of_file", "of_source", "compared"),
+    [
+        (pa.int32(), pa.int64(), pa.int64()),
+        (pa.int64(), pa.int16(), pa.int64()),
+        (pa.int8(), pa.int8(), pa.int64()),
+        (pa.decimal128(5, 0), pa.decimal128(12, 2), pa.decimal128(14, 2)),
+        (pa.timestamp("us", "UTC"), pa.timestamp("us", "America/New_York"), pa.timestamp("us", "UTC")),
+    ],
+    ids=str,
+)
+def test_keys_of_different_width(
+    tmp_path: Path, of_file: pa.DataType, of_source: pa.DataType, compared: pa.DataType
+) -> None:
+    def typed(kind: pa.DataType) -> pa.Array:
+        return pa.array([1, 2, None, 3], pa.decimal128(20, 0) if pa.types.is_decimal(kind) else pa.int64()).cast(kind)
+
+    pq.write_table(pa.table({"k": typed(of_file)}), tmp_path / "a")
+    source = pa.table({"k0": typed(of_source), "clause": pa.array([0] * 4, pa.int32())})
+    found = look_up(source, [tmp_path / "a"], keys=(ComparedKey("k", compared),))
+    assert found.pairs == {"a": [(0, 0), (1, 1), (3, 3)]}
+
+
+def test_what_on_requires_of_one_side(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    pq.write_table(pa.table({"id": [1, 2, 3, None, 5], "v": [10, 20, None, 40, 50]}), path)
+    source = pa.table({"k0": [1, 2, 3, None, 5], "w": [1, 0, 1, 1, 1], "clause": pa.array([0] * 5, pa.int32())})
+    keys = (ComparedKey("id", pa.int64(), null_safe=True),)
+
+    def choice(op: str, column: int, value: int) -> ClauseChoice:
+        return ClauseChoice(((0, compare(op, column, value)),), frozenset({0}))
+
+    of_target = TargetChoice({"7": ("v", pa.int64())}, choice("<", 7, 50))
+    of_source = SourceChoice({"0": "w"}, choice("=", 0, 1))
+    assert look_up(source, [path], keys=keys, on=OnFilters(of_target)).pairs == {"a": [(0, 0), (1, 1), (3, 3)]}
+    assert look_up(source, [path], keys=keys, on=OnFilters(None, of_source)).pairs == {
+        "a": [(0, 0), (2, 2), (3, 3), (4, 4)]
+    }
+    # A row that ON does not admit matches nothing, so that a BY SOURCE clause takes it.
+    by_source = TargetChoice({"7": ("v", pa.int64())}, ClauseChoice(((0, None),), frozenset({0})))
+    found = look_up(source, [path], keys=keys, on=OnFilters(of_target, of_source), by_source=by_source)
+    gone = by_source_number(0)
+    assert found.pairs == {"a": [(0, 0), (1, NO_SOURCE), (2, NO_SOURCE), (3, 3), (4, NO_SOURCE)]}
+    assert found.clauses == {"a": [0, gone, gone, 0, gone]}

@@ -16,6 +16,7 @@ import pytest
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.parquet_patch import (
+    AS_IT_WAS,
     TableWriter,
     own_metadata,
     patch_file,
@@ -145,9 +146,15 @@ def test_a_batch_of_files(tmp_path: Path) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     write(source)
     batch = pa.RecordBatch.from_pydict(
-        {"source": [str(source)], "target": [str(target)], **block_columns([blocks([0])])}
+        {
+            "source": [str(source)],
+            "target": [str(target)],
+            "row_id": [5],
+            "row_commit_version": [1],
+            **block_columns([blocks([0])]),
+        }
     )
-    (answer,) = patching(LOCAL_FILES)([batch])
+    (answer,) = patching(LOCAL_FILES, AS_IT_WAS)([batch])
     assert answer.to_pylist() == [{"source": str(source), "target": str(target), "rows": ROWS - 1}]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.types import BooleanType, DateType, LongType, StringType, StructField
 
@@ -13,8 +14,9 @@ from deltamerge.sql.condition_reader import read_condition
 from deltamerge.workers.arrow_rows import NewRows, writing
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.key_lookup import PairChoice, TargetChoice, pairing
+from deltamerge.workers.key_lookup import ComparedKey, PairChoice, TargetChoice, pairing
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
+from deltamerge.workers.parquet_patch import AS_IT_WAS
 from deltamerge.workers.staged_rows import KeptFile, KeptRows, StagedRows, staging
 
 
@@ -31,15 +33,16 @@ def by_source() -> TargetChoice:
     return TargetChoice({}, ClauseChoice(((0, condition),), frozenset({0})))
 
 
+KEY = ComparedKey("b", pa.int64())
 KEPT = KeptRows((KeptFile("a", 1, 2),))
 FUNCTIONS = {
-    "writing": writing(LOCAL_FILES, NewRows(KEPT, {0: {"a": "b"}}, {}, None, {}, frozenset(), {}, (), {})),
-    "pairing": pairing(LOCAL_FILES, KEPT, ("a",), "c", ("b",), None, {}, "/x", unique=True, most_pairs=10),
+    "writing": writing(LOCAL_FILES, NewRows(KEPT, {0: {"a": "b"}}, {}, None, AS_IT_WAS, frozenset(), {}, (), {})),
+    "pairing": pairing(LOCAL_FILES, KEPT, ("a",), "c", (KEY,), None, {}, "/x", unique=True, most_pairs=10),
     "pairing, by source": pairing(
-        LOCAL_FILES, KEPT, ("a",), 0, ("b",), by_source(), {}, "/x", unique=True, most_pairs=10
+        LOCAL_FILES, KEPT, ("a",), 0, (KEY,), by_source(), {}, "/x", unique=True, most_pairs=10
     ),
     "pairing, of pairs": pairing(
-        LOCAL_FILES, KEPT, ("a",), of_pairs(), ("b",), None, {}, "/x", unique=True, most_pairs=10
+        LOCAL_FILES, KEPT, ("a",), of_pairs(), (KEY,), None, {}, "/x", unique=True, most_pairs=10
     ),
     "pairing_rows": pairing_rows(LOCAL_FILES, KEPT, ("a",), {}, ("f", "r", "n"), changing=True),
     "reading_staged": reading_staged(LOCAL_FILES, KEPT, ("a",), "n"),
@@ -54,6 +57,7 @@ class No:
             raise ImportError(name)
 
 sys.meta_path.insert(0, No())
+import pyarrow as pa
 from pyspark import cloudpickle
 for name, pickled in cloudpickle.loads(sys.stdin.buffer.read()).items():
     try:

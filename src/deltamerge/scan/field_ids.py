@@ -33,7 +33,7 @@ def fields_of_files(
     """
     fields = [f for f in schema.fields if f.name not in set(partition_columns)]
     expected = tuple(physical_field(field, mode) for field in fields)
-    if mode != ID or not any(_may_be_foreign(field) for field in fields):
+    if mode != ID or not any(may_be_foreign(field) for field in fields):
         check_columns(table, schema, partition_columns, files, mode)
         return [(expected, list(files))]
     groups: dict[str, tuple[tuple[StructField, ...], list[AddFile]]] = {}
@@ -47,10 +47,11 @@ def fields_of_files(
     return list(groups.values())
 
 
-def _may_be_foreign(field: StructField) -> bool:
+def may_be_foreign(field: StructField) -> bool:
+    """Return whether a file may have a column, or one of its fields, under another name than the physical one."""
     metadata = field.metadata or {}
     named = COLUMN_ID not in metadata or _MADE_BY_DELTA.fullmatch(metadata.get(PHYSICAL_NAME, field.name))
-    return not named or any(map(_may_be_foreign, _inner_fields(field.dataType)))
+    return not named or any(map(may_be_foreign, _inner_fields(field.dataType)))
 
 
 def _inner_fields(data_type: DataType) -> list[StructField]:

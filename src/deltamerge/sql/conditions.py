@@ -62,11 +62,13 @@ class ConditionShape:
 
     Args:
         target_predicate: What a target row must fulfil for the condition to be TRUE with any source row.
+        key_nodes: The conjuncts that `equi_keys` are read from.
     """
 
     conjuncts: tuple[Conjunct, ...]
     target_predicate: Predicate
     equi_keys: tuple[EquiKey, ...]
+    key_nodes: tuple[Node, ...] = ()
 
 
 def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
@@ -74,8 +76,8 @@ def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
     parts = conjuncts_of(node)
     conjuncts = tuple(_conjunct(part, scope) for part in parts)
     predicates = tuple(conjunct.predicate for conjunct in conjuncts if conjunct.side in ("target_only", "neither"))
-    keys = tuple(key for part in parts if (key := _equi_key(part, scope)) is not None)
-    return ConditionShape(conjuncts, And(predicates), keys)
+    keys = [(part, key) for part in parts if (key := _equi_key(part, scope)) is not None]
+    return ConditionShape(conjuncts, And(predicates), tuple(key for _, key in keys), tuple(part for part, _ in keys))
 
 
 def contains_star(sql: str) -> bool:

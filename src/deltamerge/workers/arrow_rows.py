@@ -17,13 +17,15 @@ from deltamerge.workers.file_columns import read_columns
 from deltamerge.workers.files import Files
 from deltamerge.workers.key_lookup import UNFIT
 from deltamerge.workers.parquet_patch import (
+    FileForm,
     TableWriter,
-    own_metadata,
-    plain_schema,
+    in_schema,
+    opened_writer,
     row_groups,
-    writer_options,
+    with_column,
 )
 from deltamerge.workers.row_pairs import RowPairs, read_pairs, unmatched
+from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin, changed_now
 from deltamerge.workers.staged_rows import (
     KeptRows,
     in_plain_numbers,
@@ -48,28 +50,37 @@ class NewRows:
             rows. Rows that another clause takes leave the table.
         inserts: By the number of an INSERT clause, for each of the table's columns the column of the kept rows.
         clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
+        form: What files have; wherever the table's columns are named, it is by the names there.
         not_null: The table's columns that are never NULL.
         pairs: The files of all pairs of target and source rows: what is named there is not inserted.
         options: Arguments of ``ParquetWriter`` for new files.
+        values: The rows that UPDATE clauses take values from, by the numbers in the pairs that change a file; None
+            where they are the kept ones.
     """
 
     staged: KeptRows
     updates: Mapping[int, Mapping[str, str]]
     inserts: Mapping[int, Mapping[str, str]]
     clause: str | None
-    types: Mapping[str, pa.DataType]
+    form: FileForm
     not_null: frozenset[str]
     metadata: Mapping[bytes, bytes]
     pairs: tuple[str, ...]
     options: Mapping[str, Any]
+    values: KeptRows | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """The columns of the kept rows."""
         wanted = [
-            *(name for each in self.updates.values() for name in each.values()),
+            *(self.value_columns if self.values is None else ()),
             *(name for each in self.inserts.values() for name in each.values()),
         ]
         return tuple(dict.fromkeys([*wanted, *([] if self.clause is None else [self.clause])]))
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for each in self.updates.values() for name in each.values()))
 
     @property
     def updated_columns(self) -> tuple[str, ...]:
@@ -77,25 +88,50 @@ class NewRows:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([pa.field(name, data_type) for name, data_type in self.types.items()])
+        return self.form.columns
+
+    @property
+    def hidden(self) -> HiddenColumns | None:
+        return self.form.hidden
+
+    def type_of(self, name: str) -> pa.DataType:
+        return self.schema.field(name).type
 
 
-def patch_work(source: str, target: str, pairs: str) -> str:
-    return json.dumps({"source": source, "target": target, "pairs": pairs})
+@dataclass(frozen=True)
+class ChangingFile:
+    """A file whose rows change: its path, the file of its pairs, and what the log has of its rows."""
+
+    path: str
+    pairs: str
+    origin: Origin = NO_ORIGIN
+
+    @property
+    def as_json(self) -> list[str | int | None]:
+        return [self.path, self.pairs, self.origin.row_id, self.origin.row_commit_version]
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> ChangingFile:
+        path, pairs, row_id, version = values
+        return cls(path, pairs, Origin(row_id, version))
+
+
+def patch_work(source: ChangingFile, target: str) -> str:
+    return json.dumps({"source": source.as_json, "target": target})
 
 
 def new_file_work(
     target: str,
     *,
-    rewritten: Sequence[tuple[str, str]] = (),
-    changed: Sequence[tuple[str, str]] = (),
+    rewritten: Sequence[ChangingFile] = (),
+    changed: Sequence[ChangingFile] = (),
     inserted: tuple[int, int] = (0, 0),
     values: Mapping[str, int | str | None] | None = None,
 ) -> str:
     """Describe a new file.
 
     Args:
-        rewritten: Files all of whose rows it takes over, with their changes: their paths and the files of their pairs.
+        rewritten: Files all of whose rows it takes over, with their changes.
         changed: Files of which it gets only the changed rows, since deletion vectors delete them where they were.
         inserted: The first of the kept rows that it may get, and the one after the last.
         values: What these have in columns of the kept rows, dates as days since 1970; other rows it does not get.
@@ -103,8 +139,8 @@ def new_file_work(
     return json.dumps(
         {
             "target": target,
-            "rewritten": rewritten,
-            "changed": changed,
+            "rewritten": [file.as_json for file in rewritten],
+            "changed": [file.as_json for file in changed],
             "inserted": inserted,
             "values": values or {},
         }
@@ -168,6 +204,7 @@ class _Source:
         self.files = files
         self._new = new
         self._rows: pa.Table | None = None
+        self._values: pa.Table | None = None
         self._is_new: np.ndarray[Any, np.dtype[np.bool_]] | None = None
 
     @property
@@ -177,6 +214,14 @@ class _Source:
         return self._rows
 
     @property
+    def values(self) -> pa.Table:
+        if self._new.values is None:
+            return self.rows
+        if self._values is None:
+            self._values = open_staged(self.files, self._new.values, self._new.value_columns)
+        return self._values
+
+    @property
     def is_new(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         if self._is_new is None:
             self._is_new = unmatched(self.files, self._new.pairs, len(self.rows))
@@ -184,37 +229,37 @@ class _Source:
 
 
 def _done(work: Mapping[str, Any], source: _Source, new: NewRows) -> _Done:
-    if "pairs" in work:
-        return _patched(work["source"], work["target"], work["pairs"], source, new)
+    if "source" in work:
+        return _patched(ChangingFile.of(work["source"]), work["target"], source, new)
     return _new_file(work, source, new)
 
 
-def _patched(path: str, target: str, pairs: str, source: _Source, new: NewRows) -> _Done:
+def _patched(changing_file: ChangingFile, target: str, source: _Source, new: NewRows) -> _Done:
     """Write a file again with its matched rows changed, or without them.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
     lacks is NULL in its other rows. Protocol: Schema Serialization, missing columns.
 
     Args:
+        changing_file: The file; a row of the target is in one of its pairs at most.
         target: The path of the new file; it appears there whole or not at all.
-        pairs: The file of its pairs; a row of the target is in one pair at most.
 
     Raises:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
-    changing = read_pairs(source.files, pairs).changing
+    changing = read_pairs(source.files, changing_file.pairs).changing
     rows = changing.rows
-    with source.files.whole_parquet(path) as file:
+    with source.files.whole_parquet(changing_file.path) as file:
         _refuse_other_calendar(file)
         if len(rows) and rows[-1] >= file.metadata.num_rows:
             raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
-        schema = _with_missing_columns(plain_schema(file.schema_arrow), new)
-        options = _with_columns(writer_options(file), schema.names[len(file.schema_arrow) :], new)
-        with TableWriter(source.files, target, schema, options, own_metadata(file)) as writer:
+        schema = _with_updated_columns(new.form.schema_of(file), new)
+        with opened_writer(source.files, target, schema, file, new.options["compression"]) as writer:
             for start, table in row_groups(file):
                 places = np.searchsorted(rows, [start, start + table.num_rows])
                 of_group = changing.among(slice(*places))
-                writer.write(_changed(_in_schema(table, schema), source, of_group, start, new))
+                whole = _with_ids(in_schema(table, schema), start, changing_file.origin, new)
+                writer.write(_changed(whole, source, of_group, start, new))
     return _Done.by(writer)
 
 
@@ -223,37 +268,18 @@ def _refuse_other_calendar(file: pq.ParquetFile) -> None:
         raise ValueError("the file's dates and times are those of Spark 2")
 
 
-def _with_missing_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
-    known, lowered = set(schema.names), {name.lower() for name in schema.names}
-    if len(lowered) < len(schema.names):
+def _with_updated_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
+    if len({name.lower() for name in schema.names}) < len(schema.names):
         raise ValueError("the file has columns that differ only in case")
     for name in new.updated_columns:
-        if name in known:
-            if plain_types(pa.schema([schema.field(name)])).field(0).type != new.types[name]:
-                raise ValueError(f"column {name} is {schema.field(name).type}, not {new.types[name]}")
-        elif name.lower() in lowered:
-            raise ValueError(f"the file spells column {name} in another case")
-        else:
-            schema = schema.append(pa.field(name, new.types[name]))
+        schema = with_column(schema, new.schema.field(name))
+        if plain_types(pa.schema([schema.field(name)])).field(0).type != new.type_of(name):
+            raise ValueError(f"column {name} is {schema.field(name).type}, not {new.type_of(name)}")
     return schema
 
 
-def _with_columns(options: dict[str, Any], names: Sequence[str], new: NewRows) -> dict[str, Any]:
-    """Return of columns that a file lacks how they are written."""
-    if not names:
-        return options
-    compression = options["compression"]
-    if isinstance(compression, dict):
-        compression = {**compression, **dict.fromkeys(names, new.options["compression"])}
-    return {**options, "compression": compression, "use_dictionary": [*options["use_dictionary"], *names]}
-
-
-def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    present = set(table.column_names)
-    for field in schema:
-        if field.name not in present:
-            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
-    return table.cast(schema)
+def _with_ids(table: pa.Table, start: int, origin: Origin, new: NewRows) -> pa.Table:
+    return table if new.hidden is None else origin.fill(table, start, new.hidden)
 
 
 def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, new: NewRows) -> pa.Table:
@@ -274,7 +300,10 @@ def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, n
                 rows += len(values)
         if rows > table.num_rows:
             table = table.set_column(index, field, pa.chunked_array(chunks).take(pa.array(order)))
-    if sum(len(pairs.rows) for pairs in updating.values()) == len(changing.rows):
+    updated = np.concatenate([pairs.rows for pairs in updating.values()]) if updating else changing.rows[:0]
+    if new.hidden is not None:
+        table = changed_now(table, updated - start, new.hidden)
+    if len(updated) == len(changing.rows):
         return table
     keep = np.ones(table.num_rows, np.bool_)
     keep[changing.rows[~np.isin(changing.clauses, list(new.updates))] - start] = False
@@ -282,10 +311,10 @@ def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, n
 
 
 def _values(source: _Source, column: str, rows: np.ndarray[Any, Any], name: str, new: NewRows) -> Any:  # noqa: ANN401
-    values = taken(source.rows.column(column), rows)
+    values = taken(source.values.column(column), rows)
     if name in new.not_null and values.null_count:
         raise ValueError(f"column {name} would be NULL")
-    return values.cast(new.types[name])
+    return values.cast(new.type_of(name))
 
 
 def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> _Done:
@@ -295,8 +324,10 @@ def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> _Done:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
     counts = dict.fromkeys(map(str, new.inserts), 0)
-    with TableWriter(source.files, work["target"], new.schema, new.options, new.metadata) as writer:
-        for table in _row_groups(_rows_of_new_file(work, source, new, counts)):
+    takes_over = bool(work["rewritten"] or work["changed"])
+    schema = new.hidden.added_to(new.schema) if takes_over and new.hidden is not None else new.schema
+    with TableWriter(source.files, work["target"], schema, new.options, new.metadata) as writer:
+        for table in _row_groups(_rows_of_new_file(work, schema, source, new, counts)):
             writer.write(table)
     return _Done.by(writer, json.dumps(counts))
 
@@ -313,45 +344,49 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _rows_of_new_file(
-    work: Mapping[str, Any], source: _Source, new: NewRows, counts: dict[str, int]
+    work: Mapping[str, Any], schema: pa.Schema, source: _Source, new: NewRows, counts: dict[str, int]
 ) -> Iterator[pa.Table]:
     """Return the rows of a new file, and count the inserted ones by clause."""
-    for path, pairs in work["rewritten"]:
-        rows = _rows_of(source.files, path, new.schema.names, None, new)
-        yield _changed(rows, source, read_pairs(source.files, pairs).changing, 0, new)
-    for path, pairs in work["changed"]:
-        changing = read_pairs(source.files, pairs)
+    for file in map(ChangingFile.of, work["rewritten"]):
+        yield _changed(
+            _rows_of(source.files, file, schema, new), source, read_pairs(source.files, file.pairs).changing, 0, new
+        )
+    for file in map(ChangingFile.of, work["changed"]):
+        changing = read_pairs(source.files, file.pairs)
         for number, setting in new.updates.items():
             updated = changing.of_clause(number)
             if len(updated.rows):
-                yield _updated(path, source, updated, setting, new)
+                yield _updated(file, schema, source, updated, setting, new)
     begin, end = work["inserted"]
     if begin < end:
-        yield from _inserted(begin, end, work["values"], source, new, counts)
+        yield from _inserted(begin, end, work["values"], schema, source, new, counts)
 
 
-def _updated(path: str, source: _Source, pairs: RowPairs, setting: Mapping[str, str], new: NewRows) -> pa.Table:
-    kept = [name for name in new.schema.names if name not in setting]
-    own = _rows_of(source.files, path, kept, pairs.rows, new)
+def _updated(
+    file: ChangingFile, schema: pa.Schema, source: _Source, pairs: RowPairs, setting: Mapping[str, str], new: NewRows
+) -> pa.Table:
+    kept = pa.schema([field for field in schema if field.name not in setting])
+    own = _rows_of(source.files, file, kept, new).take(pa.array(pairs.rows))
+    if new.hidden is not None:
+        own = changed_now(own, np.arange(len(own)), new.hidden)
     columns = {
         name: _values(source, setting[name], pairs.sources, name, new) if name in setting else own.column(name)
-        for name in new.schema.names
+        for name in schema.names
     }
-    return pa.table(columns, schema=new.schema)
+    return pa.table(columns, schema=schema)
 
 
-def _rows_of(
-    files: Files, path: str, columns: Sequence[str], rows: np.ndarray[Any, Any] | None, new: NewRows
-) -> pa.Table:
-    """Read columns of some rows of a file, or of all; one that the file lacks is NULL."""
-    found = read_columns(files, path, {}, {name: (name, new.types[name]) for name in columns}).select(columns)
-    return found if rows is None else found.take(pa.array(rows))
+def _rows_of(files: Files, file: ChangingFile, schema: pa.Schema, new: NewRows) -> pa.Table:
+    """Read columns of all rows of a file; one that the file lacks is NULL."""
+    found = read_columns(files, file.path, {}, {field.name: (field.name, field.type) for field in schema})
+    return _with_ids(found.select(schema.names), 0, file.origin, new)
 
 
 def _inserted(
     begin: int,
     end: int,
     values: Mapping[str, int | str | None],
+    schema: pa.Schema,
     source: _Source,
     new: NewRows,
     counts: dict[str, int],
@@ -361,7 +396,7 @@ def _inserted(
     for piece in _pieces(source.rows, begin, end):
         rows = np.flatnonzero(source.is_new[at : at + piece.num_rows] & _have(piece, values))
         at += piece.num_rows
-        table, taken_by = _inserted_rows(piece, rows, new.schema, new)
+        table, taken_by = _inserted_rows(piece, rows, schema, new)
         for number, count in taken_by.items():
             counts[str(number)] += count
         yield table
@@ -410,6 +445,10 @@ def _made(
     everything = len(rows) == piece.num_rows
     arrays = []
     for field in schema:
+        if field.name not in columns:
+            # A hidden column: new rows get their ids from the commit.
+            arrays.append(pa.nulls(len(rows), field.type))
+            continue
         column = piece.column(columns[field.name])
         values = column if everything else taken(column, rows)
         if field.name in new.not_null and values.null_count:

@@ -1,4 +1,4 @@
-"""Columns of Parquet files as a table has them: partition values, and NULL for what a file lacks, included."""
+"""Columns of Parquet files as a table has them: widened, with partition values, and NULL for what a file lacks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from deltamerge.workers.files import Files
 from deltamerge.workers.staged_rows import is_of_other_calendar, plain_types
+from deltamerge.workers.widening import widened
 
 _INTEGER = re.compile("-?[0-9]+")
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -103,7 +104,7 @@ def _typed(
         else:
             column = table.column(name)
             (plain,) = plain_types(pa.schema([(name, column.type)])).types
-            array = column if plain == column.type else column.cast(plain)
+            array = widened(column if plain == column.type else column.cast(plain), kind)
         if array is None or array.type != kind:
             raise ValueError(f"column {name} is not {kind}, or its partition value is not spelled as usual")
         arrays.append(array)

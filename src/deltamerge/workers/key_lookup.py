@@ -25,6 +25,7 @@ from deltamerge.workers.row_pairs import (
     write_pairs,
 )
 from deltamerge.workers.staged_rows import KeptRows, open_staged, taken
+from deltamerge.workers.widening import widened
 
 PAIRS_SCHEMA = "file STRING, path STRING, found BIGINT, pairs BIGINT, rows BIGINT, detail STRING"
 # In the place of a count: the file cannot be read in this way, and ``detail`` has the reason.
@@ -39,8 +40,35 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
+class ComparedKey:
+    """A key of the target.
+
+    Args:
+        column: Its name in data files.
+        kind: The type in which both sides are compared.
+        null_safe: Whether NULL equals NULL.
+    """
+
+    column: str
+    kind: pa.DataType
+    null_safe: bool = False
+
+
+@dataclass(frozen=True)
+class SourceChoice:
+    """What chooses by a source row alone.
+
+    Args:
+        columns: By the name that `choice` has for a column, its name in the staged rows.
+    """
+
+    columns: Mapping[str, str]
+    choice: ClauseChoice
+
+
+@dataclass(frozen=True)
 class TargetChoice:
-    """Which BY SOURCE clause takes a row of the target that nothing matches.
+    """What chooses by a target row alone: the BY SOURCE clause that takes it, or whether ON admits it.
 
     Args:
         columns: The columns in the conditions, by the names that `choice` has for them.
@@ -64,24 +92,37 @@ class PairChoice:
     choice: ClauseChoice
 
 
+@dataclass(frozen=True)
+class OnFilters:
+    """What ON requires of only one side besides equal keys; a row that is given no number has no match."""
+
+    target: TargetChoice | None = None
+    source: SourceChoice | None = None
+
+
+NO_FILTERS = OnFilters()
+
+
 def pairing(
     files: Files,
     staged: KeptRows,
     keys: Sequence[str],
     clause: str | int | PairChoice,
-    columns: Sequence[str],
+    columns: Sequence[ComparedKey],
     by_source: TargetChoice | None,
     rest: Asked,
     folder: str,
     *,
     unique: bool,
     most_pairs: int,
+    on: OnFilters = NO_FILTERS,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
     Args:
         clause: The source's column with the number of the MATCHED clause that takes a pair, NULL where none does; or
             the number of the one that takes all, `NO_CLAUSE` where there is none; or what chooses it for each pair.
+        columns: The target's keys, in the same order.
         by_source: What takes rows without a match; None where all stay.
         rest: The target's columns that are read once the pairs are known.
         unique: Whether no two source rows have the same keys, so that a row of the target is in one pair at most.
@@ -105,12 +146,12 @@ def pairing(
             yield _paired([found] if isinstance(found, tuple) else found)
         if not given[True]:
             return
-        wanted = _tried("", partial(_wanted, files, staged, keys, clause))
+        wanted = _tried("", partial(_wanted, files, staged, keys, clause, columns, on.source))
         if isinstance(wanted, tuple):
             yield _paired([wanted])
             return
         read: list[pa.Table] = []
-        rows_of = partial(_read, wanted=wanted, columns=columns, by_source=by_source)
+        rows_of = partial(_read, keys=columns, on_target=on.target, by_source=by_source)
         paths = [file.path for file in given[True]]
         for number, rows in enumerate(files.ahead(rows_of, given[True], paths)):
             if isinstance(rows, tuple):
@@ -159,8 +200,8 @@ class _Wanted:
     """What is looked up.
 
     Args:
-        keys: The source's keys without NULLs, each with its row's number and the clause that takes its pairs, or
-            `NO_CLAUSE` where a choice returns it.
+        keys: The source's keys that may equal others, by `_comparable`, each with its row's number and the clause that
+            takes its pairs, or `NO_CLAUSE` where a choice returns it.
         asked: The source's columns in the choice, all rows, in one piece each.
     """
 
@@ -173,36 +214,82 @@ class _Wanted:
         names: list[str] = self.keys.column_names
         return names[:-2]
 
-    def read_as(self, columns: Sequence[str]) -> Asked:
-        """Return the target's columns that equal the keys, under the keys' names."""
-        fields = [self.keys.schema.field(name) for name in self.names]
-        return {field.name: (name, field.type) for field, name in zip(fields, columns, strict=True)}
+
+def _comparable(columns: Sequence[Any], keys: Sequence[ComparedKey], admitted: Any = None) -> dict[str, Any]:  # noqa: ANN401
+    """Return keys so that a join finds the equal ones: of null-safe ones the values and whether they are NULL.
+
+    Args:
+        admitted: For each row whether it may match anything; None where all may.
+    """
+    found: dict[str, Any] = {}
+    for index, (column, key) in enumerate(zip(columns, keys, strict=True)):
+        values = widened(column, key.kind)
+        values = values if values.type == key.kind else values.cast(key.kind)
+        if key.null_safe:
+            found[f"n{index}"] = pc.is_null(values)
+            values = pc.fill_null(values, _some_value(key.kind))
+        found[f"k{index}"] = values
+    if admitted is not None:
+        # No NULL equals another in a join.
+        name = "k0"
+        found[name] = pc.if_else(admitted, found[name], pa.scalar(None, found[name].type))
+    return found
 
 
-def _wanted(files: Files, staged: KeptRows, keys: Sequence[str], clause: str | int | PairChoice) -> _Wanted:
+def _some_value(kind: pa.DataType) -> pa.Scalar:
+    """Return a value for the place of NULL, beside which another column says so."""
+    if pa.types.is_string(kind):
+        return pa.scalar("", kind)
+    if pa.types.is_binary(kind):
+        return pa.scalar(b"", kind)
+    return pa.scalar(False, kind) if pa.types.is_boolean(kind) else pa.scalar(0, kind)
+
+
+def _wanted(
+    files: Files,
+    staged: KeptRows,
+    keys: Sequence[str],
+    clause: str | int | PairChoice,
+    columns: Sequence[ComparedKey],
+    on_source: SourceChoice | None,
+) -> _Wanted:
     choice = clause if isinstance(clause, PairChoice) else None
     asked = [*choice.source.values()] if choice is not None else [clause] if isinstance(clause, str) else []
-    rows = open_staged(files, staged, list(dict.fromkeys([*keys, *asked])))
+    of_on = [] if on_source is None else [*on_source.columns.values()]
+    rows = open_staged(files, staged, list(dict.fromkeys([*keys, *asked, *of_on])))
+    admitted = None
+    if on_source is not None:
+        seen = pa.table({name: rows.column(column) for name, column in on_source.columns.items()})
+        admitted = on_source.choice.of(seen).is_valid()
     if isinstance(clause, str):
         clauses = rows.column(clause).fill_null(NO_CLAUSE)
     else:
         clauses = pa.array(np.full(len(rows), clause if isinstance(clause, int) else NO_CLAUSE, np.int32))
-    names = [*(f"k{index}" for index in range(len(keys))), "source", "clause"]
-    table = pa.table([*map(rows.column, keys), pa.array(np.arange(len(rows))), clauses], names)
+    compared = _comparable([*map(rows.column, keys)], columns, admitted)
+    table = pa.table({**compared, "source": np.arange(len(rows)), "clause": clauses})
     whole = table.drop_null() if any(column.null_count for column in table.columns) else table
     # To take rows of strings in several pieces puts these together each time.
     return _Wanted(whole, choice, None if choice is None else rows.select(asked).combine_chunks())
 
 
-def _read(file: _File, wanted: _Wanted, columns: Sequence[str], by_source: TargetChoice | None) -> pa.Table | _Found:
-    return _tried(file.name, partial(_rows_of, file, wanted, columns, by_source))
+def _read(
+    file: _File, keys: Sequence[ComparedKey], on_target: TargetChoice | None, by_source: TargetChoice | None
+) -> pa.Table | _Found:
+    return _tried(file.name, partial(_rows_of, file, keys, on_target, by_source))
 
 
-def _rows_of(file: _File, wanted: _Wanted, columns: Sequence[str], by_source: TargetChoice | None) -> pa.Table:
+def _rows_of(
+    file: _File, keys: Sequence[ComparedKey], on_target: TargetChoice | None, by_source: TargetChoice | None
+) -> pa.Table:
     """Read a file's keys and, for each row, which BY SOURCE clause takes it if nothing matches it."""
-    rows = read_columns(file.files, file.path, file.values, wanted.read_as(columns))
-    if len(rows) and all(rows.column(name).null_count == len(rows) for name in wanted.names):
-        check_holds_any(file.files, file.path, [name for name in columns if name not in file.values])
+    asked = {f"k{index}": (key.column, key.kind) for index, key in enumerate(keys)}
+    read = read_columns(
+        file.files, file.path, file.values, asked if on_target is None else {**asked, **on_target.columns}
+    )
+    if len(read) and all(read.column(name).null_count == len(read) for name in asked):
+        check_holds_any(file.files, file.path, [key.column for key in keys if key.column not in file.values])
+    admitted = None if on_target is None else on_target.choice.of(read).is_valid()
+    rows = pa.table({**_comparable([*map(read.column, asked)], keys, admitted), "row": read["row"]})
     if by_source is not None:
         rows = rows.append_column(_BY_SOURCE, _by_source_clauses(file, by_source))
     return rows.filter(pa.array(file.live(len(rows)))) if len(file.deleted[0]) else rows

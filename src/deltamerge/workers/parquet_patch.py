@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -15,6 +16,8 @@ import pyarrow.parquet as pq
 from deltamerge.workers.files import Files, Output
 from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
+from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
+from deltamerge.workers.widening import can_widen, widened
 
 # So much of a row group, without compression, may be kept beside another.
 _AHEAD_BYTES = 256 << 20
@@ -23,6 +26,9 @@ _DELTA_ENCODINGS = frozenset(
     {"DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
 )
 _PLAIN_INTEGER = re.compile(r" \(Int\(bitWidth=(32|64), isSigned=true\)\)")
+# Spark's own record of a file's columns, which must not name other types than the file has.
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+FIELD_ID = b"PARQUET:field_id"
 _CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}
 
 
@@ -95,22 +101,110 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def patch_file(files: Files, source: str, target: str, deleted: Blocks) -> int:
+@dataclass(frozen=True)
+class FileForm:
+    """What a file has once it is written again, besides what it had.
+
+    Args:
+        columns: The table's columns as data files have them, those that have a type in Arrow; an older file may have
+            narrower ones.
+        new: Those of them that the table gets now: NULL in older rows, and there for readers that require every column
+            in every file.
+        hidden: Where it keeps the ids of its rows; None without row tracking.
+    """
+
+    columns: pa.Schema
+    new: tuple[str, ...] = ()
+    hidden: HiddenColumns | None = None
+
+    def schema_of(self, file: pq.ParquetFile) -> pa.Schema:
+        schema = plain_schema(file.schema_arrow)
+        for index, field in enumerate(schema):
+            place = self.columns.get_field_index(field.name)
+            if place >= 0 and can_widen(field.type, self.columns.field(place).type):
+                schema = schema.set(index, field.with_type(self.columns.field(place).type))
+        for name in self.new:
+            schema = with_column(schema, self.columns.field(name))
+        return schema if self.hidden is None else self.hidden.added_to(schema)
+
+
+def with_column(schema: pa.Schema, field: pa.Field) -> pa.Schema:
+    """Add a column that a file lacks.
+
+    Raises:
+        ValueError: It has the column's name in another case.
+    """
+    if field.name in schema.names:
+        return schema
+    if field.name.lower() in {name.lower() for name in schema.names}:
+        raise ValueError(f"the file spells column {field.name} in another case")
+    # Readers that go by ids find no column without one in a file that has some.
+    has_ids = any(FIELD_ID in (other.metadata or {}) for other in schema)
+    return schema.append(field if has_ids else field.remove_metadata())
+
+
+AS_IT_WAS = FileForm(pa.schema([]))
+
+
+def opened_writer(
+    files: Files, target: str, schema: pa.Schema, file: pq.ParquetFile, compression: str | None = None
+) -> TableWriter:
+    """Return the writer of a file that takes the place of another one, and has more columns or wider ones.
+
+    Args:
+        compression: The codec of new columns; None for that of the file's own.
+    """
+    before = plain_schema(file.schema_arrow)
+    added = [name for name in schema.names if before.get_field_index(name) < 0]
+    wider = {field.name for field in before if schema.field(field.name).type != field.type}
+    options, metadata = writer_options(file), own_metadata(file)
+    if added:
+        codecs = options["compression"]
+        if isinstance(codecs, dict):
+            codecs = {**codecs, **dict.fromkeys(added, compression or next(iter(codecs.values())))}
+        options |= {"compression": codecs, "use_dictionary": [*options["use_dictionary"], *added]}
+    if wider:
+        encodings = {name: kind for name, kind in (options["column_encoding"] or {}).items() if name not in wider}
+        has_decimals = any(pa.types.is_decimal(field.type) for field in before)
+        options |= {
+            "column_encoding": encodings or None,
+            "store_decimal_as_integer": options["store_decimal_as_integer"] or not has_decimals,
+        }
+        metadata.pop(_SPARK_SCHEMA, None)
+    return TableWriter(files, target, schema, options, metadata)
+
+
+def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows of a file in a schema that may have more columns, which are NULL, and wider ones."""
+    columns = []
+    for field in schema:
+        index = table.schema.get_field_index(field.name)
+        found = pa.nulls(table.num_rows, field.type) if index < 0 else widened(table.column(index), field.type)
+        columns.append(found if found.type == field.type else found.cast(field.type))
+    return pa.table(columns, schema=schema)
+
+
+def patch_file(
+    files: Files, source: str, target: str, deleted: Blocks, form: FileForm = AS_IT_WAS, origin: Origin = NO_ORIGIN
+) -> int:
     """Write a file again without some rows; return the rows of the new file, with none there is no file.
 
     Args:
         target: The path of the new file, in an existing folder; it appears whole or not at all.
+        origin: What the log has of the rows.
 
     Raises:
         ValueError: A row to leave out is not in the file.
     """
     with files.whole_parquet(source) as file:
         keep = ~mask_of(deleted, file.metadata.num_rows)
-        schema = plain_schema(file.schema_arrow)
-        with TableWriter(files, target, schema, writer_options(file), own_metadata(file)) as writer:
+        schema = form.schema_of(file)
+        with opened_writer(files, target, schema, file) as writer:
             for start, table in row_groups(file, lambda rows: bool(keep[rows].any())):
                 mask = keep[start : start + table.num_rows]
-                rows = table.cast(schema)
+                rows = in_schema(table, schema)
+                if form.hidden is not None:
+                    rows = origin.fill(rows, start, form.hidden)
                 writer.write(rows if mask.all() else rows.filter(pa.array(mask)))
     return writer.rows
 
@@ -193,18 +287,20 @@ class TableWriter:
                 self._output.keep()
 
 
-def patching(files: Files) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def patching(files: Files, form: FileForm) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that patches files, for ``mapInArrow``.
 
     Returns:
-        A function over batches of ``source``, ``target`` and the columns of `block_columns`, a row a file.
+        A function over batches of ``source``, ``target``, ``row_id`` and ``row_commit_version`` (what the log has of
+        the file's rows) and the columns of `block_columns`, a row a file.
     """
 
     def patch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        names = ("source", "target", "row_id", "row_commit_version")
         for batch in batches:
             for row in range(batch.num_rows):
-                source, target = (batch.column(name)[row].as_py() for name in ("source", "target"))
-                rows = patch_file(files, source, target, read_blocks(batch, row))
+                source, target, row_id, version = (batch.column(name)[row].as_py() for name in names)
+                rows = patch_file(files, source, target, read_blocks(batch, row), form, Origin(row_id, version))
                 yield pa.RecordBatch.from_pydict(
                     {"source": [source], "target": [target], "rows": pa.array([rows], pa.int64())}
                 )

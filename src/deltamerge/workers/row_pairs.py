@@ -62,6 +62,11 @@ def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return found
 
 
+def counts_by_clause(pairs: RowPairs) -> dict[int, int]:
+    """Return how many rows each clause takes."""
+    return {int(number): len(distinct(pairs.of_clause(number).rows)) for number in distinct(pairs.clauses)}
+
+
 def write_pairs(files: Files, folder: str, pairs: RowPairs) -> str:
     path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
     table = pa.table({"row": pairs.rows, "source": pairs.sources, "clause": pairs.clauses})

@@ -20,6 +20,8 @@ SPARK_VERSION = b"org.apache.spark.version"
 _OTHER_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 # Empty files, in whose names tasks say how much they have kept.
 _KEPT_SUFFIX = ".kept.arrow"
+# What stands in the place of days and times, since Python's calendar lacks some.
+_AS_NUMBERS = {"date": "int", "timestamp": "bigint"}
 # In the place of a path: the task has more rows than it may keep.
 TOO_MANY = ""
 
@@ -29,7 +31,7 @@ class StagedRows:
     """How rows are kept.
 
     Args:
-        keys: The columns whose ranges are returned; integers, dates or strings.
+        keys: The columns whose ranges are returned; numbers, dates, timestamps or strings.
         most_bytes: How many bytes they keep at most.
         clause: The column without which a row is only counted, where there is one: NULL there.
     """
@@ -89,7 +91,7 @@ def staged_schema(key_types: Sequence[str]) -> str:
     """Return the schema of what `staging` returns, as DDL."""
     ranges = [
         f", lo{i} {name}, hi{i} {name}, n{i} BIGINT, bytes{i} BIGINT"
-        for i, name in enumerate("int" if name == "date" else name for name in key_types)
+        for i, name in enumerate(_AS_NUMBERS.get(name, name) for name in key_types)
     ]
     return "path STRING, n BIGINT, kept BIGINT, size BIGINT" + "".join(ranges)
 
@@ -260,7 +262,9 @@ def _in_positions(positions: Any, rows: int) -> np.ndarray[Any, Any]:  # noqa: A
 
 
 def in_plain_numbers(column: Any) -> Any:  # noqa: ANN401
-    """Return a column's dates as days since 1970; other columns as they are."""
+    """Return a column's dates as days since 1970, its times as microseconds; other columns as they are."""
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.int64())
     return column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
 
 

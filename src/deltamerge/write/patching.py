@@ -20,6 +20,7 @@ from deltamerge.scan.row_positions import to_blocks
 from deltamerge.storage.store import Store
 from deltamerge.workers import parquet_patch
 from deltamerge.workers.files import Files
+from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_blocks import block_columns
 from deltamerge.write.data_files import WriteTarget
 from deltamerge.write.layout import partition_folders
@@ -50,10 +51,15 @@ def patchable(store: Store, opened_by: Files, files: Sequence[AddFile]) -> froze
     return frozenset(file.path for file, reason in zip(files, reasons, strict=True) if reason is None)
 
 
-def patch_files(spark: SparkSession, opened_by: Files, patches: Sequence[Patch], target: WriteTarget) -> int:
+def patch_files(
+    spark: SparkSession, opened_by: Files, patches: Sequence[Patch], target: WriteTarget, form: FileForm
+) -> int:
     """Write `patchable` files again without some of their rows, in one job; return the number of rows that stay.
 
     The new files are in the target's folder, by partition.
+
+    Args:
+        form: What they have once they are written again.
     """
     paths = _new_paths(patches, target)
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
@@ -61,10 +67,12 @@ def patch_files(spark: SparkSession, opened_by: Files, patches: Sequence[Patch],
     columns = {
         "source": [_located(target, decode_path(patch.file.path)) for patch in patches],
         "target": [_located(target, path) for path in paths],
+        "row_id": pa.array([patch.file.base_row_id for patch in patches], pa.int64()),
+        "row_commit_version": pa.array([patch.file.default_row_commit_version for patch in patches], pa.int64()),
         **block_columns(to_blocks(patch.deleted) for patch in patches),
     }
     frame = spark.createDataFrame(pa.table(columns))
-    done = frame.mapInArrow(parquet_patch.patching(opened_by), parquet_patch.PATCH_SCHEMA).collect()
+    done = frame.mapInArrow(parquet_patch.patching(opened_by, form), parquet_patch.PATCH_SCHEMA).collect()
     return sum(int(row["rows"]) for row in done)
 
 
@@ -74,7 +82,7 @@ def _folder(target: WriteTarget) -> str:
 
 def _new_paths(patches: Sequence[Patch], target: WriteTarget) -> list[str]:
     return [
-        f"{_folder(target)}/{partition_folders(target.partition_columns, patch.file.partition_values)}"
+        f"{_folder(target)}/{partition_folders(target.physical_partition_columns, patch.file.partition_values)}"
         f"kept-{number:05d}.parquet"
         for number, patch in enumerate(patches)
     ]

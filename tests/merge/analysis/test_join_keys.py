@@ -69,10 +69,55 @@ ALL_TYPES: tuple[DataType, ...] = (
 @pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.simpleString())
 def test_types_of_keys(kind: DataType) -> None:
     keys, name = found("t.k = s.k", {"k": kind}), kind.simpleString()
-    if name in PLAIN_KEY_TYPES:
+    if name in PLAIN_KEY_TYPES or isinstance(kind, DecimalType):
         assert isinstance(keys, PlainKeys)
+        assert keys.compared == (kind,)
     else:
-        assert keys == f"the key k is of type {name}, not an integer, string or date"
+        assert keys == f"the key k is of type {name}, which Arrow does not compare as Spark does"
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "compared"),
+    [
+        (IntegerType(), LongType(), LongType()),
+        (LongType(), ByteType(), LongType()),
+        (DecimalType(10, 2), DecimalType(6, 4), DecimalType(12, 4)),
+        (DecimalType(38, 0), DecimalType(10, 2), None),
+        (DecimalType(10, 0), LongType(), None),
+        (DateType(), TimestampType(), None),
+        (TimestampType(), TimestampNTZType(), None),
+    ],
+)
+def test_keys_of_two_types(target: DataType, source: DataType, compared: DataType | None) -> None:
+    keys = found("t.k = s.k", {"k": target}, {"k": source})
+    if compared is None:
+        names = target.simpleString(), source.simpleString()
+        assert keys == f"the key k is {names[0]} in the target and {names[1]} in the source"
+    else:
+        assert isinstance(keys, PlainKeys)
+        assert keys.compared == (compared,)
+
+
+def test_keys_that_equal_nulls() -> None:
+    keys = found("t.id = s.id AND t.n <=> s.n")
+    assert isinstance(keys, PlainKeys)
+    assert keys.null_safe == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("on", "are_read"),
+    [
+        ("t.id = s.id", True),
+        ("t.id = s.id AND t.day > DATE'2024-01-01' AND s.n IN (1, 2)", True),
+        ("t.id = s.id AND NOT (t.n = 1 OR t.name IS NULL)", True),
+        ("t.id = s.id AND t.n > s.n", False),
+        ("t.id = s.id AND t.n + 1 > 5", False),
+        ("t.id = s.id AND my_function(s.n)", False),
+        ("t.id = s.id AND true", False),
+    ],
+)
+def test_what_on_requires_of_one_side(on: str, are_read: bool) -> None:
+    assert (MergeReferences(merge_of(UPSERT, on)).on_filters is not None) == are_read
 
 
 NESTED = StructType([StructField("x", LongType())])
@@ -102,20 +147,16 @@ CHAR = StructField("k", StringType(), True, {"__CHAR_VARCHAR_TYPE_STRING": "char
             PEOPLE,
             "ON equates no column of the target with one of the source",
         ),
-        ("t.id = s.id AND t.day > DATE'2024-01-01'", PEOPLE, PEOPLE, "ON has conditions besides equal keys"),
-        ("t.id = s.id AND true", PEOPLE, PEOPLE, "ON has conditions besides equal keys"),
-        ("t.id = s.id AND t.n <=> s.n", PEOPLE, PEOPLE, "ON compares a key by <=>"),
         ("t.id = s.id * 2", PEOPLE, PEOPLE, "ON compares id with an expression or a nested field"),
         ("t.id = abs(s.id)", PEOPLE, PEOPLE, "ON compares id with an expression or a nested field"),
         ("t.id = s.s.x", PEOPLE, {"s": NESTED}, "ON compares id with an expression or a nested field"),
         ("t.s.x = s.id", {"s": NESTED}, PEOPLE, "ON compares s with an expression or a nested field"),
-        ("t.id = s.n", PEOPLE, PEOPLE, "the key id is bigint in the target and int in the source"),
         ("t.name = s.id", PEOPLE, PEOPLE, "the key name is string in the target and bigint in the source"),
         (
             "t.k = s.k",
             {"k": CHAR},
             {"k": StringType()},
-            "the key k is of type string, not an integer, string or date",
+            "the key k is char(3), which Spark may pad",
         ),
         ("t.id = s.id AND t.id = s.other", PEOPLE, {"id": LongType(), "other": LongType()}, None),
     ],

@@ -45,7 +45,7 @@ from .merges import (
 
 ARROW = ("changed_rows", "arrow")
 BY_ARROW = "clauses write values of the source's rows, which PyArrow copies"
-BY_SPARK = "Spark evaluates the clauses over only the matched and the new rows"
+OF_PAIRS = "Spark evaluates the MATCHED clauses over only the matched rows; PyArrow writes what comes of it"
 WIDER: Columns = {**PEOPLE, "extra": LongType()}
 
 
@@ -105,8 +105,8 @@ PAIRS = "MATCHED conditions depend on the target's row, and an UPDATE computes v
 def test_values_and_conditions_for_spark(tmp_path: Path, table: Table, clauses: str, reason: str) -> None:
     plan = plan_of(tmp_path, clauses, table=table)
     unchanged = "patch" if table is PLAIN else "deletion_vector"
-    assert choices(plan) == ("key_lookup", "in_place", "spark", unchanged)
-    assert plan.changed_rows.reason == BY_SPARK
+    assert choices(plan) == ("key_lookup", "in_place", "pair_values", unchanged)
+    assert plan.changed_rows.reason == OF_PAIRS
     assert declined_of(plan)[ARROW] == reason
 
 
@@ -141,10 +141,9 @@ def test_columns_that_are_not_null(tmp_path: Path) -> None:
 
 def test_new_columns(tmp_path: Path) -> None:
     plan = plan_of(tmp_path / "t", UPSERT, table=VECTORS, source=WIDER, evolution=True)
-    assert choices(plan) == ("key_lookup", "in_place", "spark", "deletion_vector")
-    assert declined_of(plan)[ARROW] == "the table gets new columns or fields"
+    assert choices(plan) == ("key_lookup", "in_place", "arrow", "deletion_vector")
     plan = plan_of(tmp_path / "u", INSERT, source=WIDER, evolution=True)
-    assert choices(plan) == ("key_lookup", "in_place", "spark", "none")
+    assert choices(plan) == ("key_lookup", "in_place", "arrow", "none")
     plan = plan_of(tmp_path / "v", UPSERT, source=WIDER, evolution=False)
     assert plan.changed_rows.choice == "arrow"
 
@@ -186,7 +185,7 @@ def test_source_columns_that_do_not_pass_through_arrow(tmp_path: Path, kind: Dat
 )
 def test_source_columns_that_pass_through_arrow(tmp_path: Path, kind: DataType) -> None:
     plan = plan_of(tmp_path, COUNT, source={**PEOPLE, "extra": kind})
-    assert choices(plan) == ("key_lookup", "in_place", "spark", "patch")
+    assert choices(plan) == ("key_lookup", "in_place", "pair_values", "patch")
 
 
 def partitioned(*names: str, columns: Columns = PEOPLE) -> Table:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import VariantType
 
 from deltamerge.merge.planning import changed_rows, matching, sources, unchanged_rows
 from deltamerge.merge.planning.plan import PLAN_NAMES
@@ -18,6 +19,7 @@ from .merges import (
     BY_KEY,
     COUNT,
     INSERT,
+    PEOPLE,
     PLAIN,
     UPSERT,
     VECTORS,
@@ -32,13 +34,15 @@ KEEP_ALL = {"materialize_source": "all"}
 KEEP_NONE = {"materialize_source": "none"}
 NOT_OPTIMIZED = {"optimize_insert_only_merge": False}
 CHANGE_DATA = Table(properties={"delta.enableChangeDataFeed": "true"}, features=("changeDataFeed",))
-MAPPED = Table(properties={"delta.columnMapping.mode": "name"}, features=("columnMapping",))
-TRACKED = Table(properties={"delta.enableRowTracking": "true"}, features=("rowTracking", "domainMetadata"))
-TRACKED_VECTORS = replace(
-    TRACKED,
-    properties={**TRACKED.properties, **VECTORS.properties},
-    features=(*TRACKED.features, *VECTORS.features),
+VARIANTS = Table(columns={**PEOPLE, "v": VariantType()}, features=("variantType",))
+SMALL = Table(files=(File((0, 9), size=1_000),))
+SMALL_VECTORS = replace(VECTORS, files=SMALL.files)
+CHANGED_VECTORS = replace(
+    VECTORS,
+    properties={**VECTORS.properties, **CHANGE_DATA.properties},
+    features=(*VECTORS.features, *CHANGE_DATA.features),
 )
+NOTHING = "WHEN MATCHED AND my_function(t.n) THEN DO NOTHING WHEN NOT MATCHED THEN INSERT *"
 ONLY_NEW = "WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED THEN INSERT *"
 
 
@@ -57,23 +61,29 @@ CASES: dict[Choices, Case] = {
     ("key_lookup", "in_place", "arrow", "deletion_vector"): Case(UPSERT, table=VECTORS),
     ("key_lookup", "in_place", "arrow", "patch"): Case(UPSERT),
     ("key_lookup", "in_place", "spark", "none"): Case(INSERT, table=CHANGE_DATA),
-    ("key_lookup", "in_place", "spark", "deletion_vector"): Case(COUNT, table=VECTORS),
-    ("key_lookup", "in_place", "spark", "patch"): Case(COUNT),
+    ("key_lookup", "in_place", "pair_values", "none"): Case(NOTHING),
+    ("key_lookup", "in_place", "pair_values", "deletion_vector"): Case(COUNT, table=VECTORS),
+    ("key_lookup", "in_place", "pair_values", "patch"): Case(COUNT),
+    ("key_lookup", "in_place", "spark", "deletion_vector"): Case(COUNT, table=CHANGED_VECTORS),
+    ("key_lookup", "in_place", "spark", "patch"): Case(COUNT, table=CHANGE_DATA),
     ("key_lookup", "staged", "arrow", "none"): Case(INSERT, conf=KEEP_ALL),
     ("key_lookup", "staged", "arrow", "deletion_vector"): Case(UPSERT, table=VECTORS, conf=KEEP_ALL),
     ("key_lookup", "staged", "arrow", "patch"): Case(UPSERT, conf=KEEP_ALL),
     ("key_lookup", "staged", "spark", "none"): Case(INSERT, table=CHANGE_DATA, conf=KEEP_ALL),
-    ("key_lookup", "staged", "spark", "deletion_vector"): Case(COUNT, table=VECTORS, conf=KEEP_ALL),
-    ("key_lookup", "staged", "spark", "patch"): Case(COUNT, conf=KEEP_ALL),
-    ("anti_join", "read_once", "spark", "none"): Case(INSERT, BY_EXPRESSION, Table(files=(File((0, 9), size=1_000),))),
+    ("key_lookup", "staged", "pair_values", "none"): Case(NOTHING, conf=KEEP_ALL),
+    ("key_lookup", "staged", "pair_values", "deletion_vector"): Case(COUNT, table=VECTORS, conf=KEEP_ALL),
+    ("key_lookup", "staged", "pair_values", "patch"): Case(COUNT, conf=KEEP_ALL),
+    ("key_lookup", "staged", "spark", "deletion_vector"): Case(COUNT, table=CHANGED_VECTORS, conf=KEEP_ALL),
+    ("key_lookup", "staged", "spark", "patch"): Case(COUNT, table=CHANGE_DATA, conf=KEEP_ALL),
+    ("anti_join", "read_once", "spark", "none"): Case(INSERT, BY_EXPRESSION, SMALL),
     ("anti_join", "checkpoint", "spark", "none"): Case(INSERT, BY_EXPRESSION),
     ("join", "checkpoint", "spark", "none"): Case(ONLY_NEW, BY_EXPRESSION),
     ("join", "checkpoint", "spark", "deletion_vector"): Case(UPSERT, BY_EXPRESSION, VECTORS),
     ("join", "checkpoint", "spark", "patch"): Case(UPSERT, BY_EXPRESSION),
-    ("join", "checkpoint", "spark", "rewrite"): Case(UPSERT, BY_EXPRESSION, MAPPED),
+    ("join", "checkpoint", "spark", "rewrite"): Case(UPSERT, BY_EXPRESSION, VARIANTS),
     ("join_files", "checkpoint", "spark", "none"): Case(INSERT, conf=NOT_OPTIMIZED),
-    ("join_files", "checkpoint", "spark", "deletion_vector"): Case(UPSERT, table=TRACKED_VECTORS),
-    ("join_files", "checkpoint", "spark", "rewrite"): Case(UPSERT, table=TRACKED),
+    ("join_files", "checkpoint", "spark", "deletion_vector"): Case(UPSERT, BY_EXPRESSION, SMALL_VECTORS),
+    ("join_files", "checkpoint", "spark", "rewrite"): Case(UPSERT, BY_EXPRESSION, SMALL),
     ("join_files", "recomputed", "spark", "none"): Case(INSERT, conf={**NOT_OPTIMIZED, **KEEP_NONE}),
     ("join_files", "recomputed", "spark", "deletion_vector"): Case(UPSERT, table=VECTORS, conf=KEEP_NONE),
     ("join_files", "recomputed", "spark", "rewrite"): Case(UPSERT, conf=KEEP_NONE),

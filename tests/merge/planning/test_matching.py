@@ -48,6 +48,9 @@ IDENTITY = {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity
 CHAR = StructField("name", StringType(), True, {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"})
 
 
+MORE_THAN_KEYS = "ON has conditions besides equal keys that only Spark evaluates, or that compare both sides"
+
+
 def with_column(name: str, kind: DataType | StructField, **changes: Any) -> Table:
     return replace(PLAIN, columns={**PEOPLE, name: kind}, **changes)
 
@@ -60,14 +63,12 @@ def with_column(name: str, kind: DataType | StructField, **changes: Any) -> Tabl
         ("true", "ON equates no column of the target with one of the source"),
         ("my_function(t.id, s.id)", "ON equates no column of the target with one of the source"),
         ("t.id IN (SELECT id FROM u)", "ON equates no column of the target with one of the source"),
-        ("t.id = s.id AND t.n > 5", "ON has conditions besides equal keys"),
-        ("t.id = s.id AND s.n > 5", "ON has conditions besides equal keys"),
-        ("t.id = s.id AND my_function(t.n)", "ON has conditions besides equal keys"),
-        ("t.id = s.id AND t.n + s.n = 3", "ON has conditions besides equal keys"),
-        ("t.id <=> s.id", "ON compares a key by <=>"),
+        ("t.id = s.id AND t.n > s.n", MORE_THAN_KEYS),
+        ("t.id = s.id AND my_function(t.n)", MORE_THAN_KEYS),
+        ("t.id = s.id AND t.n + s.n = 3", MORE_THAN_KEYS),
         ("t.id = s.id + 1", "ON compares id with an expression or a nested field"),
         ("t.id = CAST(s.n AS BIGINT)", "ON compares id with an expression or a nested field"),
-        ("t.id = s.n", "the key id is bigint in the target and int in the source"),
+        ("t.id = s.name", "the key id is bigint in the target and string in the source"),
         ("t.ID = s.id AND t.id = s.id", "ON equates a column of the target twice"),
     ],
 )
@@ -77,7 +78,13 @@ def test_on_is_more_than_equal_keys(tmp_path: Path, on: str, reason: str) -> Non
     assert declined_of(plan)[LOOKUP] == reason
 
 
-@pytest.mark.parametrize("on", ["t.id = s.id", "s.id = t.id", "(t.id = s.id)", "t.ID = s.Id"])
+@pytest.mark.parametrize(
+    "on",
+    [
+        *("t.id = s.id", "s.id = t.id", "(t.id = s.id)", "t.ID = s.Id", "t.id = s.n", "t.id <=> s.id"),
+        *("t.id = s.id AND t.n > 5", "t.id = s.id AND s.n > 5 AND t.name <> 'x'"),
+    ],
+)
 def test_on_equates_one_key(tmp_path: Path, on: str) -> None:
     plan = plan_of(tmp_path, UPSERT, on)
     assert choices(plan) == ("key_lookup", "in_place", "arrow", "patch")
@@ -93,12 +100,14 @@ def test_on_equates_several_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        (DoubleType(), "the key key is of type double, not an integer, string or date"),
-        (DecimalType(10, 2), "the key key is of type decimal(10,2), not an integer, string or date"),
-        (TimestampType(), "the key key is of type timestamp, not an integer, string or date"),
+        (DoubleType(), "the key key is of type double, which Arrow does not compare as Spark does"),
+        (
+            StringType("UTF8_LCASE"),
+            "the key key is of type string collate UTF8_LCASE, which Arrow does not compare as Spark does",
+        ),
     ],
 )
-def test_keys_of_other_types(tmp_path: Path, kind: DataType, reason: str) -> None:
+def test_keys_that_arrow_does_not_compare(tmp_path: Path, kind: DataType, reason: str) -> None:
     plan = plan_of(tmp_path, UPSERT, "t.key = s.key", with_column("key", kind))
     assert plan.match.choice == "join"
     assert declined_of(plan)[LOOKUP] == reason
@@ -111,25 +120,19 @@ def property_of(name: str, value: str, *features: str, **changes: Any) -> Table:
     return replace(PLAIN, properties={f"delta.{name}": value}, features=features, **changes)
 
 
+CONVERTED = StructField(
+    "n", IntegerType(), True, {"delta.columnMapping.id": 2, "delta.columnMapping.physicalName": "n"}
+)
 WIDENED = StructField("n", LongType(), True, {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]})
 
 
 @pytest.mark.parametrize(
     ("table", "match", "reason"),
     [
-        (property_of("columnMapping.mode", "name", "columnMapping"), "join", "the table has column mapping"),
-        (property_of("columnMapping.mode", "ID", "columnMapping"), "join", "the table has column mapping"),
         (
-            property_of("enableRowTracking", "true", "rowTracking", "domainMetadata"),
-            "join_files",
-            "the table has row tracking",
-        ),
-        (property_of("enableTypeWidening", "true", "typeWidening"), "join", "the table has type widening"),
-        (with_column("n", WIDENED, features=("typeWidening",)), "join", "the table has type widening"),
-        (
-            with_column("i", StructField("i", LongType(), True, IDENTITY), features=("identityColumns",)),
-            "join_files",
-            "the table has identity columns",
+            property_of("columnMapping.mode", "ID", "columnMapping", columns={**PEOPLE, "n": CONVERTED}),
+            "join",
+            "files may name columns otherwise than the table does (column mapping by id)",
         ),
         (
             with_column("s", StructType([StructField("x", LongType())])),
@@ -156,8 +159,9 @@ def test_rows_in_files_are_more_than_values_by_name(tmp_path: Path, table: Table
     ("properties", "features"),
     [
         ({"delta.columnMapping.mode": "none"}, ()),
-        ({"delta.enableRowTracking": "false"}, ()),
-        ({"delta.enableTypeWidening": "false"}, ("typeWidening",)),
+        ({"delta.columnMapping.mode": "name"}, ("columnMapping",)),
+        ({"delta.enableRowTracking": "true"}, ("rowTracking", "domainMetadata")),
+        ({"delta.enableTypeWidening": "true"}, ("typeWidening",)),
         ({"delta.enableChangeDataFeed": "true"}, ("changeDataFeed",)),
         ({}, ("rowTracking", "domainMetadata", "columnMapping", "typeWidening")),
     ],
@@ -165,6 +169,24 @@ def test_rows_in_files_are_more_than_values_by_name(tmp_path: Path, table: Table
 def test_features_that_are_not_in_use(tmp_path: Path, properties: dict[str, str], features: tuple[str, ...]) -> None:
     table = replace(PLAIN, properties=properties, features=features)
     assert plan_of(tmp_path, UPSERT, table=table).match.choice == "key_lookup"
+
+
+def test_ids_lead_to_the_names_that_delta_writers_generate(tmp_path: Path) -> None:
+    names = {"id": LongType(), "n": IntegerType()}
+    mapped = {
+        name: StructField(
+            name,
+            kind,
+            True,
+            {
+                "delta.columnMapping.id": number,
+                "delta.columnMapping.physicalName": f"col-00000000-0000-0000-0000-{number:012}",
+            },
+        )
+        for number, (name, kind) in enumerate(names.items(), 1)
+    }
+    table = property_of("columnMapping.mode", "id", "columnMapping", columns=mapped)
+    assert choices(plan_of(tmp_path, UPSERT, table=table)) == ("key_lookup", "in_place", "arrow", "patch")
 
 
 def test_files_with_deletion_vectors(tmp_path: Path) -> None:
@@ -282,25 +304,14 @@ def test_insert_only_merges_without_plain_keys(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("table", "reason"),
-    [
-        (
-            property_of("enableRowTracking", "true", "rowTracking", "domainMetadata"),
-            "the table has row tracking, and rows must keep their ids",
-        ),
-        (
-            with_column("i", StructField("i", LongType(), True, IDENTITY), features=("identityColumns",)),
-            "the table has identity columns",
-        ),
-    ],
-)
-def test_rows_whose_values_are_the_tables_own(tmp_path: Path, table: Table, reason: str) -> None:
-    plan = plan_of(tmp_path / "t", SOME_COLUMNS, BY_EXPRESSION, table)
-    assert plan.match.choice == "join_files"
-    assert plan.match.reason == "it fits every merge: the touched files are joined with the source"
-    assert declined_of(plan)["match", "join"] == reason
-    assert plan_of(tmp_path / "u", INSERT, BY_EXPRESSION, table).match.choice == "anti_join"
+def test_identity_columns(tmp_path: Path) -> None:
+    table = with_column("i", StructField("i", LongType(), True, IDENTITY), features=("identityColumns",))
+    plan = plan_of(tmp_path / "t", SOME_COLUMNS, table=table)
+    assert choices(plan) == ("key_lookup", "in_place", "spark", "patch")
+    assert declined_of(plan)["changed_rows", "arrow"] == "an identity column gets values"
+    assert plan_of(tmp_path / "u", SOME_COLUMNS, BY_EXPRESSION, table).match.choice == "join"
+    assert plan_of(tmp_path / "v", INSERT, BY_EXPRESSION, table).match.choice == "anti_join"
+    assert plan_of(tmp_path / "w", DELETE, table=table).changed_rows.choice == "arrow"
 
 
 def test_join_has_its_reason(tmp_path: Path) -> None:
@@ -322,3 +333,11 @@ def test_files_that_on_rules_out_are_left_out(tmp_path: Path) -> None:
     assert context_of(tmp_path / "u", clauses, "t.id = s.id AND t.id < 500").files.num_files == 2
     clauses = f"{UPSERT} {BY_SOURCE} THEN DELETE"
     assert context_of(tmp_path / "v", clauses, "t.id = s.id AND t.id < 500").files.num_files == 2
+
+
+@pytest.mark.parametrize("kind", [DecimalType(10, 2), TimestampType()])
+def test_keys_of_rarer_types(tmp_path: Path, kind: DataType) -> None:
+    table = with_column("key", kind)
+    assert plan_of(tmp_path / "t", UPSERT, "t.key = s.key", table).match.choice == "key_lookup"
+    plan = plan_of(tmp_path / "u", UPSERT, "t.key = s.key", replace(table, partitions=("key",)))
+    assert declined_of(plan)[LOOKUP] == f"the partition column key is of type {kind.simpleString()}"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import LongType, StructField
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.planning.declined import Declined
@@ -24,7 +23,6 @@ from .merges import (
     DELETE,
     INSERT,
     MIB,
-    PEOPLE,
     PLAIN,
     UPSERT,
     VECTORS,
@@ -37,24 +35,6 @@ from .merges import (
     plan_of,
 )
 
-TRACKED = replace(PLAIN, properties={"delta.enableRowTracking": "true"}, features=("rowTracking", "domainMetadata"))
-NUMBERED = replace(
-    PLAIN,
-    columns={
-        **PEOPLE,
-        "number": StructField(
-            "number",
-            LongType(),
-            True,
-            {
-                "delta.identity.start": 1,
-                "delta.identity.step": 1,
-                "delta.identity.allowExplicitInsert": True,
-            },
-        ),
-    },
-    features=("identityColumns",),
-)
 NOT_OPTIMIZED = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
 
 
@@ -65,7 +45,7 @@ NOT_OPTIMIZED = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is
     ("executor", "clauses", "on", "expected"),
     [
         ("key_lookup", UPSERT, BY_KEY, ("key_lookup", "in_place", "arrow", "patch")),
-        ("key_lookup", COUNT, BY_KEY, ("key_lookup", "in_place", "spark", "patch")),
+        ("key_lookup", COUNT, BY_KEY, ("key_lookup", "in_place", "pair_values", "patch")),
         ("key_lookup", INSERT, BY_KEY, ("key_lookup", "in_place", "arrow", "none")),
         ("insert_only", INSERT, BY_KEY, ("anti_join", "checkpoint", "spark", "none")),
         ("low_shuffle", UPSERT, BY_KEY, ("join", "checkpoint", "spark", "patch")),
@@ -93,7 +73,6 @@ def test_forced_plans_that_fit(tmp_path: Path, executor: str, clauses: str, on: 
             {},
             "ON compares id with an expression or a nested field",
         ),
-        ("key_lookup", UPSERT, BY_KEY, TRACKED, {}, "the table has row tracking"),
         ("key_lookup", INSERT, BY_KEY, PLAIN, {"optimize_insert_only_merge": False}, NOT_OPTIMIZED),
         (
             "key_lookup",
@@ -113,15 +92,6 @@ def test_forced_plans_that_fit(tmp_path: Path, executor: str, clauses: str, on: 
             {"materialize_source": "none"},
             "the source is not kept, and may return other rows each time that it is read",
         ),
-        (
-            "low_shuffle",
-            UPSERT,
-            BY_KEY,
-            TRACKED,
-            {},
-            "the table has row tracking, and rows must keep their ids",
-        ),
-        ("low_shuffle", DELETE, BY_KEY, NUMBERED, {}, "the table has identity columns"),
     ],
 )
 def test_forced_plans_that_do_not_fit(
@@ -181,6 +151,7 @@ LOOKUP = Alternative("match", "key_lookup", "there are more pairs than the drive
 IN_PLACE = Alternative("source", "in_place", "the source is a query")
 STAGED = Alternative("source", "staged", "the disk is full")
 ARROW = Alternative("changed_rows", "arrow", "a file has other types")
+PAIR_VALUES = Alternative("changed_rows", "pair_values", "there are more values than the driver takes")
 PATCH = Alternative("unchanged_rows", "patch", "a file is encrypted")
 JOIN = Alternative("match", "join", "the workers have no PyArrow")
 
@@ -190,8 +161,9 @@ JOIN = Alternative("match", "join", "the workers have no PyArrow")
     [
         ([], ("key_lookup", "in_place", "arrow", "patch")),
         ([IN_PLACE], ("key_lookup", "staged", "arrow", "patch")),
-        ([ARROW], ("key_lookup", "in_place", "spark", "patch")),
-        ([IN_PLACE, ARROW], ("key_lookup", "staged", "spark", "patch")),
+        ([ARROW], ("key_lookup", "in_place", "pair_values", "patch")),
+        ([ARROW, PAIR_VALUES], ("key_lookup", "in_place", "spark", "patch")),
+        ([IN_PLACE, ARROW], ("key_lookup", "staged", "pair_values", "patch")),
         ([IN_PLACE, STAGED], ("join", "checkpoint", "spark", "patch")),
         ([LOOKUP], ("join", "checkpoint", "spark", "patch")),
         ([PATCH], ("join", "checkpoint", "spark", "rewrite")),
@@ -348,7 +320,7 @@ def test_conditions_that_are_not_read_are_planned(tmp_path: Path, clauses: str, 
     context = context_of(tmp_path / "context", clauses, on)
     assert context.files.num_files == 2
     plan = plan_of(tmp_path / "plan", clauses, on)
-    assert plan.changed_rows.choice in ("spark", "arrow")
+    assert plan.changed_rows.choice in ("spark", "pair_values", "arrow")
 
 
 def test_table_without_files(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import LongType, StructField, VariantType
+from pyspark.sql.types import LongType, StructField, StructType, VariantType
 
 from deltamerge.merge.planning.context import SessionFacts
 from deltamerge.merge.planning.limits import Limits
@@ -34,7 +34,7 @@ VECTOR = ("unchanged_rows", "deletion_vector")
 NO_VECTORS = "the table does not write deletion vectors (delta.enableDeletionVectors)"
 WIDER: Columns = {**PEOPLE, "extra": LongType()}
 WIDENED = StructField("n", LongType(), True, {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]})
-NEW_COLUMNS = "the table gets new columns or fields, which some readers require in every file"
+NEW_PARTS = "the table gets new parts of column extra, which some readers require in every file"
 
 
 @pytest.mark.parametrize(
@@ -45,16 +45,8 @@ NEW_COLUMNS = "the table gets new columns or fields, which some readers require 
             "files of the table have deletion vectors",
         ),
         (
-            replace(PLAIN, properties={"delta.columnMapping.mode": "id"}, features=("columnMapping",)),
-            "the table has column mapping",
-        ),
-        (
-            replace(PLAIN, properties={"delta.enableTypeWidening": "true"}, features=("typeWidening",)),
-            "the table has type widening",
-        ),
-        (
-            replace(PLAIN, columns={**PEOPLE, "n": WIDENED}, features=("typeWidening",)),
-            "the table has type widening",
+            replace(PLAIN, columns={**PEOPLE, "s": StructType([WIDENED])}, features=("typeWidening",)),
+            "fields or elements of column s have another type in older files",
         ),
         (
             replace(PLAIN, columns={**PEOPLE, "v": VariantType()}, features=("variantType",)),
@@ -75,15 +67,20 @@ def test_patched_files(tmp_path: Path) -> None:
     left_out = "PyArrow copies touched files without the rows that change"
     rest = "; their other rows are not decoded into Spark's"
     assert plan_of(tmp_path / "t", UPSERT).unchanged_rows.reason == places + rest
-    assert plan_of(tmp_path / "u", COUNT).unchanged_rows.reason == left_out + rest
+    assert plan_of(tmp_path / "u", COUNT).unchanged_rows.reason == places + rest
     assert plan_of(tmp_path / "v", UPSERT, BY_EXPRESSION).unchanged_rows.reason == left_out + rest
+    mapped = replace(PLAIN, properties={"delta.columnMapping.mode": "id"}, features=("columnMapping",))
+    assert plan_of(tmp_path / "w", UPSERT, table=mapped).unchanged_rows.reason == places + rest
 
 
-def test_new_columns_are_in_no_patched_file(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, UPSERT, source=WIDER, evolution=True)
+def test_new_columns(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "t", UPSERT, source=WIDER, evolution=True)
+    assert choices(plan) == ("key_lookup", "in_place", "arrow", "patch")
+    nested: Columns = {**PEOPLE, "extra": StructType([StructField("x", LongType())])}
+    plan = plan_of(tmp_path / "u", UPSERT, source=nested, evolution=True)
     assert choices(plan) == ("join", "checkpoint", "spark", "rewrite")
-    assert declined_of(plan)["match", "key_lookup"] == NEW_COLUMNS
-    assert declined_of(plan)[PATCH] == NEW_COLUMNS
+    assert declined_of(plan)["match", "key_lookup"] == NEW_PARTS
+    assert declined_of(plan)[PATCH] == NEW_PARTS
 
 
 @pytest.mark.parametrize("on", ["t.id = s.id", BY_EXPRESSION])

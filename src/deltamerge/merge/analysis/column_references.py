@@ -26,10 +26,10 @@ from deltamerge.spark.connect_columns import read_proto
 from deltamerge.spark.session import attribute_names
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree
-from deltamerge.sql.expression import Literal, Name, Node, Opaque, leaves, names_in, unreadable
+from deltamerge.sql.expression import Literal, Name, Node, Opaque, conjuncts_of, leaves, names_in, unreadable
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
-from deltamerge.workers.conditions import ClauseChoice, Condition
+from deltamerge.workers.conditions import ClauseChoice, Condition, Operation
 
 # Spark takes these words for functions where there is no column of the name.
 _CURRENT_TIME = frozenset({"current_date", "current_time", "current_timestamp", "localtimestamp"})
@@ -95,6 +95,33 @@ class MergeReferences:
         return self._shape(self.merge.statement.condition, self._both)
 
     @cached_property
+    def on_filters(self) -> tuple[ClauseChoice | None, ClauseChoice | None] | None:
+        """What ON requires besides equal keys of only the target's row, and of only the source's.
+
+        Each holds where a row has a number, and is None where ON requires nothing; None in all where a condition is
+        about both sides or Spark must evaluate it.
+        """
+        target: list[Condition] = []
+        source: list[Condition] = []
+        keys = {id(node) for node in self.on.key_nodes}
+        sides = {
+            "target_only": (target, self._target_column, self.merge.target_schema),
+            "source_only": (source, self._source_column, self.merge.source_schema),
+        }
+        parts = conjuncts_of(self._tree(self.merge.statement.condition))
+        for part, conjunct in zip(parts, self.on.conjuncts, strict=True):
+            if id(part) in keys:
+                continue
+            if conjunct.side not in sides:
+                return None
+            found, column, schema = sides[conjunct.side]
+            condition = arrow_condition(part, column, schema.fields)
+            if condition is None:
+                return None
+            found.append(condition)
+        return _all_of(target), _all_of(source)
+
+    @cached_property
     def by_source_predicates(self) -> tuple[Predicate, ...]:
         """For each BY SOURCE clause that changes rows, a predicate that such rows of the target fulfil."""
         clauses = self.merge.changing_by_source
@@ -143,6 +170,22 @@ class MergeReferences:
         places = map(self._target_column, names)
         fields = self.merge.target_schema.fields
         return all(place is not None and fields[place].name in columns for place in places)
+
+    @cached_property
+    def matched_columns(self) -> tuple[frozenset[int], frozenset[int]] | None:
+        """The positions of the columns, target's and source's, that MATCHED clauses read; None where not certain."""
+        merge = self.merge
+        target, source = set[int](), set[int]()
+        for clause in merge.matched:
+            condition = clause.clause.condition
+            for expression in (*clause.clause.values, *([] if condition is None else [condition])):
+                for part in self._shape(expression, self._both).conjuncts:
+                    if part.side == "unreadable":
+                        return None
+                    target.update(map(merge.target_schema.names.index, part.target_columns))
+                    source.update(map(merge.source_schema.names.index, part.source_columns))
+            source.update(output.index for output in clause.outputs if isinstance(output, TakeSource))
+        return frozenset(target), frozenset(source)
 
     @cached_property
     def _clauses(self) -> Mapping[tuple[str, int], ClauseReferences]:
@@ -230,6 +273,13 @@ class MergeReferences:
                     return None
             found.append((clause.number, condition))
         return ClauseChoice(tuple(found), frozenset(kept))
+
+
+def _all_of(conditions: Sequence[Condition]) -> ClauseChoice | None:
+    if not conditions:
+        return None
+    whole = conditions[0] if len(conditions) == 1 else Operation("and", tuple(conditions))
+    return ClauseChoice(((0, whole),), frozenset({0}))
 
 
 def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> Node:

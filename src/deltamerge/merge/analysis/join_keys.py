@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import DataType
+from pyspark.sql.types import ByteType, DataType, DecimalType, IntegerType, LongType, ShortType
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, type_at
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 
-# Equal values of these types are equal for Arrow and for Spark alike.
-PLAIN_KEY_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date"})
+# Equal values of these types, and of decimals, are equal for Arrow and for Spark alike.
+PLAIN_KEY_TYPES = frozenset(
+    {"tinyint", "smallint", "int", "bigint", "string", "date", "boolean", "binary", "timestamp", "timestamp_ntz"}
+)
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_MOST_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -44,27 +48,30 @@ class JoinKeys:
 
 @dataclass(frozen=True)
 class PlainKeys:
-    """Keys that are columns of both sides, of a type of `PLAIN_KEY_TYPES`; ON has no other conjunct.
+    """Keys that are columns of both sides, which Arrow compares as Spark does.
 
     Args:
         source: For each the position of the source's column that it equals.
+        compared: For each the type in which both sides are compared.
     """
 
     target: tuple[str, ...]
     source: tuple[int, ...]
+    compared: tuple[DataType, ...]
     keys: tuple[JoinKey, ...]
+
+    @property
+    def null_safe(self) -> tuple[bool, ...]:
+        """For each whether NULL equals NULL."""
+        return tuple(key.key.null_safe for key in self.keys)
 
 
 def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | str:
     """Return the keys by which Arrow finds the matches, or what in ON is against that."""
     if not on.equi_keys:
         return "ON equates no column of the target with one of the source"
-    if len(on.equi_keys) < len(on.conjuncts):
-        return "ON has conditions besides equal keys"
-    targets, sources, keys = [], [], []
+    targets, sources, compared, keys = [], [], [], []
     for key in on.equi_keys:
-        if key.null_safe:
-            return "ON compares a key by <=>"
         if key.source_path is None or len(key.source_path) > 1 or len(key.target.path) > 1:
             return f"ON compares {key.target.path[0]} with an expression or a nested field"
         target = _only(merge.target_schema.fields, key.target.path[0])
@@ -73,16 +80,32 @@ def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | str:
             return f"the key {key.target.path[0]} is not one column of each side, spelled alike"
         column, given = merge.target_schema.fields[target], merge.source_schema.fields[source].dataType
         types = (column.dataType.simpleString(), given.simpleString())
-        if types[0] != types[1]:
+        if CHAR_VARCHAR_TYPE in (column.metadata or {}):
+            return f"the key {column.name} is {column.metadata[CHAR_VARCHAR_TYPE]}, which Spark may pad"
+        common = _compared_as(column.dataType, given)
+        if common is None and types[0] == types[1]:
+            return f"the key {column.name} is of type {types[0]}, which Arrow does not compare as Spark does"
+        if common is None:
             return f"the key {column.name} is {types[0]} in the target and {types[1]} in the source"
-        if types[0] not in PLAIN_KEY_TYPES or CHAR_VARCHAR_TYPE in (column.metadata or {}):
-            return f"the key {column.name} is of type {types[0]}, not an integer, string or date"
+        compared.append(common)
         targets.append(key.target.path[0])
         sources.append(source)
         keys.append(JoinKey(key, given, column.dataType))
     if len(set(targets)) < len(targets):
         return "ON equates a column of the target twice"
-    return PlainKeys(tuple(targets), tuple(sources), tuple(keys))
+    return PlainKeys(tuple(targets), tuple(sources), tuple(compared), tuple(keys))
+
+
+def _compared_as(target: DataType, source: DataType) -> DataType | None:
+    """Return the type that Spark casts both sides of a comparison to; None where Arrow would not see the same."""
+    if isinstance(target, _INTEGERS) and isinstance(source, _INTEGERS):
+        return max((target, source), key=lambda kind: _INTEGERS.index(type(kind)))
+    if isinstance(target, DecimalType) and isinstance(source, DecimalType):
+        scale = max(target.scale, source.scale)
+        digits = max(target.precision - target.scale, source.precision - source.scale) + scale
+        return DecimalType(digits, scale) if digits <= _MOST_DIGITS else None
+    name = target.simpleString()
+    return target if name == source.simpleString() and name in PLAIN_KEY_TYPES else None
 
 
 def _only(fields: Sequence[StructField], name: str) -> int | None:

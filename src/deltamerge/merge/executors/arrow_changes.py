@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.paths import decode_path
-from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges
+from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges, file_form
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.partitions import Partition, partitions_of, rows_of_a_file
@@ -25,10 +25,11 @@ from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.spark import tasks
 from deltamerge.storage.stored_file import StoredFile
-from deltamerge.workers.arrow_rows import DONE_SCHEMA, NewRows, new_file_work, patch_work, writing
+from deltamerge.workers.arrow_rows import DONE_SCHEMA, ChangingFile, NewRows, new_file_work, patch_work, writing
 from deltamerge.workers.key_lookup import UNFIT
 from deltamerge.workers.row_pairs import by_source_number
-from deltamerge.workers.staged_rows import SPARK_VERSION
+from deltamerge.workers.row_tracking import Origin
+from deltamerge.workers.staged_rows import SPARK_VERSION, KeptRows
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles, files_of_footers
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
@@ -39,11 +40,21 @@ logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 @dataclass(frozen=True)
 class ArrowChanges:
+    """What PyArrow is to write.
+
+    Args:
+        found: The pairs that clauses take.
+        matched: All pairs: what is in them is not inserted.
+        values: What UPDATE clauses set, where Spark computed it for each pair; None where it is the source's.
+    """
+
     execution: Execution
     recipe: LookupRecipe
     staged: StagedSource
     target: TargetFiles
     found: tuple[Pairs, ...]
+    matched: tuple[Pairs, ...]
+    values: KeptRows | None = None
 
     @property
     def touched(self) -> TouchedFiles:
@@ -62,8 +73,15 @@ class ArrowChanges:
     def updated(self, pairs: Pairs) -> int:
         return sum(pairs.rows_by_clause.get(clause.number, 0) for clause in self.recipe.updates)
 
-    def located(self, pairs: Sequence[Pairs]) -> list[tuple[str, str]]:
-        return [(self.execution.located(decode_path(p.file.path)), p.path) for p in pairs]
+    def located(self, pairs: Sequence[Pairs]) -> list[ChangingFile]:
+        return [
+            ChangingFile(
+                self.execution.located(decode_path(p.file.path)),
+                p.path,
+                Origin(p.file.base_row_id, p.file.default_row_commit_version),
+            )
+            for p in pairs
+        ]
 
     def new_file(self, partition: Partition, kind: str, *numbers: int) -> str:
         name = "-".join([kind, *(f"{number:05d}" for number in numbers)])
@@ -132,7 +150,7 @@ def _partitions(changes: ArrowChanges) -> list[Partition]:
     pairs = sorted((p for p in changes.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
     if changes.execution.writes_deletion_vectors:
         pairs = [found for found in pairs if changes.updated(found)]
-    partitions = partitions_of(changes.execution, changes.recipe, changes.staged, changes.found, pairs)
+    partitions = partitions_of(changes.execution, changes.recipe, changes.staged, changes.matched, pairs)
     for folder in sorted({partition.folders for partition in partitions}):
         changes.execution.table.store.make_folder(f"{changes.execution.folder}/{folder}")
     return partitions
@@ -175,8 +193,8 @@ def _one_item(changes: ArrowChanges, partition: Partition, number: int) -> list[
 def _changed_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
     if not changes.execution.writes_deletion_vectors:
         return [
-            patch_work(path, changes.new_file(partition, "kept", number, i), found)
-            for i, (path, found) in enumerate(changes.located(partition.pairs))
+            patch_work(file, changes.new_file(partition, "kept", number, i))
+            for i, file in enumerate(changes.located(partition.pairs))
         ]
     most = min(
         rows_of_a_file(changes.execution) or changes.execution.limits.pairs_of_a_file,
@@ -230,19 +248,17 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
     execution, columns, recipe = changes.execution, changes.staged.columns, changes.recipe
     spark, limits = execution.table.spark, execution.limits
     partition_columns = execution.snapshot.metadata.partition_columns
-    stored = {name: kind for name, kind in recipe.types.items() if name not in partition_columns}
+    stored = {name: field for name, field in recipe.stored.items() if name not in partition_columns}
     new = NewRows(
         staged=changes.staged.kept,
-        updates={
-            number: {name: column for name, column in setting.items() if name in stored}
-            for number, setting in columns.updates.items()
-        },
-        inserts=columns.inserts,
+        updates={number: _by_stored_name(setting, stored) for number, setting in columns.updates.items()},
+        inserts={number: _by_stored_name(setting, recipe.stored) for number, setting in columns.inserts.items()},
         clause=columns.clause,
-        types=stored,
-        not_null=recipe.not_null,
+        form=file_form(execution),
+        values=changes.values,
+        not_null=frozenset(field.name for name, field in stored.items() if name in recipe.not_null),
         metadata={SPARK_VERSION: spark.version.encode()},
-        pairs=tuple(pairs.path for pairs in changes.found),
+        pairs=tuple(pairs.path for pairs in changes.matched),
         options={
             "compression": PARQUET_CODECS[execution.context.session.compression.lower()],
             "store_decimal_as_integer": True,
@@ -258,7 +274,7 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
     counts: dict[int, int] = {}
     for row in done:
         if row["rows"] == UNFIT:
-            raise Declined("changed_rows", "arrow", row["detail"])
+            raise Declined("changed_rows", execution.plan.changed_rows.choice, row["detail"])
         for number, count in json.loads(row["detail"]).items():
             counts[int(number)] = counts.get(int(number), 0) + count
     root = execution.located(execution.folder)
@@ -270,12 +286,16 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
     return counts, files_of_footers(execution.write_target, footers)
 
 
+def _by_stored_name(setting: Mapping[str, str], stored: Mapping[str, pa.Field]) -> dict[str, str]:
+    return {stored[name].name: column for name, column in setting.items() if name in stored}
+
+
 def _bytes_read(changes: ArrowChanges, new: NewRows) -> float:
     share = 1.0
     if changes.execution.writes_deletion_vectors:
         # Of a changed row only what its UPDATE leaves as it was is read in its file.
-        kept = [name for name in new.types if any(name not in setting for setting in new.updates.values())]
-        share = len(kept) / len(new.types)
+        kept = [name for name in new.schema.names if any(name not in setting for setting in new.updates.values())]
+        share = len(kept) / len(new.schema)
     return changes.staged.bytes + share * sum(pairs.file.size for pairs in changes.found)
 
 

@@ -28,7 +28,9 @@ from deltamerge.merge.output.clause_expressions import (
 from deltamerge.merge.output.frames import Rows, with_unmatchable
 from deltamerge.scan.row_positions import block_of, is_in_block, to_blocks
 from deltamerge.spark import columns as F
+from deltamerge.sql.names import quote
 from deltamerge.workers.row_blocks import blocks_table
+from deltamerge.workers.row_tracking import HiddenColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,6 +44,7 @@ class ChangedRows:
     matches: Matches
     defaults: Callable[[int], Column]
     change_data: bool
+    hidden: HiddenColumns | None = None
 
     @property
     def _names(self) -> InternalColumns:
@@ -52,13 +55,20 @@ class ChangedRows:
         names, width = self._names, range(len(self.merge.output_schema.fields))
         copies = tuple(names.copy(i) for i in width) if self.change_data else ()
         own = (names.change, *names.clauses, names.file_rewritten)
-        return (*(names.output(i) for i in width), *own, *copies)
+        return (*(names.output(i) for i in width), *own, *copies, *self.hidden_names)
+
+    @property
+    def hidden_names(self) -> tuple[str, ...]:
+        return () if self.hidden is None else self.hidden.names
 
     @property
     def need_target(self) -> bool:
         """Whether the changed rows can only be made from the target's own."""
         merge = self.merge
-        if self.change_data or any(c.action == "update" for c in merge.not_matched_by_source):
+        # Rows keep their ids, which only the target's rows have.
+        if self.change_data or self.hidden is not None:
+            return True
+        if any(c.action == "update" for c in merge.not_matched_by_source):
             return True
         updating = [clause for clause in merge.matched if clause.action == "update"]
         if updating and not self.matches.sources_fire_once:
@@ -99,7 +109,7 @@ class ChangedRows:
         changed = Rows(output.frame.where(F.col(names.change).isin(*self._wanted)), output.names)
         if self.matches.has_competing:
             changed = keep_one_match(changed, names)
-        return self._selected(changed)
+        return self._selected(self._with_ids(changed, None))
 
     @property
     def _wanted(self) -> tuple[str, ...]:
@@ -129,7 +139,7 @@ class ChangedRows:
             F.lit(True).alias(names.file_rewritten),
             *(self._absent_copies() if self.change_data else ()),
         )
-        return self._selected(Rows(frame, rows.names))
+        return self._selected(self._with_ids(Rows(frame, rows.names), None))
 
     def unchanged(self, target: DataFrame, changed: Mapping[str, BitMap64]) -> DataFrame:
         """Return the rows that no clause changes, of files that Spark writes again.
@@ -142,19 +152,35 @@ class ChangedRows:
         same = (F.col(names.file_name) == F.col(names.block_file)) & (block_of(row) == F.col(names.block))
         found = target.join(self._blocks(changed, names.block_words), same, "left")
         width = range(len(self.merge.output_schema.fields))
+        kept = () if self.hidden is None else (names.row_id, names.row_commit_version)
         frame = found.where(~is_in_block(F.col(names.block_words), row)).select(
             *(target_copy(self.merge, i).alias(names.output(i)) for i in width),
             F.lit(None).cast("string").alias(names.change),
             F.lit(True).alias(names.file_rewritten),
             *(self._absent_copies() if self.change_data else ()),
+            *kept,
         )
-        return self._selected(Rows(frame, ()))
+        return self._selected(self._with_ids(Rows(frame, kept), names.row_commit_version))
+
+    def _with_ids(self, rows: Rows, version: str | None) -> Rows:
+        """Add the hidden columns: a row keeps its id, and gets the commit's where it has none.
+
+        Args:
+            version: The column with the version that last changed a row; None where it is the commit's.
+        """
+        if self.hidden is None:
+            return rows
+        absent = F.lit(None).cast("bigint")
+        row_id = F.col(self._names.row_id) if self._names.row_id in rows.names else absent
+        columns = [(self.hidden.row_id, row_id)]
+        columns.append((self.hidden.row_commit_version, absent if version is None else F.col(version)))
+        return rows.adding(columns)
 
     def _selected(self, rows: Rows) -> DataFrame:
         """Select the columns of all parts; clauses of kinds that were not evaluated take none of the rows."""
         absent = [name for name in self._names.clauses if name not in rows.names]
         frame = rows.frame.select("*", *(F.lit(None).cast("int").alias(name) for name in absent))
-        return frame.select(*self.columns)
+        return frame.select(*(quote(name) for name in self.columns))
 
     def _absent_target(self) -> list[tuple[str, Column]]:
         names = self._names

@@ -8,6 +8,8 @@ from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from deltamerge.log.actions import AddFile, Metadata
 from deltamerge.log.features.row_tracking import MaterializedColumns, materialized_columns
 from deltamerge.log.paths import decode_path
@@ -19,6 +21,7 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.output.identity_columns import with_identities
 from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.fit import stored_columns
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.planning.plan import Alternative, MergePlan
 from deltamerge.merge.planning.planner import make_plan
@@ -31,6 +34,8 @@ from deltamerge.scan.paths import without_file_scheme
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.table import Table
 from deltamerge.workers.files import Files
+from deltamerge.workers.parquet_patch import FileForm
+from deltamerge.workers.row_tracking import HiddenColumns
 from deltamerge.write.data_files import WriteTarget, WrittenFiles
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges
@@ -140,6 +145,12 @@ class Execution:
         """The data files' hidden columns for row ids, where the table has them enabled."""
         return materialized_columns(self.snapshot.metadata)
 
+    @property
+    def hidden_columns(self) -> HiddenColumns | None:
+        """The same for tasks."""
+        stored = self.row_tracking
+        return None if stored is None else HiddenColumns(*stored.names)
+
     @cached_property
     def files(self) -> Files:
         """How tasks open the table's files. A plan whose operators need that does not fit where they do not."""
@@ -158,6 +169,15 @@ def keep_source(execution: Execution, level: str) -> Source:
         keys = join_keys(merge, references.on)
         slices = key_slices(execution.snapshot, references, keys, execution.conf.session_time_zone)
         return materialize_source(merge, level, keys, slices, execution.limits)
+
+
+def file_form(execution: Execution) -> FileForm:
+    """Return what files have that PyArrow writes again."""
+    merge, partitions = execution.merge, execution.snapshot.metadata.partition_columns
+    stored = stored_columns(merge.output_schema, execution.context.mapping_mode)
+    new = (stored[name].name for name in merge.output_schema.names if name not in merge.target_schema.names)
+    columns = pa.schema([field for name, field in stored.items() if name not in partitions])
+    return FileForm(columns, tuple(new) if merge.evolves_schema else (), execution.hidden_columns)
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,14 @@ from deltamerge.merge.executors.execution import Execution, MergeChanges
 from deltamerge.merge.executors.key_matching import Pairs, find_pairs, fires_twice, matched_sources
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
 from deltamerge.merge.executors.matches import Matches, find_matches
+from deltamerge.merge.executors.pair_values import check_count, evaluate_pairs
 from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.scratch import scratch_folder
 from deltamerge.merge.executors.spark_changes import SparkChanges
 from deltamerge.merge.executors.staged_source import StagedSource, stage_source, with_gaps, with_keys_counted
 from deltamerge.merge.output.clause_expressions import evaluate_matched
 from deltamerge.merge.output.frames import Rows, source_rows
+from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import TargetFiles, may_match_mask, target_files
 from deltamerge.skipping.keys import Mask
@@ -41,6 +43,7 @@ from deltamerge.spark import tasks
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
 from deltamerge.workers.row_pairs import by_source_number
 from deltamerge.workers.staged_rows import open_staged
+from deltamerge.write.identity_columns import RowNumbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,10 +61,10 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
 
 def _looked_up(execution: Execution) -> MergeChanges:
     steps = execution.steps
-    recipe = lookup_recipe(execution.context, by_spark=execution.plan.changed_rows.choice == "spark")
+    recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
     staged = _kept_source(execution, recipe)
     with steps.step("plan", "choosing the files to read"):
-        staged, possible = _with_keys(execution, staged)
+        staged, possible = _with_keys(execution, recipe, staged)
         zone, wanted = execution.conf.session_time_zone, staged.summary.predicate
         target = target_files(execution.snapshot, execution.references, wanted, zone, possible)
     found: tuple[Pairs, ...] = ()
@@ -87,15 +90,15 @@ def _kept_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
     return staged
 
 
-def _with_keys(execution: Execution, staged: StagedSource) -> tuple[StagedSource, Mask]:
+def _with_keys(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> tuple[StagedSource, Mask]:
     """Look at the keys for NULLs, repetitions and gaps, and return which files their ranges leave."""
     predicate = execution.references.to_read(staged.summary.predicate)
     files = may_match_mask(execution.snapshot, predicate, execution.conf.session_time_zone)
     if not staged.rows:
         return staged, files
     keys = open_staged(execution.files, staged.kept, list(dict.fromkeys(staged.columns.keys)))
-    staged = with_keys_counted(staged, keys)
-    return (with_gaps(staged, keys) if files.sum() > 1 else staged), files
+    staged = with_keys_counted(staged, recipe, keys)
+    return (with_gaps(staged, recipe, keys) if files.sum() > 1 else staged), files
 
 
 def _by_arrow(
@@ -111,8 +114,17 @@ def _by_arrow(
             "arrow",
             "a source row matches several target rows, and each gets a value of its own",
         )
-    _check_competing(execution, any(pairs.pairs > pairs.rows for pairs in found))
-    return arrow_changes.write_changes(ArrowChanges(execution, recipe, staged, target, found))
+    taken, values = found, None
+    if recipe.reads_pairs and found and recipe.matched:
+        check_count(execution, recipe, found)
+        needed = execution.references.matched_columns or (None, None)
+        pairs = _PairFrames(execution, recipe, staged, found, *needed)
+        _check_visible(execution, lambda: pairs.rows(found[:1], changing=False))
+        with execution.steps.step("find_touched_files", "evaluating clauses on matched rows"):
+            evaluated = evaluate_pairs(execution, recipe, found, pairs.rows(found, changing=not recipe.undecided))
+        taken, values = evaluated.found, evaluated.kept
+    _check_competing(execution, any(pairs.pairs > pairs.rows for pairs in taken))
+    return arrow_changes.write_changes(ArrowChanges(execution, recipe, staged, target, taken, found, values))
 
 
 def _check_competing(execution: Execution, competing: bool) -> None:
@@ -128,6 +140,8 @@ def _by_spark(
     target: TargetFiles,
     found: tuple[Pairs, ...],
 ) -> MergeChanges:
+    if generated_identities(execution.merge):
+        execution = replace(execution, row_numbers=RowNumbers((0,), staged.rows))
     pairs = _PairFrames(execution, recipe, staged, found)
     if found:
         _check_visible(execution, lambda: pairs.rows(found[:1], changing=False))
@@ -188,10 +202,19 @@ def _updating(recipe: LookupRecipe, found: Sequence[Pairs]) -> dict[int, BitMap6
 
 @dataclass(frozen=True)
 class _PairFrames:
+    """The rows of pairs as frames.
+
+    Args:
+        of_target: The positions of the target's columns that are read, the others being NULL; None for all.
+        of_source: The same of the source's columns.
+    """
+
     execution: Execution
     recipe: LookupRecipe
     staged: StagedSource
     found: tuple[Pairs, ...]
+    of_target: frozenset[int] | None = None
+    of_source: frozenset[int] | None = None
 
     def touched(self, _: ChangedRows, files: Sequence[AddFile]) -> tuple[Rows, None]:
         """Return the rows of both sides that belong together, of touched files."""
@@ -204,7 +227,7 @@ class _PairFrames:
         merge, names = self.execution.merge, self.execution.merge.names
         frame = self._frame(found, changing=changing)
         hidden = [names.target(index) for index in range(len(merge.target_schema))]
-        rest = [*hidden, names.file_name, names.row_index, names.source_row_index]
+        rest = [*hidden, *self._rest]
         source = frame.select(
             *(F.col(names.source(i)).alias(f.name) for i, f in enumerate(merge.source_schema.fields)),
             *rest,
@@ -227,34 +250,49 @@ class _PairFrames:
 
     def _frame(self, found: Sequence[Pairs], *, changing: bool) -> DataFrame:
         merge, names, recipe = self.execution.merge, self.execution.merge.names, self.recipe
-        source = [names.source(index) for index in range(len(merge.source_schema))]
-        target = {
-            names.target(index): (f.name, recipe.types[f.name]) for index, f in enumerate(merge.target_schema.fields)
-        }
-        rest = names.file_name, names.row_index, names.source_row_index
-        work = pairing_rows(self.execution.files, self.staged.kept, source, target, rest, changing=changing)
+        of_source = _those(merge.source_schema, self.of_source)
+        of_target = _those(merge.target_schema, self.of_target)
+        source = [names.source(index) for index, _ in of_source]
+        stored = ((index, recipe.stored[field.name]) for index, field in of_target)
+        target = {names.target(index): (field.name, field.type) for index, field in stored}
+        tracked = self.execution.hidden_columns
+        row_id = None if tracked is None else tracked.row_id
+        work = pairing_rows(
+            self.execution.files, self.staged.kept, source, target, self._rest, changing=changing, row_id=row_id
+        )
         files = pa.table(
             {
                 "path": [self.execution.located(decode_path(pairs.file.path)) for pairs in found],
                 "file": [pairs.file.path for pairs in found],
                 "values": [json.dumps(dict(pairs.file.partition_values)) for pairs in found],
                 "pairs": [pairs.path for pairs in found],
+                "row_id": pa.array([pairs.file.base_row_id for pairs in found], pa.int64()),
             }
         )
         schema = StructType(
             [
-                *(StructField(names.source(i), f.dataType) for i, f in enumerate(merge.source_schema.fields)),
-                *(StructField(names.target(i), f.dataType) for i, f in enumerate(merge.target_schema.fields)),
+                *(StructField(names.source(i), f.dataType) for i, f in of_source),
+                *(StructField(names.target(i), f.dataType) for i, f in of_target),
                 StructField(names.file_name, StringType()),
-                StructField(names.row_index, LongType()),
-                StructField(names.source_row_index, LongType()),
+                *(StructField(name, LongType()) for name in self._rest[1:]),
             ]
         )
         rows = sum(pairs.pairs if changing else pairs.found for pairs in found)
         spark, in_driver = self.execution.table.spark, self._fits_driver(found, rows)
         frame = tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
+        absent = {names.source(i): f.dataType for i, f in enumerate(merge.source_schema.fields)}
+        absent |= {names.target(i): f.dataType for i, f in enumerate(merge.target_schema.fields)}
+        nulls = [F.lit(None).cast(kind).alias(n) for n, kind in absent.items() if n not in {*source, *target}]
+        frame = frame.select("*", *nulls) if nulls else frame
         # Of so few rows every core would write a file.
         return frame.coalesce(1) if in_driver and rows <= self.execution.limits.one_task_rows else frame
+
+    @property
+    def _rest(self) -> tuple[str, ...]:
+        """The columns beside those of both sides: whence a pair is and, with row tracking, the row's id."""
+        names = self.execution.merge.names
+        places = names.file_name, names.row_index, names.source_row_index
+        return places if self.execution.hidden_columns is None else (*places, names.row_id)
 
     def _fits_driver(self, found: Sequence[Pairs], rows: int) -> bool:
         limits, staged = self.execution.limits, self.staged
@@ -282,3 +320,7 @@ class _PairFrames:
         in_driver = self._fits_driver((), rows)
         frame = tasks.frame_of(self.execution.table.spark, work, ranges, schema, in_driver=in_driver)
         return frame.toDF(*merge.source_schema.names, names.source_row_index)
+
+
+def _those(schema: StructType, positions: frozenset[int] | None) -> list[tuple[int, StructField]]:
+    return [(i, field) for i, field in enumerate(schema.fields) if positions is None or i in positions]

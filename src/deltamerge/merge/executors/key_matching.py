@@ -27,7 +27,7 @@ from deltamerge.spark import tasks
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
 from deltamerge.workers.files import Files
-from deltamerge.workers.key_lookup import PAIRS_SCHEMA, UNFIT, pairing
+from deltamerge.workers.key_lookup import PAIRS_SCHEMA, UNFIT, OnFilters, pairing
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns
 from deltamerge.workers.row_pairs import NO_CLAUSE, RowPairs, distinct, read_pairs
 
@@ -94,17 +94,19 @@ def find_pairs(
         staged.kept,
         kept.keys,
         clause,
-        recipe.keys.target,
+        recipe.compared,
         recipe.unmatched,
-        {name: (name, kind) for name, kind in recipe.types.items()} if recipe.by_spark else {},
+        {name: (field.name, field.type) for name, field in recipe.stored.items()} if recipe.reads_pairs else {},
         execution.scratch,
+        on=OnFilters(recipe.on_target, recipe.on_source),
         unique=staged.summary.repeated_keys == 0,
         most_pairs=limits.pairs_of_task,
     )
     # Of files and source only the key columns are read, and those in conditions.
     asked = set() if recipe.unmatched is None else {name for name, _ in recipe.unmatched.columns.values()}
     asked |= set() if recipe.pairs is None else {name for name, _ in recipe.pairs.target.values()}
-    share = len({*recipe.keys.target, *asked}) / len(recipe.types)
+    asked |= set() if recipe.on_target is None else {name for name, _ in recipe.on_target.columns.values()}
+    share = len({*(key.column for key in recipe.compared), *asked}) / len(recipe.stored)
     size = share * (staged.bytes + sum(file.size for file in files)) + unmatched * _BYTES_OF_A_PAIR
     reads_source = recipe.pairs is not None and staged.bytes_in_memory > limits.driver_source_bytes
     in_driver = not reads_source and fits_driver(execution, size, len(files))

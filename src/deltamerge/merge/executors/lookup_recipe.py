@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql.types import StructField
 
 from deltamerge.merge.analysis.join_keys import PlainKeys
-from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeValue
+from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget, TakeValue
 from deltamerge.merge.planning.changed_rows import reached, takes_all
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import plain_columns
+from deltamerge.merge.planning.fit import arrow_type, stored_columns
 from deltamerge.workers.conditions import ClauseChoice
-from deltamerge.workers.key_lookup import PairChoice, TargetChoice
+from deltamerge.workers.key_lookup import ComparedKey, PairChoice, SourceChoice, TargetChoice
 from deltamerge.write.constraints import NotNull, constraints_of
 
 
@@ -22,71 +23,106 @@ class LookupRecipe:
     """How a key lookup runs.
 
     Args:
+        changed: Who makes the changed rows, as in the plan: ``arrow``, ``pair_values`` or ``spark``.
         matched: The MATCHED clauses that update or delete.
         takes_all: Whether the first of all MATCHED clauses has no condition, so that no other takes a row.
         pairs: Which clause takes a pair, where Arrow finds out from both rows; else None.
         undecided: Whether only Spark finds out which clause takes a pair.
-        asked_of_source: The positions of the source's columns in `pairs`.
+        asked_of_source: The positions of the source's columns in `pairs` and `on_source`.
+        on_target: What ON requires of a target row besides its keys; None where it is nothing.
+        on_source: The same of a source row.
         unmatched: Which of them takes a row that nothing matches; None where there is none.
+        pair_columns: By the number of an UPDATE clause, for each of the table's columns that it sets the column with
+            what Spark computes of a pair; empty unless it does.
         computes: Whether a clause sets a value, or has a condition, that may be another one for each pair.
+        stored: The table's columns as data files have them, by their names in the table.
         not_null: The table's columns that are never NULL.
     """
 
     keys: PlainKeys
-    by_spark: bool
+    changed: str
     matched: tuple[ResolvedClause, ...]
     takes_all: bool
     pairs: PairChoice | None
     undecided: bool
     asked_of_source: tuple[int, ...]
+    on_target: TargetChoice | None
+    on_source: SourceChoice | None
     by_source: tuple[ResolvedClause, ...]
     unmatched: TargetChoice | None
+    pair_columns: Mapping[int, Mapping[str, str]]
     computes: bool
-    types: Mapping[str, pa.DataType]
+    stored: Mapping[str, pa.Field]
     not_null: frozenset[str]
+
+    @property
+    def by_spark(self) -> bool:
+        return self.changed == "spark"
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether Spark evaluates clauses over both rows of a pair, for which all columns of both are read."""
+        return self.changed != "arrow"
+
+    @property
+    def compared(self) -> tuple[ComparedKey, ...]:
+        """The keys as tasks compare them."""
+        keys = self.keys
+        kinds = (arrow_type(StructField("", kind)) for kind in keys.compared)
+        return tuple(
+            ComparedKey(self.stored[name].name, kind, null_safe)
+            for name, kind, null_safe in zip(keys.target, kinds, keys.null_safe, strict=True)
+        )
 
     @property
     def updates(self) -> tuple[ResolvedClause, ...]:
         return tuple(clause for clause in self.matched if clause.action == "update")
 
 
-def lookup_recipe(context: PlanningContext, *, by_spark: bool) -> LookupRecipe:
+def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     """Return how a merge runs by key lookup, which must fit it."""
     merge, references, keys = context.merge, context.references, context.plain_keys
-    types = plain_columns(merge.target_schema if by_spark else merge.output_schema)
+    reads_pairs = changed != "arrow"
+    stored = stored_columns(merge.target_schema if reads_pairs else merge.output_schema, context.mapping_mode)
     assert not isinstance(keys, str)
     clauses = reached(context)
     matched = tuple(clause for clause in clauses if clause.action in ("update", "delete"))
     from_source = all(references.of(clause).condition_from_source for clause in clauses)
     of_pairs = None
-    if not takes_all(context) and (by_spark or not from_source):
+    if not takes_all(context) and (reads_pairs or not from_source):
         of_pairs = references.pair_choice([clause.number for clause in matched])
     by_source = tuple(merge.changing_by_source)
     unmatched = references.by_source_choice([clause.number for clause in by_source]) if by_source else None
+    on_target, on_source = references.on_filters or (None, None)
+    of_pairs_places = () if of_pairs is None else _source_places(context, of_pairs)
+    on_source_places = () if on_source is None else on_source.columns
     constraints = constraints_of(merge.output_schema, context.snapshot.metadata.configuration)
     return LookupRecipe(
         keys=keys,
-        by_spark=by_spark,
+        changed=changed,
         matched=matched,
         takes_all=takes_all(context),
-        pairs=None if of_pairs is None else _pair_choice(context, of_pairs, types),
-        undecided=by_spark and not takes_all(context) and of_pairs is None,
-        asked_of_source=() if of_pairs is None else _source_places(context, of_pairs),
+        pairs=None if of_pairs is None else _pair_choice(context, of_pairs, stored),
+        undecided=reads_pairs and not takes_all(context) and of_pairs is None,
+        asked_of_source=tuple(sorted({*of_pairs_places, *on_source_places})),
+        on_target=None if on_target is None else TargetChoice(_of_target(context, on_target, stored), on_target),
+        on_source=None if on_source is None else _source_choice(context, on_source),
         by_source=by_source,
-        unmatched=None if unmatched is None else TargetChoice(_of_target(context, unmatched, types), unmatched),
-        computes=not by_spark and _computes(context, clauses),
-        types=types,
+        unmatched=None if unmatched is None else TargetChoice(_of_target(context, unmatched, stored), unmatched),
+        pair_columns=_pair_columns(context, matched) if changed == "pair_values" else {},
+        computes=not reads_pairs and _computes(context, clauses),
+        stored=stored,
         not_null=frozenset(c.path[0] for c in constraints if isinstance(c, NotNull)),
     )
 
 
 def _of_target(
-    context: PlanningContext, choice: ClauseChoice, types: Mapping[str, pa.DataType]
+    context: PlanningContext, choice: ClauseChoice, stored: Mapping[str, pa.Field]
 ) -> dict[str, tuple[str, pa.DataType]]:
     """Return the target's columns in a choice, by the names that it has for them."""
     names = context.merge.target_schema.names
     found = {str(place): names[place] for place in sorted(choice.columns) if place < len(names)}
-    return {place: (name, types[name]) for place, name in found.items()}
+    return {place: (stored[name].name, stored[name].type) for place, name in found.items()}
 
 
 def _source_places(context: PlanningContext, choice: ClauseChoice) -> tuple[int, ...]:
@@ -94,11 +130,28 @@ def _source_places(context: PlanningContext, choice: ClauseChoice) -> tuple[int,
     return tuple(place - before for place in sorted(choice.columns) if place >= before)
 
 
-def _pair_choice(context: PlanningContext, choice: ClauseChoice, types: Mapping[str, pa.DataType]) -> PairChoice:
+def _source_choice(context: PlanningContext, choice: ClauseChoice) -> SourceChoice:
+    return SourceChoice({str(place): context.merge.names.source(place) for place in sorted(choice.columns)}, choice)
+
+
+def _pair_choice(context: PlanningContext, choice: ClauseChoice, stored: Mapping[str, pa.Field]) -> PairChoice:
     merge = context.merge
     places = _source_places(context, choice)
     source = {str(len(merge.target_schema) + place): merge.names.source(place) for place in places}
-    return PairChoice(_of_target(context, choice, types), source, choice)
+    return PairChoice(_of_target(context, choice, stored), source, choice)
+
+
+def _pair_columns(context: PlanningContext, matched: tuple[ResolvedClause, ...]) -> dict[int, dict[str, str]]:
+    names = context.merge.output_schema.names
+    return {
+        clause.number: {
+            name: f"{context.merge.names.value('matched', clause.number, index)}_stored"
+            for index, (output, name) in enumerate(zip(clause.outputs, names, strict=True))
+            if not isinstance(output, TakeTarget)
+        }
+        for clause in matched
+        if clause.action == "update"
+    }
 
 
 def _computes(context: PlanningContext, clauses: tuple[ResolvedClause, ...]) -> bool:

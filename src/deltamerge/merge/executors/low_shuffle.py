@@ -10,7 +10,7 @@ from deltamerge.merge.executors.changed_rows import ChangedRows
 from deltamerge.merge.executors.execution import Execution, MergeChanges
 from deltamerge.merge.executors.matches import NO_MATCHES, Matches, find_matches
 from deltamerge.merge.executors.spark_changes import SparkChanges, write_changes
-from deltamerge.merge.executors.target_scan import first_side, target_side
+from deltamerge.merge.executors.target_scan import first_side, target_side, target_side_to_write
 from deltamerge.merge.executors.touched_files import find_touched_files
 from deltamerge.merge.output.frames import Rows, joined, source_rows
 from deltamerge.merge.planning.target_files import TargetFiles, target_files
@@ -66,6 +66,6 @@ class _Join:
 
     def rows(self, changed: ChangedRows, files: Sequence[AddFile]) -> tuple[Rows, Rows | None]:
         """Return the rows of both sides that belong together, of touched files."""
-        side = target_side(self.execution, self.target, files)
+        side = target_side_to_write(self.execution, self.target, files)
         rows = joined(self.source, side.joined, self.execution.merge.condition, changed.join_type)
         return rows, side.unmatchable

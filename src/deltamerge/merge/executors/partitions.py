@@ -56,7 +56,7 @@ def partitions_of(
     Raises:
         Declined: New rows go to very many partitions, or to one that must not be NULL.
     """
-    columns = execution.snapshot.metadata.partition_columns
+    columns = execution.write_target.physical_partition_columns
     if not columns:
         rows = np.arange(staged.rows if staged.columns.inserts else 0)
         return [Partition("", tuple(changed), _ranges(execution, rows, staged), len(rows), {})]
@@ -73,7 +73,7 @@ def _new_partitions(
     execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs]
 ) -> list[Partition]:
     columns, limits = execution.snapshot.metadata.partition_columns, execution.limits
-    kept = staged.columns
+    physical, kept = execution.write_target.physical_partition_columns, staged.columns
     names = [next(iter(kept.inserts.values()))[column] for column in columns]
     wanted = list(dict.fromkeys([*names, *([] if kept.clause is None else [kept.clause])]))
     rows = open_staged(execution.files, staged.kept, wanted)
@@ -86,18 +86,20 @@ def _new_partitions(
     table = table.append_column("row", pa.array(np.arange(staged.rows))).filter(pa.array(is_new))
     groups = table.group_by(by).aggregate([("row", "list")])
     if len(groups) > limits.partitions:
-        raise _declined(f"new rows go to more than {limits.partitions:,} partitions")
+        raise _declined(execution, f"new rows go to more than {limits.partitions:,} partitions")
     partitions = []
     for number, group in enumerate(groups.select(by).to_pylist()):
         values = list(group.values())
-        spelled = {column: _spelled(value, recipe.types[column]) for column, value in zip(columns, values, strict=True)}
+        spelled = {
+            column: _spelled(value, recipe.stored[column].type) for column, value in zip(columns, values, strict=True)
+        }
         for column in recipe.not_null.intersection(columns):
             if spelled[column] is None:
-                raise _declined(f"partition column {column} would be NULL")
+                raise _declined(execution, f"partition column {column} would be NULL")
         of_partition = np.sort(groups["row_list"][number].values.to_numpy())
         partitions.append(
             Partition(
-                folders=partition_folders(columns, spelled),
+                folders=partition_folders(physical, dict(zip(physical, spelled.values(), strict=True))),
                 pairs=(),
                 inserted=_ranges(execution, of_partition, staged),
                 rows=len(of_partition),
@@ -106,12 +108,12 @@ def _new_partitions(
         )
     looked_at = sum(end - first for partition in partitions for first, end in partition.inserted)
     if looked_at > limits.partition_rows:
-        raise _declined("new rows of very many partitions are mixed")
+        raise _declined(execution, "new rows of very many partitions are mixed")
     return partitions
 
 
-def _declined(reason: str) -> Declined:
-    return Declined("changed_rows", "arrow", reason)
+def _declined(execution: Execution, reason: str) -> Declined:
+    return Declined("changed_rows", execution.plan.changed_rows.choice, reason)
 
 
 def _ranges(execution: Execution, rows: np.ndarray[Any, Any], staged: StagedSource) -> tuple[tuple[int, int], ...]:

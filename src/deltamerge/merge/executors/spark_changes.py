@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.merge.executors.changed_rows import ChangedRows
-from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges
+from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges, file_form
 from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.matches import Matches
 from deltamerge.merge.executors.row_counts import (
@@ -24,7 +24,7 @@ from deltamerge.merge.executors.row_counts import (
     inserts_by_clause,
     observing_clauses,
 )
-from deltamerge.merge.executors.target_scan import scan_rows
+from deltamerge.merge.executors.target_scan import scan_rows_to_write
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
 from deltamerge.merge.executors.written_rows import guarded_changes, guarded_rows, put_together, table_columns
 from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
@@ -98,6 +98,7 @@ class SparkChanges:
             matches=self.matches,
             defaults=execution.defaults,
             change_data=execution.writes_change_data,
+            hidden=execution.hidden_columns,
         )
 
 
@@ -179,10 +180,11 @@ def _patch(changes: SparkChanges) -> None:
         return
     execution, changed = changes.execution, changes.matches.changed
     patches = [Patch(file, changed[file.path]) for file in changes.patched]
+    form = file_form(execution)
     spark, operation = execution.table.spark, execution.merge.statement.operation
     try:
         with job_description(spark, f"{operation} operation - patching {len(patches)} files"), python_workers():
-            kept = patch_files(spark, execution.files, patches, execution.write_target)
+            kept = patch_files(spark, execution.files, patches, execution.write_target, form)
     except PythonWorkersUnfit as unfit:
         raise Declined("unchanged_rows", "patch", str(unfit)) from unfit
     before, deleted = _patched_rows(changes)
@@ -222,7 +224,7 @@ def _parts(changes: SparkChanges) -> tuple[list[DataFrame], int]:
 
 def _unchanged(changes: SparkChanges) -> DataFrame:
     table, matches = changes.execution.table, changes.matches
-    target = scan_rows(changes.execution, changes.copied).renamed()
+    target = scan_rows_to_write(changes.execution, changes.copied).renamed()
     changed = {uri: matches.changed[file.path] for file in changes.copied for uri in spark_spellings(table, file)}
     return changes.rows.unchanged(target.frame, changed)
 
@@ -241,10 +243,11 @@ def _write_parts(changes: SparkChanges, parts: list[DataFrame], scanned: int) ->
         change = F.col(names.change)
         kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
         frame, observation = observing_clauses(frame, merge.clauses, names, kept)
-    rows = Rows(frame, changes.rows.columns)
+    rows, hidden = Rows(frame, changes.rows.columns), changes.rows.hidden_names
+    target = replace(execution.write_target, hidden_columns=hidden)
     if execution.writes_change_data:
-        output = generate_cdc_and_output_rows(rows, merge.output_schema, names)
-        write_rows_with_changes(guarded_changes(execution, output), names.change_type, execution.write_target)
+        output = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
+        write_rows_with_changes(guarded_changes(execution, output), names.change_type, target)
     else:
-        write_rows(guarded_rows(execution, table_columns(rows, execution)), execution.write_target)
+        write_rows(guarded_rows(execution, table_columns(rows, execution, hidden)), target)
     return observation

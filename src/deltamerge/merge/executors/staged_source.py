@@ -6,7 +6,7 @@ What a source that is nothing but Parquet files has already is not written again
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, PySparkException
 
 from deltamerge.merge.analysis.join_keys import JoinKey
@@ -31,7 +32,7 @@ from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import arrow_type
 from deltamerge.merge.planning.limits import Limits
-from deltamerge.merge.source.key_summary import NO_ROWS, SourceSummary, summary_of
+from deltamerge.merge.source.key_summary import NO_ROWS, SourceSummary, ranged_keys, summary_of
 from deltamerge.merge.source.source import read_source
 from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
@@ -115,20 +116,20 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
     if execution.plan.source.choice == "none":
         return StagedSource(columns, KeptRows(()), rows=0, bytes=0, bytes_in_memory=0, summary=NO_ROWS)
     if not in_place:
-        with steps.step("materialize_source", "materializing the source"), _computing(columns):
+        with steps.step("materialize_source", "materializing the source"), _computing(execution, columns):
             return _are_there(execution, _staged(execution, recipe, columns))
     with steps.step("plan_source", "looking at the source"):
         source, files = _in_place(execution, recipe, columns)
         chosen = None if columns.needs_spark else _with_chosen(execution, source)
     if chosen is not None:
         return chosen
-    with steps.step("materialize_source", "materializing the source"), _computing(columns):
+    with steps.step("materialize_source", "materializing the source"), _computing(execution, columns):
         return _are_there(execution, _with_computed(execution, recipe, source, files))
 
 
 def look_in_place(execution: Execution) -> None:
     """Raise Declined where the source's own files do not hold its rows."""
-    recipe = lookup_recipe(execution.context, by_spark=execution.plan.changed_rows.choice == "spark")
+    recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
     _in_place(execution, recipe, _kept_columns(execution, recipe))
 
 
@@ -137,7 +138,7 @@ def _kept_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
 
 
 @contextmanager
-def _computing(columns: StagedColumns) -> Iterator[None]:
+def _computing(execution: Execution, columns: StagedColumns) -> Iterator[None]:
     """Decline values that cannot be computed: of rows that match nothing nobody may ask for them."""
     try:
         yield
@@ -145,7 +146,7 @@ def _computing(columns: StagedColumns) -> Iterator[None]:
         if not columns.computed or is_lost_source(error):
             raise
         reason = "a value or condition cannot be computed for every source row"
-        raise Declined("changed_rows", "arrow", reason) from error
+        raise Declined("changed_rows", execution.plan.changed_rows.choice, reason) from error
 
 
 def _are_there(execution: Execution, staged: StagedSource) -> StagedSource:
@@ -162,20 +163,25 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def with_keys_counted(source: StagedSource, keys: pa.Table) -> StagedSource:
+def with_keys_counted(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
     """Count the rows that have NULL in a key, and those whose keys another row has; not where rows are left out."""
     if source.rows < source.summary.row_count:
         return source
-    whole = keys.drop_null() if any(column.null_count for column in keys.columns) else keys
+    whole = keys
+    # NULL is a value of a key that equals others in it.
+    kinds = zip(source.columns.keys, recipe.keys.null_safe, strict=True)
+    for name in {name for name, null_safe in kinds if not null_safe}:
+        whole = whole.filter(pc.is_valid(whole.column(name))) if whole.column(name).null_count else whole
     different = whole.group_by(keys.column_names).aggregate([])
     nulls, repeated = len(keys) - len(whole), len(whole) - len(different)
     return replace(source, summary=replace(source.summary, null_keys=nulls, repeated_keys=repeated))
 
 
-def with_gaps(source: StagedSource, keys: pa.Table) -> StagedSource:
+def with_gaps(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
     """Narrow what the source's keys require of a target row by the gaps between them."""
     predicate = source.summary.predicate
-    names = source.columns.keys
+    ranged = ranged_keys(recipe.keys.keys)
+    names = [name for name, key in zip(source.columns.keys, recipe.keys.keys, strict=True) if key in ranged]
     if not isinstance(predicate, And) or len(predicate.parts) != len(names):
         return source
     parts: list[Predicate] = []
@@ -198,11 +204,16 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
     merge, references, names = execution.merge, execution.references, execution.merge.names
     columns = _Columns(execution)
     keys = tuple(columns.of_source(index) for index in recipe.keys.source)
-    updated = {clause.number: columns.of_clause(clause) for clause in recipe.updates}
+    updated: Mapping[int, Mapping[str, str]] = recipe.pair_columns
+    if recipe.reads_pairs:
+        for index in range(len(merge.source_schema)):
+            columns.of_source(index)
+    else:
+        updated = {clause.number: columns.of_clause(clause) for clause in recipe.updates}
     for index in recipe.asked_of_source:
         columns.of_source(index)
     matched = None
-    if recipe.matched and not recipe.takes_all and recipe.pairs is None:
+    if recipe.matched and not recipe.takes_all and recipe.pairs is None and not recipe.reads_pairs:
         taken, numbers = F.col(names.clause("matched")), [clause.number for clause in recipe.matched]
         matched = columns.compute(names.clause("matched"), F.when(taken.isin(*numbers), taken))
         columns.choose(matched, references.source_choice(merge.matched, numbers))
@@ -217,13 +228,15 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
 
 
 def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) -> tuple[StagedSource, PlainParquet]:
-    merge, types, limits = execution.merge, recipe.types, execution.limits
+    merge, limits = execution.merge, execution.limits
+    types = {name: field.type for name, field in recipe.stored.items()}
     in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
-    wanted = {in_files[name]: types[column] for name, column in zip(columns.keys, recipe.keys.target, strict=True)}
-    for each in (*columns.updates.values(), *columns.inserts.values()):
+    wanted: dict[str, pa.DataType] = {}
+    updated = () if recipe.reads_pairs else columns.updates.values()
+    for each in (*updated, *columns.inserts.values()):
         wanted |= {in_files[name]: types[column] for column, name in each.items() if name in in_files}
-    looked_at = [*recipe.asked_of_source, *(() if columns.needs_spark else columns.asked)]
-    for index in range(len(merge.source_schema)) if recipe.by_spark else looked_at:
+    looked_at = [*recipe.keys.source, *recipe.asked_of_source, *(() if columns.needs_spark else columns.asked)]
+    for index in range(len(merge.source_schema)) if recipe.reads_pairs else looked_at:
         column = merge.source_schema.fields[index]
         kind = arrow_type(column)
         if kind is None:
@@ -231,12 +244,16 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
                 "source", "in_place", f"its column {column.name} is of type {column.dataType.simpleString()}"
             )
         wanted[column.name] = kind
-    found = plain_parquet(merge.statement.source, wanted, [in_files[name] for name in columns.keys], execution.files)
+    ranged = ranged_keys(recipe.keys.keys)
+    names = [in_files[name] for name, key in zip(columns.keys, recipe.keys.keys, strict=True) if key in ranged]
+    found = plain_parquet(merge.statement.source, wanted, names, execution.files)
     if isinstance(found, NotPlain):
         raise Declined("source", "in_place", found.reason)
     values: dict[str, Any] = {"n": sum(found.rows), "last": None}
     for index, (low, high) in enumerate(found.ranges):
-        values |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": values["n"], f"bytes{index}": 0}
+        # How many are NULL is not known, and counts only where NULL equals NULL.
+        known = 0 if ranged[index].key.null_safe else values["n"]
+        values |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": known, f"bytes{index}": 0}
     summary = summary_of(values, recipe.keys.keys, {}, limits)
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
     kept = KeptRows(found.files, in_files)
@@ -331,14 +348,16 @@ def _staged(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) 
     frame = rows.select(*own, *_aliased(columns.computed))
     # A row that no INSERT takes, and that nothing else needs, is only counted.
     needed = merge.matched or recipe.by_source
-    found = _stage(frame, execution, columns.keys, None if needed else columns.clause, recipe.keys.keys)
+    ranged = ranged_keys(recipe.keys.keys)
+    keys = tuple(name for name, key in zip(columns.keys, recipe.keys.keys, strict=True) if key in ranged)
+    found = _stage(frame, execution, keys, None if needed else columns.clause, ranged)
     return StagedSource(
         columns=columns,
         kept=KeptRows(_files(found)),
         rows=sum(row["kept"] for row in found),
         bytes=sum(row["size"] for row in found),
         bytes_in_memory=sum(row["size"] for row in found),
-        summary=_summary(found, recipe.keys.keys, execution.limits),
+        summary=_summary(found, recipe.keys.keys, len(ranged), execution.limits),
     )
 
 
@@ -347,7 +366,7 @@ def _stage(
     execution: Execution,
     columns: tuple[str, ...],
     clause: str | None,
-    keys: tuple[JoinKey, ...] = (),
+    keys: Sequence[JoinKey] = (),
 ) -> list[dict[str, Any]]:
     limits = execution.limits
     kept = StagedRows(
@@ -372,9 +391,9 @@ def _files(found: list[dict[str, Any]]) -> tuple[KeptFile, ...]:
     return tuple(KeptFile(row["path"], 0, 0) for row in found if row["kept"])
 
 
-def _summary(found: list[dict[str, Any]], keys: tuple[JoinKey, ...], limits: Limits) -> SourceSummary:
+def _summary(found: list[dict[str, Any]], keys: Sequence[JoinKey], ranged: int, limits: Limits) -> SourceSummary:
     whole: dict[str, Any] = {"n": sum(row["n"] for row in found), "last": None}
-    for index in range(len(keys)):
+    for index in range(ranged):
         for name, best in ((f"lo{index}", min), (f"hi{index}", max)):
             values = [row[name] for row in found if row[name] is not None]
             whole[name] = best(values, key=in_order) if values else None
@@ -389,7 +408,7 @@ def _evaluated(execution: Execution, recipe: LookupRecipe, source: DataFrame) ->
     rows = source_rows(source, merge)
     if recipe.by_spark:
         return rows.renamed().frame
-    if recipe.matched and recipe.pairs is None:
+    if recipe.matched and recipe.pairs is None and not recipe.reads_pairs:
         reached = merge.matched[:1] if recipe.takes_all else merge.matched
         rows = generate_precomputed_conditions(rows, reached, "matched", F.lit(True), names)
         rows = generate_clause_values(rows, recipe.updates, "matched", names)

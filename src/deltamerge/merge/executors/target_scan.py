@@ -34,6 +34,20 @@ def scan_rows(execution: Execution, files: Sequence[AddFile]) -> Rows:
     return target_rows(scan_files(execution, files), execution.merge)
 
 
+def scan_rows_to_write(execution: Execution, files: Sequence[AddFile]) -> Rows:
+    """Read rows some of which are written again; with row tracking each row's id and version are among them."""
+    rows = target_rows(scan_to_rewrite(execution, files), execution.merge)
+    names = execution.merge.names
+    tracked = () if execution.row_tracking is None else (names.row_id, names.row_commit_version)
+    return Rows(rows.frame, (*rows.names[:-1], *tracked, names.target_row_present))
+
+
+def target_side_to_write(execution: Execution, target: TargetFiles, files: Sequence[AddFile]) -> TargetSide:
+    unmatchable = target.unmatchable_among(files)
+    joined = scan_rows_to_write(execution, target.joined_among(files))
+    return TargetSide(joined, scan_rows_to_write(execution, unmatchable) if unmatchable else None)
+
+
 def target_side(execution: Execution, target: TargetFiles, files: Sequence[AddFile]) -> TargetSide:
     unmatchable = target.unmatchable_among(files)
     joined = scan_rows(execution, target.joined_among(files))

@@ -34,12 +34,10 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
         found.append("Deletion vectors: some files have them, and readers must leave out the rows they delete.")
     if context.writes_change_data:
         found.append("Change data feed: each changed row is also written to the feed, each update twice.")
-    if context.has_column_mapping:
-        found.append("Column mapping: files have physical column names, so Spark finds and writes the rows.")
     if context.has_row_tracking:
-        found.append("Row tracking: rows keep their ids, so rewritten rows are read and written with them.")
+        found.append("Row tracking: rows keep their ids, so rewritten rows are written with them.")
     if context.has_type_widening:
-        found.append("Type widening: older files may have narrower types, so Spark reads the rows.")
+        found.append("Type widening: older files may have narrower types; files written again have the wider ones.")
     constraints = len(constraints_of(merge.output_schema, context.snapshot.metadata.configuration))
     if constraints:
         one = constraints == 1
@@ -47,7 +45,7 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
     if any(generation_expression(field) is not None for field in merge.output_schema.fields):
         found.append("Generated columns: Spark computes them for every row that is written.")
     if context.has_identity_columns:
-        found.append("Identity columns: the source's rows are numbered first, in one more pass.")
+        found.append("Identity columns: the source's rows are numbered, and Spark writes the new ones.")
     if merge.evolves_schema:
         found.append("Schema evolution: the merge adds or widens columns, and changes the table's metadata.")
     return tuple(found)
@@ -115,7 +113,7 @@ def _about_on(context: PlanningContext) -> list[str]:
             f"ON equates no plain column of the target with the source{by}, so the source's keys exclude no file. "
             "Write it as t.key = s.key, with casts on the source's side."
         )
-    elif isinstance(keys, str) and " is " in keys and keys.startswith("the key"):
+    elif isinstance(keys, str) and " in the target and " in keys:
         found.append(
             f"{keys[0].upper()}{keys[1:]}: Spark casts one of them for every row, and fewer files may be excluded. "
             "Cast the source's column to the target's type."

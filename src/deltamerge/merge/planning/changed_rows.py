@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeGenerated, TakeTarget
+from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import PARQUET_CODECS, Fits, arrow_types, no, passes_through_arrow, yes
+from deltamerge.merge.planning.fit import (
+    PARQUET_CODECS,
+    Fits,
+    arrow_types,
+    has_plain_partitions,
+    no,
+    passes_through_arrow,
+    yes,
+)
 from deltamerge.write.constraints import NotNull, constraints_of
 
 Operator = tuple[str, Callable[[PlanningContext, str], Fits]]
-
-# Of these types Spark and Python spell a partition's value alike.
-_PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date"})
 
 
 def arrow(context: PlanningContext, _: str) -> Fits:
@@ -39,8 +45,8 @@ def _against_table(context: PlanningContext) -> str | None:
     merge = context.merge
     if context.writes_change_data:
         return "the table has a change data feed"
-    if merge.evolves_schema:
-        return "the table gets new columns or fields"
+    if generated_identities(merge):
+        return "an identity column gets values"
     if context.session.compression.lower() not in PARQUET_CODECS:
         return f"PyArrow has no codec {context.session.compression}"
     types = arrow_types(merge.output_schema)
@@ -110,7 +116,7 @@ def _unread_partition(context: PlanningContext) -> str | None:
     """Return which partition column has values that Python does not read from the log as Spark does."""
     partitions = context.snapshot.metadata.partition_columns
     for field in context.merge.output_schema.fields:
-        if field.name in partitions and field.dataType.simpleString() not in _PARTITION_TYPES:
+        if field.name in partitions and not has_plain_partitions(field):
             return f"the partition column {field.name} is of type {field.dataType.simpleString()}"
     return None
 
@@ -118,6 +124,24 @@ def _unread_partition(context: PlanningContext) -> str | None:
 def none(_: PlanningContext, __: str) -> Fits:
     """No row is written."""
     return yes("the statement only deletes rows")
+
+
+def pair_values(context: PlanningContext, match: str) -> Fits:
+    """Spark computes what depends on both rows of a pair, and PyArrow writes it."""
+    generated = any(isinstance(output, TakeGenerated) for clause in context.merge.clauses for output in clause.outputs)
+    against = (
+        ("an UPDATE has no source" if any(c.action == "update" for c in context.merge.not_matched_by_source) else None)
+        or ("the table gets new columns or wider ones" if context.merge.evolves_schema else None)
+        or ("a column is generated" if generated else None)
+        or _against_table(context)
+        or _against_partitions(context)
+    )
+    if against is not None:
+        return no(against)
+    readable = spark(context, match)
+    if not readable.fits:
+        return readable
+    return yes("Spark evaluates the MATCHED clauses over only the matched rows; PyArrow writes what comes of it")
 
 
 def spark(context: PlanningContext, match: str) -> Fits:
@@ -137,7 +161,7 @@ def spark(context: PlanningContext, match: str) -> Fits:
 
 
 OPERATORS: Mapping[str, Sequence[Operator]] = {
-    "key_lookup": (("arrow", arrow), ("spark", spark)),
+    "key_lookup": (("arrow", arrow), ("pair_values", pair_values), ("spark", spark)),
     "anti_join": (("spark", spark),),
     "whole_files": (("none", none),),
     "join": (("spark", spark),),

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pyspark.sql.types import ArrayType, MapType, StructType
+
+from deltamerge.log.features.column_mapping import ID
+from deltamerge.log.features.type_widening import TYPE_CHANGES
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.protocol import TableFacts
 from deltamerge.log.snapshot import Snapshot
@@ -15,6 +19,7 @@ from deltamerge.merge.planning.limits import LIMITS, Limits
 from deltamerge.merge.planning.plan import Alternative
 from deltamerge.merge.planning.target_files import may_match
 from deltamerge.merge.source.key_summary import SourceSummary
+from deltamerge.scan.field_ids import may_be_foreign
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark.config import MergeConf
 from deltamerge.write.deletion_vectors import writes_deletion_vectors
@@ -56,8 +61,14 @@ class PlanningContext:
     def plain_keys(self) -> PlainKeys | str:
         """The keys of a key lookup, none without a source; or what in ON is against one."""
         if not self.merge.statement.has_source:
-            return PlainKeys((), (), ())
-        return plain_keys(self.merge, self.references.on)
+            return PlainKeys((), (), (), ())
+        on = self.references.on
+        found = plain_keys(self.merge, on)
+        if isinstance(found, str) or len(on.equi_keys) == len(on.conjuncts):
+            return found
+        if self.references.on_filters is None:
+            return "ON has conditions besides equal keys that only Spark evaluates, or that compare both sides"
+        return found
 
     @cached_property
     def facts(self) -> TableFacts:
@@ -71,14 +82,25 @@ class PlanningContext:
         return may_match(self.snapshot, predicate, self.conf.session_time_zone)
 
     @property
-    def has_column_mapping(self) -> bool:
-        mode = self.facts.metadata.configuration.get("delta.columnMapping.mode", "none")
-        return mode.lower() != "none"
+    def mapping_mode(self) -> str:
+        return self.snapshot.mapping_mode
+
+    @property
+    def may_have_foreign_names(self) -> bool:
+        """Whether files may know columns by names that only field ids lead to."""
+        return self.mapping_mode == ID and any(map(may_be_foreign, self.merge.target_schema.fields))
 
     @property
     def has_type_widening(self) -> bool:
         is_enabled = self.facts.property_is("delta.enableTypeWidening", "true")
         return is_enabled or self.facts.any_field_has("delta.typeChanges")
+
+    @property
+    def widened_within(self) -> str | None:
+        """A column of a nested type parts of which were widened; None where there is none."""
+        fields = self.merge.target_schema.fields
+        nested = (f for f in fields if isinstance(f.dataType, (StructType, ArrayType, MapType)))
+        return next((f.name for f in nested if TYPE_CHANGES in f.json()), None)
 
     @property
     def has_row_tracking(self) -> bool:

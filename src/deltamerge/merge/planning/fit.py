@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
+from deltamerge.scan.column_mapping import PARQUET_FIELD_ID, physical_field
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
+
+    from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ PARQUET_CODECS = {
     "lz4raw": "lz4", "lz4_raw": "lz4", "brotli": "brotli",
 }  # fmt: skip
 """PyArrow's names of Spark's Parquet codecs."""
+
+_PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date"})
 
 _ARROW_TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -61,6 +66,19 @@ def arrow_type(field: StructField) -> pa.DataType | None:
     return _ARROW_TYPES.get(field.dataType.simpleString())
 
 
+def evolved_within(merge: ResolvedMerge) -> str | None:
+    """Return which column gets another type, or is new, without a type in Arrow; None where there is none."""
+    before = {field.name: field.dataType for field in merge.target_schema.fields}
+    fields = merge.output_schema.fields if merge.evolves_schema else []
+    changed = (field for field in fields if before.get(field.name) != field.dataType)
+    return next((field.name for field in changed if arrow_type(field) is None), None)
+
+
+def has_plain_partitions(field: StructField) -> bool:
+    """Return whether Spark and Python spell a column's value in the log alike."""
+    return field.dataType.simpleString() in _PARTITION_TYPES
+
+
 def passes_through_arrow(data_type: DataType) -> bool:
     """Return whether Spark reads back from Arrow the values of a type that it wrote."""
     if isinstance(data_type, StructType):
@@ -72,9 +90,24 @@ def passes_through_arrow(data_type: DataType) -> bool:
     return isinstance(data_type, DecimalType) or data_type.simpleString() in _ARROW_TYPES
 
 
-def plain_columns(schema: StructType) -> dict[str, pa.DataType]:
-    """Return the types in Arrow of the columns that have one."""
-    return {field.name: kind for field in schema.fields if (kind := arrow_type(field)) is not None}
+def stored_columns(schema: StructType, mode: str) -> dict[str, pa.Field]:
+    """Return the columns that have a type in Arrow, by name, as data files have them.
+
+    Args:
+        mode: The column mapping mode, which decides on names and field ids.
+    """
+    found = {}
+    for field in schema.fields:
+        kind = arrow_type(field)
+        if kind is not None:
+            physical = physical_field(field, mode, with_ids=True)
+            found[field.name] = pa.field(physical.name, kind, metadata=_field_id(physical))
+    return found
+
+
+def _field_id(physical: StructField) -> dict[bytes, bytes] | None:
+    number = physical.metadata.get(PARQUET_FIELD_ID)
+    return None if number is None else {b"PARQUET:field_id": str(number).encode()}
 
 
 def arrow_types(schema: StructType) -> dict[str, pa.DataType] | str:

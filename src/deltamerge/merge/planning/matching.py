@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits, no, plain_columns, yes
+from deltamerge.merge.planning.fit import Fits, arrow_type, has_plain_partitions, no, yes
 
 INSERT_ONLY = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
 
@@ -17,6 +17,7 @@ def key_lookup(context: PlanningContext) -> Fits:
     against = (
         _against_session(context)
         or (context.plain_keys if isinstance(context.plain_keys, str) else None)
+        or _against_partitions(context)
         or _against_table(context)
         or _against_by_source(context)
     )
@@ -38,19 +39,26 @@ def _against_session(context: PlanningContext) -> str | None:
     return None
 
 
+def _against_partitions(context: PlanningContext) -> str | None:
+    """Return which key's values in the log Python does not read as Spark does."""
+    keys, partitions = context.plain_keys, context.snapshot.metadata.partition_columns
+    assert not isinstance(keys, str)
+    filters = context.references.on_filters
+    on_target = filters[0].columns if filters is not None and filters[0] is not None else frozenset()
+    for index, field in enumerate(context.merge.target_schema.fields):
+        is_read = field.name in keys.target or index in on_target
+        if is_read and field.name in partitions and not has_plain_partitions(field):
+            return f"the partition column {field.name} is of type {field.dataType.simpleString()}"
+    return None
+
+
 def _against_table(context: PlanningContext) -> str | None:
     """Return what makes a row in a file more than the values of the table's columns by their names."""
     merge = context.merge
-    if context.has_column_mapping:
-        return "the table has column mapping"
-    if context.has_row_tracking:
-        return "the table has row tracking"
-    if context.has_type_widening:
-        return "the table has type widening"
-    if context.has_identity_columns:
-        return "the table has identity columns"
-    types = plain_columns(merge.target_schema)
-    if context.session.rebases_dates and any(map(pa.types.is_temporal, types.values())):
+    if context.may_have_foreign_names:
+        return "files may name columns otherwise than the table does (column mapping by id)"
+    kinds = [kind for field in merge.target_schema.fields if (kind := arrow_type(field)) is not None]
+    if context.session.rebases_dates and any(map(pa.types.is_temporal, kinds)):
         return "spark.sql.parquet.datetimeRebaseModeInRead changes dates as they are read"
     if context.has_deletion_vectors and not context.writes_deletion_vectors:
         return "the table has deletion vectors and is to get no more of them"
@@ -86,10 +94,6 @@ def join(context: PlanningContext) -> Fits:
         return no("the source is not kept, and may return other rows each time that it is read")
     if merge.statement.is_insert_only and context.conf.executor == "auto":
         return no("there are only NOT MATCHED clauses")
-    if context.has_row_tracking:
-        return no("the table has row tracking, and rows must keep their ids")
-    if context.has_identity_columns:
-        return no("the table has identity columns")
     if context.summary is not None:
         rows = context.files.rows_about() + context.summary.row_count
         if rows > limits.positions:

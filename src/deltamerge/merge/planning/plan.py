@@ -44,7 +44,8 @@ class MergePlan:
             a DELETE only removes files.
         source: How the source is read: ``in_place``, ``staged``, ``checkpoint``, ``read_once`` or ``recomputed``;
             ``none`` of an UPDATE or DELETE.
-        changed_rows: Who makes new and updated rows: ``arrow`` or ``spark``; ``none`` where there are none.
+        changed_rows: Who makes new and updated rows: ``arrow``, ``pair_values`` (Spark computes values of matched rows,
+            and Arrow writes them) or ``spark``; ``none`` where there are none.
         unchanged_rows: What becomes of the other rows of touched files: ``none`` (no file is touched),
             ``deletion_vector``, ``patch`` or ``rewrite``.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deltamerge.log.schema import contains_type
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits, no, yes
+from deltamerge.merge.planning.fit import Fits, evolved_within, no, yes
 
 Operator = tuple[str, Callable[[PlanningContext, str], Fits]]
 
@@ -37,15 +37,14 @@ def patch(context: PlanningContext, changed: str) -> Fits:
         return no(context.session.not_opened)
     if context.has_deletion_vectors:
         return no("files of the table have deletion vectors")
-    if context.has_column_mapping:
-        return no("the table has column mapping")
-    if context.has_type_widening:
-        return no("the table has type widening")
-    if merge.evolves_schema:
-        return no("the table gets new columns or fields, which some readers require in every file")
+    if context.widened_within is not None:
+        return no(f"fields or elements of column {context.widened_within} have another type in older files")
+    evolved = evolved_within(merge)
+    if evolved is not None:
+        return no(f"the table gets new parts of column {evolved}, which some readers require in every file")
     if contains_type(context.snapshot.schema, "variant"):
         return no("the table has VARIANT columns")
-    rows = "with the changed rows in their places" if changed == "arrow" else "without the rows that change"
+    rows = "with the changed rows in their places" if changed != "spark" else "without the rows that change"
     return yes(f"PyArrow copies touched files {rows}; their other rows are not decoded into Spark's")
 
 

@@ -104,7 +104,8 @@ def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str, mo
     return not forbidden and summary.key_bytes <= most_bytes
 
 
-def _ranged(keys: Sequence[JoinKey]) -> list[JoinKey]:
+def ranged_keys(keys: Sequence[JoinKey]) -> list[JoinKey]:
+    """Return the keys whose ranges in the source are ranges of the target's values."""
     return [key for key in keys if _keep_order(key.given, key.wanted)]
 
 
@@ -146,7 +147,7 @@ def key_aggregates(
             aggregates.append(F.size(F.collect_set(F.when(is_counted, hashed))).alias("different"))
             about = F.approx_count_distinct(F.when(is_whole, hashed), _STANDARD_ERROR)
             aggregates.append(about.alias("about_different"))
-    for i, key in enumerate(_ranged(keys.keys)):
+    for i, key in enumerate(ranged_keys(keys.keys)):
         expression = F.expr(key.key.source_sql)
         value = _comparable(expression, key.given)
         aggregates += [
@@ -213,7 +214,7 @@ def summary_of(
         slices: As for `key_aggregates`.
     """
     count = int(row["n"])
-    ranged, width = _ranged(keys), len(keys)
+    ranged, width = ranged_keys(keys), len(keys)
     partitions = 0 if row["last"] is None else (int(row["last"]) >> _PARTITION_BITS) + 1
     parts: list[Predicate] = []
     for i, key in enumerate(ranged):

@@ -1,0 +1,168 @@
+"""Tables with features by key lookup: the rows are those of the classic route, and files have what they must have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+import pytest
+
+from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge.api.table_builder import IdentityGenerator
+from deltamerge.merge.planning.plan import MergePlan
+from merge.tables import EXECUTOR, actions, latest_version, made_once, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.sessions
+
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+COUNT = "WHEN MATCHED THEN UPDATE SET n = t.n + s.n WHEN NOT MATCHED THEN INSERT *"
+CHANGES = (
+    "WHEN MATCHED AND s.n % 2 = 0 AND s.n + 1 > t.n THEN UPDATE SET n = s.n, v = concat(t.v, '-', s.v) "
+    "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+)
+
+
+def merge(spark: SparkSession, path: str, clauses: str, on: str, executor: str, evolution: str = "") -> MergePlan:
+    """Merges a view, and returns the plan as it was carried out."""
+    spark.conf.set(EXECUTOR, executor)
+    report = merge_sql(spark, f"MERGE {evolution} INTO delta.`{path}` t USING features s ON {on} {clauses}")
+    assert report.outcome.plan is not None
+    return report.outcome.plan
+
+
+def added(path: str) -> list[pq.ParquetFile]:
+    files = actions(path, latest_version(path), "add")
+    return [pq.ParquetFile(Path(path) / unquote(file["path"])) for file in files]
+
+
+PROPERTIES: dict[str, dict[str, str]] = {
+    "mapped by name": {"delta.columnMapping.mode": "name"},
+    "mapped by id, tracked": {"delta.columnMapping.mode": "id", "delta.enableRowTracking": "true"},
+    "tracked": {"delta.enableRowTracking": "true"},
+    "vectors, mapped, tracked": {
+        "delta.enableDeletionVectors": "true",
+        "delta.columnMapping.mode": "name",
+        "delta.enableRowTracking": "true",
+    },
+}
+
+
+@pytest.mark.parametrize("clauses", [UPSERT, COUNT, CHANGES], ids=["upsert", "count", "changes"])
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_tables_with_features(spark: SparkSession, tmp_path: Path, name: str, clauses: str) -> None:
+    properties = PROPERTIES[name]
+
+    def make(folder: str) -> None:
+        numbers = spark.range(0, 40).selectExpr("id", "id % 7 AS n", "concat('v', id) AS v", "id % 2 AS p")
+        write_delta(numbers.where("id < 20").coalesce(1), folder, partition_by="p", properties=properties)
+        write_delta(numbers.where("id >= 20").coalesce(1), folder, mode="append")
+
+    found = {}
+    changed = spark.range(10, 60, 3).selectExpr("id", "id AS n", "concat('s', id) AS v", "id % 2 AS p")
+    changed.createOrReplaceTempView("features")
+    for executor in ("classic", "key_lookup"):
+        path = made_once(tmp_path / executor, f"with features {properties}", make)
+        plan = merge(spark, path, clauses, "t.id = s.id AND t.p = s.p", executor)
+        table = DeltaTable.forPath(spark, path)
+        found[executor] = rows(table.toDF())
+        if "delta.enableRowTracking" in properties:
+            old = "id < 40 OR _metadata.row_commit_version < 2"
+            ids = table.with_row_ids().where(old).selectExpr("id", "_metadata.row_id", "_metadata.row_commit_version")
+            found[executor] = [*found[executor], *rows(ids)]
+    assert plan.changed_rows.choice == ("arrow" if clauses == UPSERT else "pair_values")
+    assert found["key_lookup"] == found["classic"]
+    if "delta.columnMapping.mode" in properties:
+        metadata = [field.metadata for field in DeltaTable.forPath(spark, path).table.snapshot().schema.fields]
+        of_columns = {m["delta.columnMapping.physicalName"]: m["delta.columnMapping.id"] for m in metadata}
+        for file in added(path):
+            in_file = {f.name: int(f.metadata[b"PARQUET:field_id"]) for f in file.schema_arrow if f.name in of_columns}
+            assert len(in_file) == 3
+            assert in_file.items() <= of_columns.items()
+
+
+def test_patched_files_of_a_widened_table(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    properties = {"delta.enableTypeWidening": "true"}
+    narrow = "id", "CAST(id AS int) AS n", "CAST(id AS float) AS x"
+    write_delta(spark.range(10).selectExpr(*narrow).coalesce(1), path, properties=properties)
+    spark.range(20, 22).selectExpr("id", "id AS n", "CAST(id AS double) AS x").createOrReplaceTempView("features")
+    merge(spark, path, UPSERT, "t.id = s.id", "key_lookup", "WITH SCHEMA EVOLUTION")
+    assert [str(kind) for kind in added(path)[0].schema_arrow.types] == ["int64", "int64", "double"]
+    spark.range(5, 6).selectExpr("id", "id AS n", "CAST(0.5 AS double) AS x").createOrReplaceTempView("features")
+    plan = merge(spark, path, "WHEN MATCHED THEN UPDATE SET x = s.x", "t.n = s.n", "key_lookup")
+    assert (plan.changed_rows.choice, plan.unchanged_rows.choice) == ("arrow", "patch")
+    (patched,) = added(path)
+    assert [str(kind) for kind in patched.schema_arrow.types] == ["int64", "int64", "double"]
+    assert rows(DeltaTable.forPath(spark, path).toDF().where("id > 3")) == [
+        *((i, i, 0.5 if i == 5 else float(i)) for i in range(4, 10)),
+        (20, 20, 20.0),
+        (21, 21, 21.0),
+    ]
+
+
+def test_new_columns_are_in_patched_files(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(10).selectExpr("id", "id AS n").coalesce(1), path)
+    new = spark.sql("SELECT * FROM VALUES (1L, 5L, 'a'), (70L, 7L, 'b') AS x(id, n, extra)")
+    new.createOrReplaceTempView("features")
+    clauses = "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT *"
+    plan = merge(spark, path, clauses, "t.id = s.id", "key_lookup", "WITH SCHEMA EVOLUTION")
+    assert (plan.changed_rows.choice, plan.unchanged_rows.choice) == ("arrow", "patch")
+    found = rows(DeltaTable.forPath(spark, path).toDF())
+    assert found == [*((i, 5 if i == 1 else i, None) for i in range(10)), (70, 7, "b")]
+    assert all("extra" in file.schema_arrow.names for file in added(path))
+
+
+def test_identity_columns(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    builder = DeltaTable.create(spark).location(path).addColumn("id", "BIGINT").addColumn("n", "BIGINT")
+    builder.addColumn("i", "BIGINT", generatedAlwaysAs=IdentityGenerator(start=10, step=5)).execute()
+    write_delta(spark.range(3).selectExpr("id", "id AS n"), path, mode="append")
+    spark.range(2, 6).selectExpr("id", "id * 10 AS n").createOrReplaceTempView("features")
+    plan = merge(
+        spark,
+        path,
+        "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, s.n)",
+        "t.id = s.id",
+        "key_lookup",
+    )
+    assert plan.changed_rows.choice == "spark"
+    found: list[Any] = rows(DeltaTable.forPath(spark, path).toDF().select("id", "n", "i"))
+    assert [row[:2] for row in found] == [(0, 0), (1, 1), (2, 20), (3, 30), (4, 40), (5, 50)]
+    numbers = [row[2] for row in found]
+    assert len(set(numbers)) == 6
+    assert all(number % 5 == 0 for number in numbers)
+
+
+KEYS = {
+    "decimal(10,2)": ("CAST(id AS decimal(10,2)) / 4", "CAST(id AS decimal(8,3)) / 4"),
+    "timestamp": ("timestamp_micros(id * 1000001)", "timestamp_micros(id * 1000001)"),
+    "timestamp_ntz": ("CAST(timestamp_micros(id) AS timestamp_ntz)",) * 2,
+    "binary": ("CAST(concat('b', id) AS binary)",) * 2,
+    "boolean": ("id = 3", "id = 3"),
+    "int": ("CAST(id AS int)", "id"),
+    "bigint": ("id", "CAST(id AS smallint)"),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_many_types(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    of_target, of_source = KEYS[kind]
+    on = "t.k <=> s.k AND t.id < 15 AND s.id <> 4"
+    null = "if(id % 8 = 7, null, {})"
+    given = spark.range(3, 4) if kind == "boolean" else spark.range(2, 30, 5)
+    given.selectExpr("id", f"{null.format(of_source)} AS k", "'s' AS v").createOrReplaceTempView("features")
+    found = {}
+    for executor in ("classic", "key_lookup"):
+        path = str(tmp_path / executor)
+        wide = f"CAST({null.format(of_target)} AS {kind}) AS k"
+        write_delta(spark.range(20).selectExpr("id", wide, "'t' AS v").coalesce(1), path)
+        clauses = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)"
+        merge(spark, path, clauses, on, executor)
+        found[executor] = rows(DeltaTable.forPath(spark, path).toDF().selectExpr("id", "CAST(k AS string)", "v"))
+    assert found["key_lookup"] == found["classic"]

@@ -1,0 +1,125 @@
+"""Files written again as the table has them now: wider types, and the ids of their rows."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltamerge.log.features import type_widening
+from deltamerge.workers.file_columns import read_columns
+from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.parquet_patch import AS_IT_WAS, FileForm, patch_file
+from deltamerge.workers.row_blocks import Blocks, blocks_of_rows
+from deltamerge.workers.row_tracking import HiddenColumns, Origin
+from deltamerge.workers.widening import can_widen
+
+HIDDEN = HiddenColumns("_id", "_version")
+SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+NARROW = {
+    "a": pa.array([1, None, 3], pa.int8()),
+    "b": pa.array([1, None, 3], pa.int32()),
+    "c": pa.array([1.5, None, float("nan")], pa.float32()),
+    "d": pa.array([Decimal("1.25"), None, Decimal("-1.00")], pa.decimal128(5, 2)),
+    "e": pa.array([date(2024, 1, 2), None, date(1969, 1, 1)]),
+    "f": pa.array([7, None, 9], pa.int32()),
+    "same": ["x", None, "z"],
+}
+WIDE = pa.schema(
+    [
+        ("a", pa.int64()),
+        ("b", pa.decimal128(12, 2)),
+        ("c", pa.float64()),
+        ("d", pa.decimal128(10, 3)),
+        ("e", pa.timestamp("us")),
+        ("f", pa.float64()),
+        ("same", pa.string()),
+    ]
+)
+DECIMALS = ((5, 2), (7, 4), (6, 4), (10, 0), (12, 2), (20, 0), (9, 0))
+LOG_NAMES = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    **{f"decimal({p},{s})": pa.decimal128(p, s) for p, s in DECIMALS},
+}
+
+
+def blocks(rows: list[int]) -> Blocks:
+    return blocks_of_rows(np.array(rows, np.uint64))
+
+
+@pytest.mark.parametrize("before", LOG_NAMES)
+@pytest.mark.parametrize("after", LOG_NAMES)
+def test_the_changes_are_those_of_the_protocol(before: str, after: str) -> None:
+    assert can_widen(LOG_NAMES[before], LOG_NAMES[after]) == type_widening.can_widen(before, after)
+
+
+def write(path: Path) -> None:
+    table = pa.table(NARROW).replace_schema_metadata({SPARK_SCHEMA: b"{}", b"kept": b"1"})
+    pq.write_table(table, path, column_encoding={"e": "DELTA_BINARY_PACKED"}, use_dictionary=["b"])
+
+
+def test_narrow_columns_are_read_as_wide_ones(tmp_path: Path) -> None:
+    write(tmp_path / "old.parquet")
+    found = read_columns(LOCAL_FILES, str(tmp_path / "old.parquet"), {}, {f.name: (f.name, f.type) for f in WIDE})
+    assert found.select(WIDE.names).to_pylist()[0] == {
+        "a": 1,
+        "b": Decimal("1.00"),
+        "c": 1.5,
+        "d": Decimal("1.250"),
+        "e": datetime(2024, 1, 2),
+        "f": 7.0,
+        "same": "x",
+    }
+    with pytest.raises(ValueError, match="column same is not int64"):
+        read_columns(LOCAL_FILES, str(tmp_path / "old.parquet"), {}, {"same": ("same", pa.int64())})
+
+
+def test_patched_files_are_as_wide_as_the_table(tmp_path: Path) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    write(source)
+    assert patch_file(LOCAL_FILES, str(source), str(target), blocks([0]), FileForm(WIDE)) == 2
+    read = pq.ParquetFile(target)
+    assert read.schema_arrow.remove_metadata() == WIDE
+    expected = (
+        read_columns(LOCAL_FILES, str(source), {}, {f.name: (f.name, f.type) for f in WIDE}).select(WIDE.names).slice(1)
+    )
+    assert str(read.read().to_pylist()) == str(expected.to_pylist())
+    assert SPARK_SCHEMA not in read.metadata.metadata
+    assert read.metadata.metadata[b"kept"] == b"1"
+    patch_file(LOCAL_FILES, str(source), str(target), blocks([0]), AS_IT_WAS)
+    assert pq.read_metadata(target).metadata[SPARK_SCHEMA] == b"{}"
+
+
+def test_days_too_far_for_timestamps(tmp_path: Path) -> None:
+    far = pa.table({"e": pa.array([110_000_000], pa.int32()).cast(pa.date32())})
+    pq.write_table(far, tmp_path / "old.parquet")
+    with pytest.raises(ValueError, match="a day is too far away"):
+        read_columns(LOCAL_FILES, str(tmp_path / "old.parquet"), {}, {"e": ("e", pa.timestamp("us"))})
+
+
+def test_rows_keep_their_ids(tmp_path: Path) -> None:
+    first, second, third = (tmp_path / f"{n}.parquet" for n in range(3))
+    pq.write_table(pa.table({"n": [0, 1, 2, 3]}), first, row_group_size=2)
+    form = FileForm(pa.schema([]), hidden=HIDDEN)
+    assert patch_file(LOCAL_FILES, str(first), str(second), blocks([1]), form, Origin(100, 7)) == 3
+    assert pq.read_table(second).to_pydict() == {"n": [0, 2, 3], "_id": [100, 102, 103], "_version": [7, 7, 7]}
+    # What the file has itself counts; what it lacks comes from its place in the log.
+    ids, versions = (pa.array(values, pa.int64()) for values in ([100, None, 103], [7, None, None]))
+    partly = pa.table({"n": [0, 2, 3], "_id": ids, "_version": versions})
+    pq.write_table(partly, second)
+    assert patch_file(LOCAL_FILES, str(second), str(third), blocks([0]), form, Origin(500, 9)) == 2
+    assert pq.read_table(third).to_pydict() == {"n": [2, 3], "_id": [501, 103], "_version": [9, 9]}
