@@ -98,11 +98,11 @@ def test_patched_files_of_a_widened_table(spark: SparkSession, tmp_path: Path) -
     assert (plan.changed_rows.choice, plan.unchanged_rows.choice) == ("arrow", "patch")
     (patched,) = added(path)
     assert [str(kind) for kind in patched.schema_arrow.types] == ["int64", "int64", "double"]
-    assert rows(DeltaTable.forPath(spark, path).toDF().where("id > 3")) == [
-        *((i, i, 0.5 if i == 5 else float(i)) for i in range(4, 10)),
+    assert set(rows(DeltaTable.forPath(spark, path).toDF())) == {
+        *((i, i, 0.5 if i == 5 else float(i)) for i in range(10)),
         (20, 20, 20.0),
         (21, 21, 21.0),
-    ]
+    }
 
 
 def test_new_columns_are_in_patched_files(spark: SparkSession, tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_new_columns_are_in_patched_files(spark: SparkSession, tmp_path: Path) -
     clauses = "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT *"
     plan = merge(spark, path, clauses, "t.id = s.id", "key_lookup", "WITH SCHEMA EVOLUTION")
     assert (plan.changed_rows.choice, plan.unchanged_rows.choice) == ("arrow", "patch")
-    found = rows(DeltaTable.forPath(spark, path).toDF())
-    assert found == [*((i, 5 if i == 1 else i, None) for i in range(10)), (70, 7, "b")]
+    found = set(rows(DeltaTable.forPath(spark, path).toDF()))
+    assert found == {*((i, 5 if i == 1 else i, None) for i in range(10)), (70, 7, "b")}
     assert all("extra" in file.schema_arrow.names for file in added(path))
 
 
