@@ -105,7 +105,7 @@ def test_what_is_left_to_spark(spark: SparkSession, tmp_path: Path, condition: s
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
     report = merge.whenMatchedUpdate(condition, values).run()
     assert report.outcome.plan is not None
-    assert report.outcome.plan.changed_rows.choice == "spark"
+    assert report.outcome.plan.changed_rows.choice == "pair_values"
     assert report.metrics["numTargetRowsUpdated"] == (3 if "+ 1 >" in condition else 2)
 
 

@@ -228,7 +228,7 @@ def test_new_columns_are_written_to_touched_files(spark: SparkSession, tmp_path:
     expected = [(1, "x", 1, "m"), (2, "bob", 40, None), (3, "cy", 50, None), (9, "y", 2, "n")]
     assert rows(DeltaTable.forPath(spark, path).toDF()) == expected
     assert report.outcome.plan is not None
-    assert report.outcome.plan.unchanged_rows.choice == "rewrite"
+    assert report.outcome.plan.unchanged_rows.choice == "patch"
     assert len(DeltaRs(path).to_pyarrow_table().to_pylist()) == 4
 
 
@@ -282,7 +282,7 @@ def test_tables_that_are_left_to_classic(spark: SparkSession, tmp_path: Path) ->
     )
     plan = merge.run().outcome.plan
     assert plan is not None
-    assert plan.changed_rows.choice == "spark"
+    assert plan.changed_rows.choice == "pair_values"
     spark.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     assert merge.run().outcome.executor == "classic"
     spark.conf.set(EXECUTOR, "low_shuffle")
