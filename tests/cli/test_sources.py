@@ -55,6 +55,6 @@ def test_an_unknown_kind(tmp_path: Path) -> None:
 
 
 def test_settings() -> None:
-    assert read_settings(["a.b=c=d", " e =f"]) == {"a.b": "c=d", "e": "f"}
+    assert read_settings("--conf", ["a.b=c=d", " e =f"]) == {"a.b": "c=d", "e": "f"}
     with pytest.raises(CommandError, match="KEY=VALUE"):
-        read_settings(["a.b"])
+        read_settings("--conf", ["a.b"])

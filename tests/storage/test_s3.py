@@ -14,6 +14,8 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from deltamerge import merge_sql
+from deltamerge.cli.app import app
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.tables import DeltaTable
 
@@ -158,3 +160,19 @@ def test_a_store_that_is_not_reached(path: str, options: dict[str, str] | None, 
     assert time.monotonic() - began < 5
     assert path in str(error.value) and "spark.hadoop.fs.s3a.endpoint" in str(error.value)
     assert SECRET not in str(error.value) and KEY_ID not in str(error.value)
+
+
+def test_options_of_a_statement(spark: SparkSession, s3: S3, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make(s3, "statement")
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT id, id * 10 AS v, concat('p', id % 3) AS p FROM range(5, 15)) s "
+        "ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+        options=s3.options,
+    )
+    assert rows_of(s3, path) == expected()
+    given = [part for key, value in s3.options.items() for part in ("--option", f"{key}={value}")]
+    app(["history", path, *given], standalone_mode=False)
+    printed = capsys.readouterr().out
+    assert "MERGE" in printed
+    assert SECRET not in printed

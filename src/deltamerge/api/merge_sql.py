@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltamerge.api.delta_table import DeltaTable
@@ -48,6 +48,7 @@ def merge_sql(
     txn_app_id: str | None = None,
     txn_version: int | None = None,
     user_metadata: str | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> MergeReport:
     """Run a MERGE statement.
 
@@ -64,6 +65,8 @@ def merge_sql(
             session's ``spark.databricks.delta.write.txnVersion``.
         user_metadata: A string for the commit's ``userMetadata``. By default the session's
             ``spark.databricks.delta.commitInfo.userMetadata``.
+        options: The options of the object store of tables that are named by a path, under obstore's names or
+            Hadoop's; see `DeltaTable.forPath`.
 
     Returns:
         The report.
@@ -83,7 +86,7 @@ def merge_sql(
             sqlstate="0A000",
         )
     transaction = option_transaction(txn_app_id, txn_version)
-    command = _command(spark, parsed, tables, dedupe_by)
+    command = _command(_Tables(spark, options or {}), parsed, tables, dedupe_by)
     return MergeReport(run_merge(replace(command, transaction=transaction, user_metadata=user_metadata), progress))
 
 
@@ -95,6 +98,7 @@ def plan_sql(
     *,
     dedupe_by: str | Sequence[str] | None = None,
     analyze: bool = False,
+    options: Mapping[str, str] | None = None,
 ) -> MergePlanReport:
     """Return what a MERGE statement would do, without writing anything.
 
@@ -107,6 +111,7 @@ def plan_sql(
         dedupe_by: A source column or several; see `merge_sql`.
         analyze: Whether to read the source and match its rows too, for the rows that each clause would change;
             otherwise only the log is read.
+        options: The options of an object store; see `merge_sql`.
 
     Returns:
         The plan; with `analyze` its forecast also holds the error that the merge would end with.
@@ -117,21 +122,37 @@ def plan_sql(
             fit.
     """
     parsed = parse_merge(statement)
-    command = _command(spark, parsed, tables, dedupe_by)
+    command = _command(_Tables(spark, options or {}), parsed, tables, dedupe_by)
     analyze = analyze or parsed.explain == "analyze"
     return MergePlanReport(explain_merge(command, analyze=analyze, progress=progress))
 
 
+@dataclass(frozen=True)
+class _Tables:
+    """Tables by their paths.
+
+    Args:
+        options: The options of their object store.
+    """
+
+    spark: SparkSession
+    options: Mapping[str, str] = field(repr=False)
+
+    def at(self, path: str) -> DeltaTable:
+        return DeltaTable.forPath(self.spark, path, dict(self.options))
+
+
 def _command(
-    spark: SparkSession,
+    opened: _Tables,
     parsed: ParsedMerge,
     tables: Tables | None,
     dedupe_by: str | Sequence[str] | None,
 ) -> MergeIntoCommand:
-    named = {name: _table(spark, table) for name, table in (tables or {}).items()}
-    target = _target(spark, parsed.target, named)
+    given = (tables or {}).items()
+    named = {name: table if isinstance(table, DeltaTable) else opened.at(table) for name, table in given}
+    target = _target(opened, parsed.target, named)
     now = time.time_ns() // 1000
-    statement = _statement(parsed, _source(spark, parsed, named, now), columns_to_dedupe_by(dedupe_by))
+    statement = _statement(parsed, _source(opened, parsed, named, now), columns_to_dedupe_by(dedupe_by))
     return MergeIntoCommand(target.table, statement, timestamp=now)
 
 
@@ -155,16 +176,12 @@ def _statement(parsed: ParsedMerge, source: DataFrame, dedupe_by: tuple[str, ...
     )
 
 
-def _table(spark: SparkSession, table: str | DeltaTable) -> DeltaTable:
-    return table if isinstance(table, DeltaTable) else DeltaTable.forPath(spark, table)
-
-
-def _target(spark: SparkSession, target: ParsedTarget, named: Mapping[str, DeltaTable]) -> DeltaTable:
+def _target(opened: _Tables, target: ParsedTarget, named: Mapping[str, DeltaTable]) -> DeltaTable:
     if target.path is not None:
-        return DeltaTable.forPath(spark, target.path)
+        return opened.at(target.path)
     name = ".".join(target.name)
     given = {**{key.lower(): table for key, table in named.items()}, **named}
-    return given.get(name) or given.get(name.lower()) or DeltaTable.forName(spark, name)
+    return given.get(name) or given.get(name.lower()) or DeltaTable.forName(opened.spark, name)
 
 
 def _target_alias(target: ParsedTarget) -> str | None:
@@ -179,8 +196,8 @@ def _source_alias(source: ParsedSource) -> str | None:
     return source.name[-1] if source.kind == "name" else None
 
 
-def _source(spark: SparkSession, parsed: ParsedMerge, named: Mapping[str, DeltaTable], now: int) -> DataFrame:
-    source = parsed.source
+def _source(opened: _Tables, parsed: ParsedMerge, named: Mapping[str, DeltaTable], now: int) -> DataFrame:
+    source, spark = parsed.source, opened.spark
     plain = parsed.ctes is None and source.version is None and source.timestamp is None
     if plain and source.format == "parquet" and source.path is not None:
         files = read_parquet(spark, source.path)
@@ -189,7 +206,7 @@ def _source(spark: SparkSession, parsed: ParsedMerge, named: Mapping[str, DeltaT
     ctes = f"{parsed.ctes} " if parsed.ctes is not None else ""
     sql = fix_current_time(f"{ctes}SELECT * FROM {source.sql}", now)
     references = find_table_references(sql, named)
-    frames: dict[str, Any] = {f"deltamerge_source_{i}": _frame(spark, r, named) for i, r in enumerate(references)}
+    frames: dict[str, Any] = {f"deltamerge_source_{i}": _frame(opened, r, named) for i, r in enumerate(references)}
     if not frames:
         return spark.sql(sql)
     # The session's formatter replaces names between braces by frames; the user's own braces are doubled for it.
@@ -204,11 +221,11 @@ def _alias(reference: TableReference) -> str:
     return ""
 
 
-def _frame(spark: SparkSession, reference: TableReference, named: Mapping[str, DeltaTable]) -> DataFrame:
+def _frame(opened: _Tables, reference: TableReference, named: Mapping[str, DeltaTable]) -> DataFrame:
     of_path = reference.kind == "path"
-    table = DeltaTable.forPath(spark, reference.path_or_name) if of_path else named[reference.path_or_name]
+    table = opened.at(reference.path_or_name) if of_path else named[reference.path_or_name]
     if reference.timestamp is not None:
-        return table.at_milliseconds(expression_ms(spark, reference.timestamp))
+        return table.at_milliseconds(expression_ms(opened.spark, reference.timestamp))
     return table.toDF() if reference.version is None else table.at(version=reference.version)
 
 

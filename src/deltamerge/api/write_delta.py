@@ -26,6 +26,7 @@ def write_delta(
     overwrite_schema: bool = False,
     txn_app_id: str | None = None,
     txn_version: int | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> int | None:
     """Write a DataFrame's rows to a Delta table, new or not.
 
@@ -42,6 +43,8 @@ def write_delta(
             application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
         txn_version: The application's number for this write, greater than those of its writes before. By default the
             session's ``spark.databricks.delta.write.txnVersion``.
+        options: The options of the object store, as for `DeltaTable.forPath`; they are for the log, and Spark writes
+            the rows with the session's settings.
 
     Returns:
         The version that was written; None if the table has this transaction, or a later one of the application,
@@ -63,7 +66,7 @@ def write_delta(
     conf = None if transaction is not None else merge_conf(df.sparkSession)
     if conf is not None:
         transaction = session_transaction(conf)
-    table = open_table(df.sparkSession, path)
+    table = open_table(df.sparkSession, path, options)
     partition_columns = None if columns is None else tuple(columns)
     version = write_table(table, df, kind, partition_columns, properties or {}, transaction)
     if conf is not None:

@@ -70,6 +70,15 @@ Conf = Annotated[
     list[str] | None,
     typer.Option(help="A Spark setting. Repeatable.", metavar="KEY=VALUE", show_default=False),
 ]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        help="An option of the tables' object store, such as region=eu-north-1. Repeatable.",
+        metavar="KEY=VALUE",
+        show_default=False,
+    ),
+]
 DedupeBy = Annotated[
     list[str] | None,
     typer.Option(
@@ -128,6 +137,7 @@ def merge(
     txn_app_id: TxnAppId = None,
     txn_version: TxnVersion = None,
     user_metadata: UserMetadata = None,
+    option: Options = None,
     as_json: Json = False,
 ) -> None:
     """Run a MERGE and print what it did.
@@ -141,6 +151,7 @@ def merge(
             txn_app_id=txn_app_id,
             txn_version=txn_version,
             user_metadata=user_metadata,
+            options=read_settings("--option", option or ()),
         )
         report = _in_session(run, sql, file, target, source, remote, conf)
         _show(report.to_json() if as_json else render_terminal(report.outcome))
@@ -155,6 +166,7 @@ def plan(
     remote: Remote = None,
     conf: Conf = None,
     dedupe_by: DedupeBy = None,
+    option: Options = None,
     analyze: Annotated[bool, typer.Option("--analyze", help="Also read the source and match its rows.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -163,7 +175,8 @@ def plan(
     Example: deltamerge plan --target ./flights --source changes.parquet --file upsert.sql --analyze
     """
     with explained(_errors()):
-        run = partial(plan_sql, dedupe_by=dedupe_by, analyze=analyze)
+        store = read_settings("--option", option or ())
+        run = partial(plan_sql, dedupe_by=dedupe_by, analyze=analyze, options=store)
         report = _in_session(run, sql, file, target, source, remote, conf)
         _show(report.to_json() if as_json else render_terminal(report.explanation))
     if report.forecast is not None and report.forecast.failure is not None:
@@ -180,7 +193,7 @@ def _in_session(
     conf: list[str] | None,
 ) -> _Report:
     statement = _statement(sql, file)
-    settings = read_settings(conf or ())
+    settings = read_settings("--conf", conf or ())
     places = [read_source(option) for option in sources or ()]
     tables = {place.name: place.path for place in places if place.kind == "delta"}
     if target is not None:
@@ -200,19 +213,20 @@ def history(
     limit: Annotated[
         int | None, typer.Option(help="Only so many commits, the newest.", min=1, show_default=False)
     ] = None,
+    option: Options = None,
     as_json: Json = False,
 ) -> None:
     """List a table's commits, newest first."""
     with explained(_errors()):
-        commits = read_history(open_store(table), limit)
+        commits = read_history(open_store(table, read_settings("--option", option or ())), limit)
         _show(_json(commits) if as_json else render_history(commits))
 
 
 @app.command()
-def detail(table: Table, as_json: Json = False) -> None:
+def detail(table: Table, option: Options = None, as_json: Json = False) -> None:
     """Describe a table: its columns, partitions, files, properties and features."""
     with explained(_errors()):
-        values = detail_values(open_store(table))
+        values = detail_values(open_store(table, read_settings("--option", option or ())))
         _show(_json(values) if as_json else render_detail(values))
 
 

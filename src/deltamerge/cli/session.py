@@ -25,13 +25,13 @@ _LOCAL = {
 }
 
 
-def read_settings(options: Iterable[str]) -> dict[str, str]:
-    """Return the settings of ``--conf KEY=VALUE``."""
+def read_settings(name: str, options: Iterable[str]) -> dict[str, str]:
+    """Return the settings of an option such as ``--conf KEY=VALUE``."""
     settings = {}
     for option in options:
         key, equals, value = option.partition("=")
         if not equals or not key.strip():
-            raise CommandError(f"--conf {option}: write it as KEY=VALUE.")
+            raise CommandError(f"{name} {option.partition('=')[0]}: write it as KEY=VALUE.")
         settings[key.strip()] = value
     return settings
 
