@@ -85,6 +85,14 @@ def test_tables_with_features(spark: SparkSession, tmp_path: Path, name: str, cl
             assert in_file.items() <= of_columns.items()
 
 
+def test_counters_where_nothing_matches(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(3).selectExpr("id", "id AS n").coalesce(1), path)
+    spark.range(7, 9).selectExpr("id", "id AS n").createOrReplaceTempView("features")
+    assert merge(spark, path, COUNT, "t.id = s.id", "key_lookup").changed_rows.choice == "pair_values"
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0, 0), (1, 1), (2, 2), (7, 7), (8, 8)]
+
+
 def test_patched_files_of_a_widened_table(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     properties = {"delta.enableTypeWidening": "true"}

@@ -248,10 +248,12 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
     execution, columns, recipe = changes.execution, changes.staged.columns, changes.recipe
     spark, limits = execution.table.spark, execution.limits
     partition_columns = execution.snapshot.metadata.partition_columns
+    # Without pairs nothing was computed of any.
+    updates = {} if recipe.reads_pairs and changes.values is None else columns.updates
     stored = {name: field for name, field in recipe.stored.items() if name not in partition_columns}
     new = NewRows(
         staged=changes.staged.kept,
-        updates={number: _by_stored_name(setting, stored) for number, setting in columns.updates.items()},
+        updates={number: _by_stored_name(setting, stored) for number, setting in updates.items()},
         inserts={number: _by_stored_name(setting, recipe.stored) for number, setting in columns.inserts.items()},
         clause=columns.clause,
         form=file_form(execution),
