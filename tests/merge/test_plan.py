@@ -230,8 +230,9 @@ def test_conditions_on_the_target_leave_files_out(spark: SparkSession, tmp_path:
 
 @pytest.mark.parametrize("executor", ["insert_only", "key_lookup", "low_shuffle"])
 def test_a_plan_that_does_not_fit_is_an_error(spark: SparkSession, tmp_path: Path, executor: str) -> None:
-    path = people(spark, tmp_path / "t", properties={"delta.enableRowTracking": "true"})
+    path = people(spark, tmp_path / "t")
     spark.conf.set(EXECUTOR, executor)
+    spark.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     for run in (DeltaMergeBuilder.plan, DeltaMergeBuilder.run):
         with pytest.raises(DeltaAnalysisException, match=f"executor is {executor}, but") as raised:
             run(merge_of(spark, path))

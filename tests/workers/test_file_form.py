@@ -91,7 +91,7 @@ def test_narrow_columns_are_read_as_wide_ones(tmp_path: Path) -> None:
 def test_patched_files_are_as_wide_as_the_table(tmp_path: Path) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     write(source)
-    assert patch_file(LOCAL_FILES, str(source), str(target), blocks([0]), FileForm(WIDE)) == 2
+    assert patch_file(LOCAL_FILES, str(source), str(target), blocks([0]), FileForm(WIDE)).rows == 2
     read = pq.ParquetFile(target)
     assert read.schema_arrow.remove_metadata() == WIDE
     expected = (
@@ -115,11 +115,11 @@ def test_rows_keep_their_ids(tmp_path: Path) -> None:
     first, second, third = (tmp_path / f"{n}.parquet" for n in range(3))
     pq.write_table(pa.table({"n": [0, 1, 2, 3]}), first, row_group_size=2)
     form = FileForm(pa.schema([]), hidden=HIDDEN)
-    assert patch_file(LOCAL_FILES, str(first), str(second), blocks([1]), form, Origin(100, 7)) == 3
+    assert patch_file(LOCAL_FILES, str(first), str(second), blocks([1]), form, Origin(100, 7)).rows == 3
     assert pq.read_table(second).to_pydict() == {"n": [0, 2, 3], "_id": [100, 102, 103], "_version": [7, 7, 7]}
     # What the file has itself counts; what it lacks comes from its place in the log.
     ids, versions = (pa.array(values, pa.int64()) for values in ([100, None, 103], [7, None, None]))
     partly = pa.table({"n": [0, 2, 3], "_id": ids, "_version": versions})
     pq.write_table(partly, second)
-    assert patch_file(LOCAL_FILES, str(second), str(third), blocks([0]), form, Origin(500, 9)) == 2
+    assert patch_file(LOCAL_FILES, str(second), str(third), blocks([0]), form, Origin(500, 9)).rows == 2
     assert pq.read_table(third).to_pydict() == {"n": [2, 3], "_id": [501, 103], "_version": [9, 9]}

@@ -105,7 +105,7 @@ def test_all_but_the_rows_stays(tmp_path: Path, options: dict[str, Any]) -> None
     gone = [0, 5, 299, 300, *range(600, 900), 999]
     old = pq.ParquetFile(source)
     assert reason_not_to_patch(old) is None
-    assert patch_file(LOCAL_FILES, str(source), str(target), blocks(gone)) == ROWS - len(gone)
+    assert patch_file(LOCAL_FILES, str(source), str(target), blocks(gone)).rows == ROWS - len(gone)
     new = pq.ParquetFile(target)
     assert new.schema.equals(old.schema)
     assert new.schema.column(0).path == "id"
@@ -130,7 +130,7 @@ def test_all_but_the_rows_stays(tmp_path: Path, options: dict[str, Any]) -> None
 def test_no_row_stays(tmp_path: Path) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     write(source)
-    assert patch_file(LOCAL_FILES, str(source), str(target), blocks(list(range(ROWS)))) == 0
+    assert patch_file(LOCAL_FILES, str(source), str(target), blocks(list(range(ROWS)))).rows == 0
     assert not target.exists()
 
 
@@ -155,7 +155,9 @@ def test_a_batch_of_files(tmp_path: Path) -> None:
         }
     )
     (answer,) = patching(LOCAL_FILES, AS_IT_WAS)([batch])
-    assert answer.to_pylist() == [{"source": str(source), "target": str(target), "rows": ROWS - 1}]
+    (row,) = answer.to_pylist()
+    assert (row["target"], row["rows"], row["size"]) == (str(target), ROWS - 1, target.stat().st_size)
+    assert pq.read_metadata(pa.BufferReader(row["footer"])).num_rows == ROWS - 1
 
 
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:
@@ -193,7 +195,7 @@ def test_texts_that_another_library_reads_as_views(tmp_path: Path) -> None:
     )
     pq.write_table(table, source)
     assert reason_not_to_patch(pq.ParquetFile(source)) is None
-    assert patch_file(LOCAL_FILES, str(source), str(target), blocks([1])) == 2
+    assert patch_file(LOCAL_FILES, str(source), str(target), blocks([1])).rows == 2
     assert pq.read_table(target).to_pydict() == {"v": ["a", "c"], "b": [b"1", None]}
 
 

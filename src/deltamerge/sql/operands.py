@@ -120,6 +120,9 @@ def opaque_of(sql: str, tokens: tuple[Token, ...], double_quoted_identifiers: bo
             token.text == "*" and (index == 0 or tokens[index - 1].upper in (".", "(", ",", "SELECT"))
         ):
             complete = False
+        if token.upper == "IDENTIFIER" and index + 1 < len(tokens) and tokens[index + 1].text == "(":
+            # It names a column, perhaps by what is only computed.
+            complete = False
         if not token.is_identifier:
             index += 1
             continue

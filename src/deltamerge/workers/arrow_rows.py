@@ -158,7 +158,8 @@ def writing(files: Files, new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], 
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source = _Source(files, new)
-        works = [json.loads(document) for batch in batches for document in batch.column(0).to_pylist()]
+        given = [json.loads(document) for batch in batches for document in batch.column(0).to_pylist()]
+        works = [{**work, "target": files.attempt_path(work["target"])} for work in given]
         targets = [work["target"] for work in works]
         for work, done in zip(
             works, files.ahead(partial(_tried, source, new), works, targets, _FILES_AT_ONCE), strict=True

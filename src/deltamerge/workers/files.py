@@ -105,6 +105,13 @@ class Files:
         with Output(self, path) as output:
             output.keep()
 
+    def attempt_path(self, path: str) -> str:
+        """Return the path of a file that a task writes: where nothing is renamed, one that no other attempt has."""
+        if _is_local(path):
+            return path
+        stem, dot, suffix = path.rpartition(".")
+        return f"{stem}-{uuid.uuid4().hex}{dot}{suffix}"
+
     def names(self, folder: str) -> list[str]:
         """Return the names of the files in a folder; none where it does not exist."""
         if _is_local(folder):

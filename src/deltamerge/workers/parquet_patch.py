@@ -21,7 +21,7 @@ from deltamerge.workers.widening import can_widen, widened
 
 # So much of a row group, without compression, may be kept beside another.
 _AHEAD_BYTES = 256 << 20
-PATCH_SCHEMA = "source STRING, target STRING, rows BIGINT"
+PATCH_SCHEMA = "target STRING, rows BIGINT, size BIGINT, footer BINARY"
 _DELTA_ENCODINGS = frozenset(
     {"DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
 )
@@ -186,8 +186,8 @@ def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def patch_file(
     files: Files, source: str, target: str, deleted: Blocks, form: FileForm = AS_IT_WAS, origin: Origin = NO_ORIGIN
-) -> int:
-    """Write a file again without some rows; return the rows of the new file, with none there is no file.
+) -> TableWriter:
+    """Write a file again without some rows; return what has written it; without rows there is no file.
 
     Args:
         target: The path of the new file, in an existing folder; it appears whole or not at all.
@@ -206,7 +206,7 @@ def patch_file(
                 if form.hidden is not None:
                     rows = origin.fill(rows, start, form.hidden)
                 writer.write(rows if mask.all() else rows.filter(pa.array(mask)))
-    return writer.rows
+    return writer
 
 
 def row_groups(
@@ -262,8 +262,7 @@ class TableWriter:
         self._output = Output(files, target)
         self._metadata = metadata
         self._nan = NanColumns(schema)
-        self._footers: list[pq.FileMetaData] = []
-        self._writer = pq.ParquetWriter(self._output.stream, schema, metadata_collector=self._footers, **options)
+        self._writer = pq.ParquetWriter(self._output.stream, schema, **options)
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:
@@ -282,7 +281,7 @@ class TableWriter:
             if kind is None and self.rows:
                 self.size = self._output.stream.tell()
                 sink = pa.BufferOutputStream()
-                self._footers[0].write_metadata_file(sink)
+                self._writer.writer.metadata.write_metadata_file(sink)
                 self.footer = sink.getvalue().to_pybytes()
                 self._output.keep()
 
@@ -300,9 +299,15 @@ def patching(files: Files, form: FileForm) -> Callable[[Iterable[pa.RecordBatch]
         for batch in batches:
             for row in range(batch.num_rows):
                 source, target, row_id, version = (batch.column(name)[row].as_py() for name in names)
-                rows = patch_file(files, source, target, read_blocks(batch, row), form, Origin(row_id, version))
+                path = files.attempt_path(target)
+                done = patch_file(files, source, path, read_blocks(batch, row), form, Origin(row_id, version))
                 yield pa.RecordBatch.from_pydict(
-                    {"source": [source], "target": [target], "rows": pa.array([rows], pa.int64())}
+                    {
+                        "target": [path],
+                        "rows": pa.array([done.rows], pa.int64()),
+                        "size": pa.array([done.size], pa.int64()),
+                        "footer": pa.array([done.footer], pa.binary()),
+                    }
                 )
 
     return patch

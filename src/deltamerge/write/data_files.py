@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 CHANGE_DATA_FOLDER = "_change_data"
 CHANGE_TYPE = "_change_type"
 IS_CDC = "__is_cdc"
+PATCHED_FOLDER = "patched"
 SHRED_VARIANTS = "spark.sql.variant.inferShreddingSchema"
 
 _FOOTER_THREADS = 16
@@ -80,6 +81,11 @@ class WrittenFiles:
     files: tuple[AddFile, ...]
     rows: tuple[int, ...]
     change_files: tuple[AddCDCFile, ...]
+
+    def with_files_of(self, other: WrittenFiles) -> WrittenFiles:
+        """Return the files of two writes into one folder."""
+        files, rows, changes = self.files + other.files, self.rows + other.rows, self.change_files + other.change_files
+        return WrittenFiles(files, rows, changes)
 
     @property
     def row_count(self) -> int:
@@ -232,7 +238,13 @@ def _utc_string(value: Column) -> Column:
 
 
 def _data_files(store: Store, folder: str) -> list[StoredFile]:
-    return [file for file in store.list(folder) if file.path.endswith(".parquet") and "/_temporary/" not in file.path]
+    """Return what Spark has written; of patched files only their tasks know which attempt counts."""
+    patched = f"{folder}/{PATCHED_FOLDER}/"
+    return [
+        file
+        for file in store.list(folder)
+        if file.path.endswith(".parquet") and "/_temporary/" not in file.path and not file.path.startswith(patched)
+    ]
 
 
 def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:

@@ -18,11 +18,12 @@ from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import without_file_scheme
 from deltamerge.scan.row_positions import to_blocks
 from deltamerge.storage.store import Store
+from deltamerge.storage.stored_file import StoredFile
 from deltamerge.workers import parquet_patch
 from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_blocks import block_columns
-from deltamerge.write.data_files import WriteTarget
+from deltamerge.write.data_files import PATCHED_FOLDER, WriteTarget, WrittenFiles, files_of_footers
 from deltamerge.write.layout import partition_folders
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def patchable(store: Store, opened_by: Files, files: Sequence[AddFile]) -> froze
 
 def patch_files(
     spark: SparkSession, opened_by: Files, patches: Sequence[Patch], target: WriteTarget, form: FileForm
-) -> int:
-    """Write `patchable` files again without some of their rows, in one job; return the number of rows that stay.
+) -> WrittenFiles:
+    """Write `patchable` files again without some of their rows, in one job.
 
     The new files are in the target's folder, by partition.
 
@@ -73,19 +74,19 @@ def patch_files(
     }
     frame = spark.createDataFrame(pa.table(columns))
     done = frame.mapInArrow(parquet_patch.patching(opened_by, form), parquet_patch.PATCH_SCHEMA).collect()
-    return sum(int(row["rows"]) for row in done)
-
-
-def _folder(target: WriteTarget) -> str:
-    return f"{target.folder}/patched"
+    root = _located(target, target.folder)
+    footers = {
+        StoredFile(f"{target.folder}{row['target'].removeprefix(root)}", row["size"], 0): bytes(row["footer"])
+        for row in sorted(done, key=lambda row: str(row["target"]))
+        if row["rows"]
+    }
+    return files_of_footers(target, footers)
 
 
 def _new_paths(patches: Sequence[Patch], target: WriteTarget) -> list[str]:
-    return [
-        f"{_folder(target)}/{partition_folders(target.physical_partition_columns, patch.file.partition_values)}"
-        f"kept-{number:05d}.parquet"
-        for number, patch in enumerate(patches)
-    ]
+    columns, root = target.physical_partition_columns, f"{target.folder}/{PATCHED_FOLDER}"
+    folders = (partition_folders(columns, patch.file.partition_values) for patch in patches)
+    return [f"{root}/{folder}kept-{number:05d}.parquet" for number, folder in enumerate(folders)]
 
 
 def _located(target: WriteTarget, path: str) -> str:

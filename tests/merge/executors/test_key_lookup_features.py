@@ -174,3 +174,19 @@ def test_keys_of_many_types(spark: SparkSession, tmp_path: Path, kind: str) -> N
         merge(spark, path, clauses, on, executor)
         found[executor] = rows(DeltaTable.forPath(spark, path).toDF().selectExpr("id", "CAST(k AS string)", "v"))
     assert found["key_lookup"] == found["classic"]
+
+
+def test_columns_that_identifier_names(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(3).selectExpr("id", "id AS n", "id % 2 AS p").coalesce(1), path, partition_by="p")
+    table = DeltaTable.forPath(spark, path)
+    table.delete("IDENTIFIER('n') IS NULL")
+    table.delete("IDENTIFIER('n') > 1")
+    assert rows(table.toDF()) == [(0, 0, 0), (1, 1, 1)]
+    for value in ("t.n + IDENTIFIER('s.b')", "IDENTIFIER('t.n') + IDENTIFIER('s.b')"):
+        merge_sql(
+            spark,
+            f"MERGE INTO delta.`{path}` t USING (SELECT 1L AS id, 10L AS b) s ON t.id = s.id "
+            f"WHEN MATCHED THEN UPDATE SET n = {value}",
+        )
+    assert rows(table.toDF()) == [(0, 0, 0), (1, 21, 1)]

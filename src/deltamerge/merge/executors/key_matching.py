@@ -99,7 +99,7 @@ def find_pairs(
         {name: (field.name, field.type) for name, field in recipe.stored.items()} if recipe.reads_pairs else {},
         execution.scratch,
         on=OnFilters(recipe.on_target, recipe.on_source),
-        unique=staged.summary.repeated_keys == 0,
+        unique=staged.has_unique_keys,
         most_pairs=limits.pairs_of_task,
     )
     # Of files and source only the key columns are read, and those in conditions.

@@ -160,9 +160,9 @@ def _write(changes: SparkChanges) -> tuple[WrittenFiles, RowCounts | None]:
         if parts:
             with python_workers():
                 observation = _write_parts(changes, parts, scanned)
-        patching.result()
+        patched = patching.result()
     collect = collect_files_with_changes if execution.writes_change_data else collect_files
-    written = collect(execution.write_target)
+    written = collect(execution.write_target).with_files_of(patched)
     return written, None if observation is None else counted(observation, execution.merge.clauses)
 
 
@@ -175,26 +175,28 @@ def _check_same_changes(changes: SparkChanges, counts: RowCounts, written: Writt
     check_same_changes(execution.merge, changes.matches.rows_by_clause, counts, by_spark, actions)
 
 
-def _patch(changes: SparkChanges) -> None:
+def _patch(changes: SparkChanges) -> WrittenFiles:
     if not changes.patched:
-        return
+        return NOTHING_WRITTEN
     execution, changed = changes.execution, changes.matches.changed
     patches = [Patch(file, changed[file.path]) for file in changes.patched]
     form = file_form(execution)
     spark, operation = execution.table.spark, execution.merge.statement.operation
     try:
         with job_description(spark, f"{operation} operation - patching {len(patches)} files"), python_workers():
-            kept = patch_files(spark, execution.files, patches, execution.write_target, form)
+            patched = patch_files(spark, execution.files, patches, execution.write_target, form)
     except PythonWorkersUnfit as unfit:
         raise Declined("unchanged_rows", "patch", str(unfit)) from unfit
     before, deleted = _patched_rows(changes)
-    if kept != before - deleted:
+    remained = patched.row_count
+    if remained != before - deleted:
         raise DeltaRuntimeException(
             "DELTAMERGE_FILE_CHANGED",
-            f"Of {before} rows in {len(patches)} files {deleted} were to be left out, but {kept} remained. The files "
-            "are not those in the table's log; the table is as it was.",
+            f"Of {before} rows in {len(patches)} files {deleted} were to be left out, but {remained} remained. "
+            "The files are not those in the table's log; the table is as it was.",
             sqlstate="XXKDS",
         )
+    return patched
 
 
 def _patched_rows(changes: SparkChanges) -> tuple[int, int]:

@@ -103,6 +103,7 @@ class StagedSource:
     bytes: int
     bytes_in_memory: int
     summary: SourceSummary
+    has_unique_keys: bool = False
 
 
 def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
@@ -174,7 +175,11 @@ def with_keys_counted(source: StagedSource, recipe: LookupRecipe, keys: pa.Table
         whole = whole.filter(pc.is_valid(whole.column(name))) if whole.column(name).null_count else whole
     different = whole.group_by(keys.column_names).aggregate([])
     nulls, repeated = len(keys) - len(whole), len(whole) - len(different)
-    return replace(source, summary=replace(source.summary, null_keys=nulls, repeated_keys=repeated))
+    counted = replace(source, has_unique_keys=repeated == 0)
+    if recipe.on_source is not None or recipe.on_target is not None:
+        # What else ON requires may be why keys repeat.
+        return counted
+    return replace(counted, summary=replace(source.summary, null_keys=nulls, repeated_keys=repeated))
 
 
 def with_gaps(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:

@@ -20,7 +20,7 @@ from deltamerge.merge.source.observations import observed
 from deltamerge.scan.paths import file_key, without_file_scheme
 from deltamerge.skipping.histogram import KeyHistogram
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import release_checkpoint
+from deltamerge.spark.session import physical_plan, release_checkpoint
 from deltamerge.sql.names import quote
 from deltamerge.sql.operands import VARIABLE
 
@@ -96,10 +96,15 @@ def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
 
 
 def reads_table(frame: DataFrame, table: Table) -> bool:
-    """Return whether a source may read a table's files: then it has the rows of the version that it was made from."""
+    """Return whether a source may read a table's files: then it has the rows of the version that it was made from.
+
+    Spark does not list the files that subqueries read, so that any may be the table's.
+    """
     root = without_file_scheme(table.store.absolute("")).rstrip("/") + "/"
     try:
-        return any(file_key(file).startswith(root) for file in frame.inputFiles())
+        if any(file_key(file).startswith(root) for file in frame.inputFiles()):
+            return True
+        return "Subquery" in physical_plan(frame)
     except PySparkException:
         return True
 
