@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ def install_as_delta() -> None:
         )
     delta = ModuleType("delta", "delta-spark's names, from deltamerge.")
     delta.__path__ = []
+    # importlib.util.find_spec refuses a module that is imported and has none.
+    delta.__spec__ = ModuleSpec("delta", None, is_package=True)
     names = {
         "DeltaTable": tables.DeltaTable,
         "configure_spark_with_delta_pip": _configure,
@@ -39,6 +42,7 @@ def install_as_delta() -> None:
     }
     vars(delta).update(names)
     pip_utils = ModuleType("delta.pip_utils", "delta-spark's names, from deltamerge.")
+    pip_utils.__spec__ = ModuleSpec("delta.pip_utils", None)
     vars(pip_utils)["configure_spark_with_delta_pip"] = _configure
     sys.modules.update(
         {"delta": delta, "delta.tables": tables, "delta.exceptions": exceptions, "delta.pip_utils": pip_utils}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -126,6 +127,8 @@ def test_installed_as_delta(monkeypatch: pytest.MonkeyPatch) -> None:
         assert DeltaMergeBuilder is deltamerge.DeltaMergeBuilder
         assert ConcurrentAppendException is exceptions.ConcurrentAppendException
         assert configure_spark_with_delta_pip("builder") == "builder"
+        for name in ("delta", "delta.tables", "delta.exceptions", "delta.pip_utils"):
+            assert find_spec(name) is not None
         sys.modules["delta"] = sys
         with pytest.raises(ImportError, match="imported already"):
             deltamerge.install_as_delta()
