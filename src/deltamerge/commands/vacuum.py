@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +14,14 @@ from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.actions import DeletionVectorDescriptor, Metadata
 from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.features.deletion_vectors import vector_path
-from deltamerge.log.paths import canonical_path, decode_path, encode_path
+from deltamerge.log.paths import decode_path, is_absolute
 from deltamerge.log.properties import interval_ms
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import StoredFile
+from deltamerge.storage.stored_file import SCHEME
 
 RETENTION = "delta.deletedFileRetentionDuration"
 _HOUR = 3_600_000
@@ -50,7 +53,7 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf)
     snapshot = table.snapshot()
     snapshot.check_writable()
     own = interval_ms(snapshot.metadata, RETENTION, "interval 1 week")
-    retention = None if retention_hours is None else round(retention_hours) * _HOUR
+    retention = None if retention_hours is None else whole_hours(retention_hours) * _HOUR
     if retention and conf.ignore_vacuum_retention:
         retention = None
     _check_retention(retention, own, conf)
@@ -59,7 +62,15 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf)
     found = [file for file in table.store.list() if not _is_hidden(file.path, snapshot)]
     folders = {parent for file in found for parent in _parents(file.path)}
     old = (file for file in found if file.modification_time < before)
-    return Garbage(snapshot, tuple(file for file in old if file.path not in kept), len(folders) + 1, retention)
+    return Garbage(
+        snapshot, tuple(file for file in old if posixpath.normpath(file.path) not in kept), len(folders) + 1, retention
+    )
+
+
+def whole_hours(hours: float) -> int:
+    """Round to whole hours; only 0 itself becomes 0, which asks for no retention at all."""
+    whole = math.floor(hours + 0.5)
+    return whole if whole or not hours else int(math.copysign(1, hours))
 
 
 def garbage_paths(table: Table, retention_hours: float | None) -> list[str]:
@@ -116,26 +127,39 @@ def _kept_paths(snapshot: Snapshot, before: int) -> frozenset[str]:
     """Return the real names below the table's folder of files that are live or were removed only lately."""
     removed = snapshot.tombstones().to_pylist()
     recent = [row for row in removed if (row["deletion_timestamp"] or 0) >= before]
-    kept: set[str] = set()
     live = snapshot.files.add_files()
-    kept.update(_below(snapshot, [*(file.path for file in live), *(row["path"] for row in recent)]))
+    kept = [decode_path(path) for path in (*(file.path for file in live), *(row["path"] for row in recent))]
     vectors = [file.deletion_vector for file in live if file.deletion_vector is not None]
     vectors += [_vector(row["deletion_vector"]) for row in recent if row["deletion_vector"] is not None]
-    kept.update(path for vector in vectors if vector.storage_type == "u" and (path := vector_path(vector)))
-    return frozenset(kept)
+    kept += [path for vector in vectors if (path := vector_path(vector))]
+    return frozenset(names_below(snapshot.store.root, kept))
 
 
 def _vector(row: dict[str, Any]) -> DeletionVectorDescriptor:
     return DeletionVectorDescriptor(**row)
 
 
-def _below(snapshot: Snapshot, paths: Iterable[str]) -> Iterable[str]:
-    """Return the real names of the paths of a log relative to the table's folder; others are not the table's."""
-    root = snapshot.store.root
-    folder = canonical_path(encode_path(root), root).rstrip("/") + "/"
+def names_below(root: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the names below a folder that decoded paths of a log may mean, each as a listing spells it.
+
+    One name too many keeps a file that could go; one too few deletes a live one.
+    """
+    folder = _place(root, root).rstrip("/") + "/"
     for path in paths:
-        canonical = canonical_path(path, root)
-        yield canonical.removeprefix(folder) if canonical.startswith(folder) else decode_path(path)
+        yield posixpath.normpath(path)
+        if is_absolute(path) and (place := _place(path, root)).startswith(folder):
+            yield place.removeprefix(folder)
+
+
+def _place(path: str, root: str) -> str:
+    """Return bucket or container and the path in it: one store has several schemes, such as s3, s3a and s3n."""
+    scheme = SCHEME.match(path)
+    if scheme is None:
+        root_scheme = SCHEME.match(root)
+        authority = "" if root_scheme is None else root[root_scheme.end() :].lstrip("/").partition("/")[0]
+    else:
+        authority, _, path = path[scheme.end() :].lstrip("/").partition("/")
+    return authority.partition("@")[0].lower() + posixpath.normpath("/" + path.lstrip("/"))
 
 
 def _is_hidden(path: str, snapshot: Snapshot) -> bool:
