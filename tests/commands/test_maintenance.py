@@ -16,6 +16,7 @@ from deltamerge.exceptions import (
     ConcurrentDeleteReadException,
     DeltaAnalysisException,
     DeltaIllegalArgumentException,
+    DeltaRuntimeException,
     DeltaTableException,
 )
 from merge.tables import VECTORS, actions, commit_info, files_below, latest_version
@@ -182,6 +183,27 @@ def test_compaction_conflicts(spark: SparkSession, tmp_path: Path, monkeypatch: 
     with pytest.raises(ConcurrentDeleteReadException):
         opened.optimize().executeCompaction()
     assert sorted(values(spark, path)) == [0, *range(2, 22)]
+
+
+def test_compaction_loses_no_row(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not all rows are read, the table stays as it was, and no file is left over."""
+    path = table(spark, tmp_path)
+    opened, rows, before = DeltaTable.forPath(spark, path), values(spark, path), files_below(path)
+    with monkeypatch.context() as patched:
+        patched.setattr("deltamerge.commands.optimize.logical_rows", lambda *_: 11)
+        with pytest.raises(DeltaRuntimeException, match=r"DELTAMERGE_FILE_CHANGED.* 22 rows .* 20 were read"):
+            opened.optimize().executeCompaction()
+    assert (values(spark, path), files_below(path)) == (rows, before)
+    Path(path, actions(path, 1, "add")[0]["path"]).write_bytes(b"PAR1 damaged PAR1")
+    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    try:
+        with pytest.raises(Exception, match=r"FAILED_READ_FILE|not a Parquet file"):
+            opened.optimize().executeCompaction()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+    assert {name for name in files_below(path) if not name.endswith(".crc")} == {
+        name for name in before if not name.endswith(".crc")
+    }
 
 
 def test_manifest(spark: SparkSession, tmp_path: Path) -> None:

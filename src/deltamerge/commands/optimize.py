@@ -15,9 +15,9 @@ from pyspark.sql.types import StructType
 
 from deltamerge.commands.committing import commit_command, now_ms
 from deltamerge.commands.z_order import z_ordered
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.actions import Action, AddFile
-from deltamerge.log.add_file_stats import record_count
+from deltamerge.log.add_file_stats import logical_rows, record_count
 from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.features.row_tracking import materialized_columns
 from deltamerge.log.schema import parse_schema
@@ -137,6 +137,7 @@ def _rewrite(
         try:
             with job_description(table.spark, f"OPTIMIZE operation - rewriting {len(removed)} files"):
                 written = _write(table, snapshot, bins, columns, size, folder)
+            _check_rows(table, removed, written)
         except BaseException:
             # Whatever ends it, also Ctrl-C, comes before the commit.
             remove_leftovers(table.store, folder)
@@ -164,6 +165,17 @@ def _rewrite(
             isolation="SnapshotIsolation",
         )
     return added
+
+
+def _check_rows(table: Table, removed: Sequence[AddFile], written: WrittenFiles) -> None:
+    before = sum(logical_rows(table.store, file) for file in removed)
+    if written.row_count != before:
+        raise DeltaRuntimeException(
+            "DELTAMERGE_FILE_CHANGED",
+            f"The table's log has {before} rows in the {len(removed)} files to rewrite, but {written.row_count} were "
+            "read. The files are not those in the log; the table is as it was.",
+            sqlstate="XXKDS",
+        )
 
 
 def _write(

@@ -148,7 +148,9 @@ def _stored_rows(table: Table, columns: _FileColumns, files: Sequence[AddFile], 
 
 
 def _read(table: Table, fields: Sequence[T.StructField], files: Sequence[AddFile], base_path: str | None) -> DataFrame:
-    reader = table.spark.read.schema(T.StructType(list(fields)))
+    # Rows that are not read are lost when their file is rewritten, so no file may be passed over.
+    reader = table.spark.read.options(ignoreCorruptFiles=False, ignoreMissingFiles=False)
+    reader = reader.schema(T.StructType(list(fields)))
     if base_path is not None:
         reader = reader.option("basePath", base_path)
     with naming_missing_files(table.name):
