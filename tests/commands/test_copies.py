@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltamerge import DeltaTable
-from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaRuntimeException,
+    DeltaTableException,
+    DeltaTableNotFoundException,
+    DeltaUnsupportedOperationException,
+)
 from merge.tables import VECTORS, actions, commit_info, files_below
 
 from .test_delete_update import table, values
@@ -41,6 +47,35 @@ def test_clone(spark: SparkSession, tmp_path: Path) -> None:
     assert earlier.toDF().count() == 20
 
 
+HIDDEN = ("delta.rowTracking.materializedRowIdColumnName", "delta.rowTracking.materializedRowCommitVersionColumnName")
+
+
+def test_clone_has_its_own_rows_and_domains(spark: SparkSession, tmp_path: Path) -> None:
+    """Hidden columns of row ids are not the source's; domains that the source lacks end."""
+    path, target = table(spark, tmp_path, {"delta.enableRowTracking": "true"}), str(tmp_path / "clone")
+    source = DeltaTable.forPath(spark, path)
+    source.update("id = 3", {"v": "0"})
+
+    def hidden(of: str, version: int) -> set[str]:
+        return {actions(of, version, "metaData")[0]["configuration"][key] for key in HIDDEN}
+
+    clone = source.clone(target, True)
+    assert len(hidden(target, 0) | hidden(path, 0)) == 4
+    clone.update("id = 4", {"v": "0"})
+    found = clone.with_row_ids().collect()
+    assert {row["id"]: row["v"] for row in found} == {i: 0 if i in (3, 4) else 10 * i for i in range(20)}
+    assert {row["_metadata"]["row_id"] for row in found} == set(range(20))
+
+    replaced = str(tmp_path / "replaced")
+    builder = DeltaTable.create(spark).location(replaced).addColumn("id", "BIGINT").clusterBy("id")
+    builder.property("delta.enableRowTracking", "true").execute()
+    source.clone(replaced, True, True)
+    assert hidden(replaced, 1) == hidden(replaced, 0)
+    ended = [domain["domain"] for domain in actions(replaced, 1, "domainMetadata") if domain["removed"]]
+    assert ended == ["delta.clustering"]
+    assert DeltaTable.forPath(spark, replaced).detail().collect()[0]["clusteringColumns"] == []
+
+
 def test_convert(spark: SparkSession, tmp_path: Path) -> None:
     """Parquet files become a table where they are, with statistics and partition values from their folders."""
     path = str(tmp_path / "t")
@@ -63,3 +98,32 @@ def test_convert(spark: SparkSession, tmp_path: Path) -> None:
         DeltaTable.convertToDelta(spark, path)
     with pytest.raises(DeltaTableNotFoundException, match="DELTA_EMPTY_DIRECTORY"):
         DeltaTable.convertToDelta(spark, f"parquet.`{tmp_path / 'none'}`")
+
+
+def test_convert_takes_all_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Files count whatever their names; what cannot be a part of the table is refused by name."""
+    path = tmp_path / "t"
+    spark.range(10).selectExpr("id", "id % 2 AS p").coalesce(1).write.partitionBy("p").parquet(str(path))
+    for number, file in enumerate(sorted(path.rglob("*.parquet"))):
+        file.rename(file.with_name(("000000_0", "a.parq")[number]))
+        file.with_name(f".{file.name}.crc").unlink()
+
+    def convert() -> DeltaTable:
+        return DeltaTable.convertToDelta(spark, f"parquet.`{path}`", "p INT")
+
+    other = path / "p=1" / "readme"
+    other.write_text("no Parquet")
+    with pytest.raises(DeltaTableException, match=r"CANNOT_READ_FILE_FOOTER.*p=1/readme"):
+        convert()
+    other.unlink()
+    (path / "p=1").rename(path / "p=abc")
+    with pytest.raises(DeltaRuntimeException, match=r"CAST_FAILED.*`abc` to `INT` .* `p`, of the folder .*t/p=abc"):
+        convert()
+    (path / "p=abc").rename(path / "p=1")
+    (path / "_spark_metadata").mkdir()
+    (path / "_spark_metadata" / "0").write_text("v1")
+    with pytest.raises(DeltaUnsupportedOperationException, match="streaming query's output"):
+        convert()
+    assert not (path / "_delta_log").exists()
+    (path / "_spark_metadata" / "0").unlink()
+    assert sorted(convert().toDF().collect()) == [(i, i % 2) for i in range(10)]

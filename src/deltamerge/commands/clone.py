@@ -11,6 +11,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata
 from deltamerge.log.features.column_mapping import mapping_mode
 from deltamerge.log.features.deletion_vectors import vector_path
+from deltamerge.log.features.row_tracking import COLUMN_NAMES, DOMAIN, with_column_names
 from deltamerge.log.paths import decode_path, encode_path
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.spark.table import Table, spark_schema
@@ -18,8 +19,6 @@ from deltamerge.storage.store import Store
 from deltamerge.storage.stored_file import SCHEME
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
-
-_ROW_TRACKING = "delta.rowTracking"
 
 
 def shallow_clone(
@@ -69,7 +68,7 @@ def shallow_clone(
 
 def _table_actions(snapshot: Snapshot, before: Snapshot | None, properties: Mapping[str, str]) -> list[Action]:
     own = snapshot.metadata
-    configuration = {**own.configuration, **stored_properties(properties)}
+    configuration = _configuration(own.configuration, before, properties)
     if mapping_mode(configuration) != snapshot.mapping_mode:
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE",
@@ -90,9 +89,25 @@ def _table_actions(snapshot: Snapshot, before: Snapshot | None, properties: Mapp
     )
     if before is not None:
         protocol = upgraded(before.protocol, protocol)
-    domains: list[DomainMetadata] = [d for name, d in snapshot.domain_metadata.items() if name != _ROW_TRACKING]
     changed = before is None or before.protocol != protocol
-    return [*((protocol,) if changed else ()), metadata, *domains]
+    return [*((protocol,) if changed else ()), metadata, *_domains(snapshot, before)]
+
+
+def _configuration(source: Mapping[str, str], before: Snapshot | None, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the clone's properties; its rows get ids of their own, which are not in the source's hidden columns."""
+    replaced = {} if before is None else before.metadata.configuration
+    return with_column_names({
+        **{key: value for key, value in source.items() if key not in COLUMN_NAMES},
+        **stored_properties(properties),
+        **{key: value for key, value in replaced.items() if key in COLUMN_NAMES},
+    })  # fmt: skip
+
+
+def _domains(snapshot: Snapshot, before: Snapshot | None) -> list[DomainMetadata]:
+    """Return the source's domains, and the end of those that only the replaced table has."""
+    replaced = {} if before is None else before.domain_metadata
+    ended = [replace(d, removed=True) for name, d in replaced.items() if name not in snapshot.domain_metadata]
+    return [d for d in (*snapshot.domain_metadata.values(), *ended) if d.domain != DOMAIN]
 
 
 def _absolute(store: Store, file: AddFile) -> AddFile:

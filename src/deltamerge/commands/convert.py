@@ -6,19 +6,28 @@ import json
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, CharType, StringType, StructType, VarcharType
 
 from deltamerge.commands.committing import commit_command, now_ms
-from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaRuntimeException,
+    DeltaTableException,
+    DeltaTableNotFoundException,
+    DeltaUnsupportedOperationException,
+)
 from deltamerge.log.actions import Action, AddFile, Metadata
 from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.target import NULL_PARTITION, unescape_path_name
 from deltamerge.skipping.indexed import IndexedColumns
+from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import StoredFile
 from deltamerge.write.data_files import statistics_of
@@ -28,6 +37,9 @@ if TYPE_CHECKING:
     from deltamerge.log.schema import StructType as LogSchema
 
 _THREADS = 16
+_STREAM_LOG = "_spark_metadata/"
+# Every string is a value of these.
+_STRINGS = (StringType, CharType, VarcharType, BinaryType)
 
 
 def convert_to_delta(table: Table, partition_schema: StructType) -> None:
@@ -36,10 +48,15 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
     Raises:
         DeltaTableNotFoundException: The folder holds no Parquet files.
         DeltaAnalysisException: The files' folders are not those of the partition columns.
+        DeltaRuntimeException: A folder's value is none of its column's type.
+        DeltaTableException: A file is not a Parquet file.
+        DeltaUnsupportedOperationException: The folder is the output of a stream.
     """
     if table_exists(table.store):
         return
-    files = [file for file in table.store.list() if _is_data(file.path, partition_schema.names)]
+    found = table.store.list()
+    _check_no_stream(table, found)
+    files = [file for file in found if _is_data(file.path, partition_schema.names)]
     if not files:
         raise DeltaTableNotFoundException(
             "DELTA_EMPTY_DIRECTORY",
@@ -48,12 +65,16 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
             parameters={"directory": table.location},
         )
     values = [_partition_values(table, file, partition_schema.names) for file in files]
+    _check_values(table, files, values, partition_schema)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(lambda file: _footer(table, file).num_rows, files):
+            pass
     schema = _schema(table, files, partition_schema)
     logged: LogSchema = parse_schema(schema.json())
     indexed = IndexedColumns.of(logged, partition_schema.names, {})
 
     def added(file: StoredFile, of_file: dict[str, str | None]) -> AddFile:
-        footer = pq.ParquetFile(table.store.open_input(file.path)).metadata
+        footer = _footer(table, file)
         return AddFile(
             path=encode_path(file.path),
             partition_values=of_file,
@@ -85,7 +106,34 @@ def _is_data(path: str, columns: Sequence[str]) -> bool:
     hidden = any(
         part.startswith((".", "_")) and not part.startswith(tuple(f"{name}=" for name in columns)) for part in parts
     )
-    return path.endswith(".parquet") and not hidden
+    return not hidden
+
+
+def _check_no_stream(table: Table, found: Sequence[StoredFile]) -> None:
+    if any(file.path.startswith(_STREAM_LOG) for file in found):
+        raise DeltaUnsupportedOperationException(
+            "DELTA_OPERATION_NOT_ALLOWED",
+            f"Operation not allowed: CONVERT TO DELTA of {table.location}, a streaming query's output. Only the files "
+            f"that its log {_STREAM_LOG} names belong to it; others may be there. Read it with Spark and write the "
+            "rows to a new table.",
+            sqlstate="0AKDC",
+            parameters={"operation": "CONVERT TO DELTA"},
+        )
+
+
+def _footer(table: Table, file: StoredFile) -> pq.FileMetaData:
+    try:
+        with table.store.open_input(file.path) as source:
+            return pq.ParquetFile(source).metadata
+    except pa.ArrowInvalid as error:
+        path = table.store.absolute(file.path)
+        raise DeltaTableException(
+            "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER",
+            f"Encountered error while reading file {path}. It is not a Parquet file ({error}). Move it out of the "
+            "folder, or give it a name that begins with '_' or '.'.",
+            sqlstate="KD001",
+            parameters={"path": path},
+        ) from error
 
 
 def _partition_values(table: Table, file: StoredFile, columns: Sequence[str]) -> dict[str, str | None]:
@@ -111,6 +159,32 @@ def _partition_values(table: Table, file: StoredFile, columns: Sequence[str]) ->
             )
     plain = zip(columns, found.values(), strict=True)
     return {name: None if value == NULL_PARTITION else value for name, value in plain}
+
+
+def _check_values(
+    table: Table, files: Sequence[StoredFile], values: Sequence[dict[str, str | None]], partition_schema: StructType
+) -> None:
+    """Refuse values that their columns' types do not have, which would be read as NULL."""
+    types = {f.name: f.dataType for f in partition_schema.fields if not isinstance(f.dataType, _STRINGS)}
+    folders = {
+        (name, value): file.path.rpartition("/")[0]
+        for file, of_file in zip(files, values, strict=True)
+        for name, value in of_file.items()
+        if value and name in types
+    }
+    if not folders:
+        return
+    distinct = table.spark.createDataFrame(list(folders), "name STRING, value STRING")
+    unfit = [(F.col("name") == F.lit(n)) & F.col("value").try_cast(kind).isNull() for n, kind in types.items()]
+    for name, value in distinct.where(reduce(lambda left, right: left | right, unfit)).limit(1).collect():
+        raise DeltaRuntimeException(
+            "DELTA_PARTITION_COLUMN_CAST_FAILED",
+            f"Failed to cast value `{value}` to `{types[name].simpleString().upper()}` for partition column `{name}`, "
+            f"of the folder {table.store.absolute(folders[name, value])}. Give the column another type, such as "
+            "STRING, or move the folder away.",
+            sqlstate="22525",
+            parameters={"value": value, "dataType": types[name].simpleString().upper(), "columnName": name},
+        )
 
 
 def _schema(table: Table, files: Sequence[StoredFile], partition_schema: StructType) -> StructType:

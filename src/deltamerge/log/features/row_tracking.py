@@ -23,6 +23,7 @@ ENABLED = "delta.enableRowTracking"
 SUSPENDED = "delta.rowTrackingSuspended"
 ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
+COLUMN_NAMES = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
     """Return the hidden columns of a table that has row tracking enabled; None where it has not."""
     if not is_enabled(metadata, ENABLED, False):
         return None
-    found = [metadata.configuration.get(key) for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)]
+    found = [metadata.configuration.get(key) for key in COLUMN_NAMES]
     if None in found:
         raise DeltaTableException(
             "DELTA_MATERIALIZED_ROW_TRACKING_COLUMN_NAME_MISSING",
