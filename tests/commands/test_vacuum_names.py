@@ -7,7 +7,6 @@ import pytest
 from deltamerge.commands.vacuum import names_below, whole_hours
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("root", "path", "name"),
     [
