@@ -88,6 +88,13 @@ def test_files_that_do_not_decide_refuse_the_table(files: list[list[str]], tmp_p
     assert raised.value.getCondition() == "DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH"
 
 
+def test_files_of_an_earlier_partitioning(tmp_path: Path) -> None:
+    log = log_with(tmp_path, protocol(1, 2, None, None), ["a"], partitionColumns=["b"])
+    log.commit(add("before", partitionValues={"old": "1"}))
+    log.commit({"remove": {"path": "before", "dataChange": True}})
+    assert "before" not in [file.path for file in load_snapshot(log.store).files.add_files()]
+
+
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize(
     ("configuration", "key", "right"),

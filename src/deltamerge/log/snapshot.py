@@ -18,7 +18,7 @@ from deltamerge.log.checkpoint.reading import (
 )
 from deltamerge.log.commits import damaged, parse_actions, read_ahead
 from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_name, physical_schema
-from deltamerge.log.features.names_in_files import are_mapped, check_partition_keys
+from deltamerge.log.features.names_in_files import are_mapped, check_partition_keys, partition_keys
 from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.properties import is_enabled
@@ -157,8 +157,9 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
     base = None
     if segment.checkpoint is not None:
         base = FileTable(read_checkpoint_adds(store, segment.checkpoint, found))
-        _check_partition_keys(store, checked, base.arrow)
-    return _snapshot(store, segment, state, checked, lines, base)
+    snapshot = _snapshot(store, segment, state, checked, lines, base)
+    _check_partition_keys(snapshot, [lines.adds] if base is None else [lines.adds, base.arrow])
+    return snapshot
 
 
 def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot | None:
@@ -189,7 +190,10 @@ def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot 
     checked = _checked(store, segment, state)
     if checked[1].id != previous.metadata.id:
         return None
-    return _snapshot(store, segment, state, checked, lines, previous.files)
+    snapshot = _snapshot(store, segment, state, checked, lines, previous.files)
+    is_partitioned_anew = snapshot.metadata.partition_columns != previous.metadata.partition_columns
+    _check_partition_keys(snapshot, [lines.adds, *([previous.files.arrow] if is_partitioned_anew else [])])
+    return snapshot
 
 
 def _read_commits(
@@ -235,7 +239,6 @@ def _snapshot(
     base: FileTable | None,
 ) -> Snapshot:
     protocol, metadata = checked
-    _check_partition_keys(store, checked, lines.adds)
     return Snapshot(
         store=store,
         version=segment.version,
@@ -249,8 +252,12 @@ def _snapshot(
     )
 
 
-def _check_partition_keys(store: Store, checked: tuple[Protocol, Metadata], adds: pa.Table) -> None:
-    protocol, metadata = checked
+def _check_partition_keys(snapshot: Snapshot, added: Sequence[pa.Table]) -> None:
+    """Check the live files where files that were added have keys that are not the partition columns'.
+
+    Files of an earlier partitioning may have been removed since.
+    """
+    protocol, metadata = snapshot.protocol, snapshot.metadata
     names = set(metadata.partition_columns)
     if not names:
         return
@@ -258,7 +265,8 @@ def _check_partition_keys(store: Store, checked: tuple[Protocol, Metadata], adds
         fields = [f for f in parse_schema(metadata.schema_string).fields if f.name in names]
         physical = {physical_name(field) for field in fields}
         names = physical if names_column_mapping(protocol) else names | physical
-    check_partition_keys(adds, names, store.root)
+    if any(not names.issuperset(partition_keys(adds)) for adds in added):
+        check_partition_keys(snapshot.files.arrow, names, snapshot.store.root)
 
 
 def _timestamp(store: Store, segment: LogSegment, metadata: Metadata, lines: LogLines) -> int:

@@ -29,7 +29,7 @@ def are_mapped(store: Store, schema: StructType, partition_columns: Sequence[str
     names = {f.name: physical_name(f) for f in schema.fields if f.name != physical_name(f)}
     if files.num_files == 0 or not names:
         return False
-    found = set(_partition_keys(files.arrow)) if partition_columns else set()
+    found = set(partition_keys(files.arrow)) if partition_columns else set()
     for file in files.take(sorted({0, files.num_files - 1})).add_files():
         with store.open_input(decode_path(file.path)) as source:
             found |= set(pq.ParquetFile(source).schema_arrow.names)
@@ -58,7 +58,7 @@ def check_partition_keys(files: pa.Table, expected: Iterable[str], root: str) ->
         DeltaLogCorruptException: A file has a value for another column.
     """
     expected = frozenset(expected)
-    unknown = [key for key in _partition_keys(files) if key not in expected]
+    unknown = [key for key in partition_keys(files) if key not in expected]
     if not unknown:
         return
     # Arrow keeps the keys of rows that a slice leaves out.
@@ -75,7 +75,7 @@ def check_partition_keys(files: pa.Table, expected: Iterable[str], root: str) ->
             )
 
 
-def _partition_keys(files: pa.Table) -> list[str]:
+def partition_keys(files: pa.Table) -> list[str]:
     keys = [chunk.keys for chunk in files["partition_values"].chunks]
     found: list[str] = pc.unique(pa.chunked_array(keys, pa.string())).to_pylist()
     return found
