@@ -156,7 +156,7 @@ def test_a_batch_of_files(tmp_path: Path) -> None:
     )
     (answer,) = patching(LOCAL_FILES, AS_IT_WAS)([batch])
     (row,) = answer.to_pylist()
-    assert (row["target"], row["rows"], row["size"]) == (str(target), ROWS - 1, target.stat().st_size)
+    assert (row["path"], row["rows"], row["size"]) == (str(target), ROWS - 1, target.stat().st_size)
     assert pq.read_metadata(pa.BufferReader(row["footer"])).num_rows == ROWS - 1
 
 

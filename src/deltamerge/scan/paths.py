@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.spark.table import Table
+from deltamerge.storage.store import Store
 
 
 def file_key(uri: str) -> str:
@@ -17,7 +18,12 @@ def file_key(uri: str) -> str:
 
 def absolute_key(table: Table, file: AddFile) -> str:
     """Return the name of a file of the log in the spelling of `file_key`."""
-    return without_file_scheme(table.store.absolute(decode_path(file.path)))
+    return located(table.store, decode_path(file.path))
+
+
+def located(store: Store, path: str) -> str:
+    """Return the path of a file of a table as tasks open it: absolute on this machine, or a URL."""
+    return without_file_scheme(store.absolute(path))
 
 
 def without_file_scheme(path: str) -> str:

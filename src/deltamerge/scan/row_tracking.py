@@ -9,13 +9,14 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
-from deltamerge.log.features.row_tracking import ENABLED, MaterializedColumns, materialized_columns
+from deltamerge.log.features.row_tracking import ENABLED, materialized_columns
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
+from deltamerge.workers.row_tracking import HiddenColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +30,7 @@ def tracked_frame(
     schema: StructType,
     files: Sequence[AddFile],
     extra: ScanColumns,
-    stored: MaterializedColumns,
+    stored: HiddenColumns,
 ) -> DataFrame:
     """Read files of a table that has row tracking enabled.
 

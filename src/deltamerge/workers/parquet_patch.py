@@ -21,7 +21,7 @@ from deltamerge.workers.widening import can_widen, widened
 
 # So much of a row group, without compression, may be kept beside another.
 _AHEAD_BYTES = 256 << 20
-PATCH_SCHEMA = "target STRING, rows BIGINT, size BIGINT, footer BINARY"
+PATCH_SCHEMA = "path STRING, rows BIGINT, size BIGINT, footer BINARY"
 _DELTA_ENCODINGS = frozenset(
     {"DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
 )
@@ -303,7 +303,7 @@ def patching(files: Files, form: FileForm) -> Callable[[Iterable[pa.RecordBatch]
                 done = patch_file(files, source, path, read_blocks(batch, row), form, Origin(row_id, version))
                 yield pa.RecordBatch.from_pydict(
                     {
-                        "target": [path],
+                        "path": [path],
                         "rows": pa.array([done.rows], pa.int64()),
                         "size": pa.array([done.size], pa.int64()),
                         "footer": pa.array([done.footer], pa.binary()),

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True)
 class HiddenColumns:
-    """The names of the hidden columns."""
+    """The hidden columns in which data files keep what rows had before they were rewritten."""
 
     row_id: str
     row_commit_version: str

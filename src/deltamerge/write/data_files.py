@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,7 @@ from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_
 from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field
+from deltamerge.scan.paths import located
 from deltamerge.scan.target import NULL_PARTITION, escape_path_name, unescape_path_name
 from deltamerge.skipping.collect_statistics import parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
@@ -109,13 +110,25 @@ def collect_files(target: WriteTarget) -> WrittenFiles:
     return _collect(target, _data_files(target.store, target.folder))
 
 
-def files_of_footers(target: WriteTarget, footers: Mapping[StoredFile, bytes]) -> WrittenFiles:
+def files_of_tasks(target: WriteTarget, done: Iterable[Mapping[str, Any]]) -> WrittenFiles:
     """Return the data files that tasks have written, none of them empty, without another look at the store.
 
     Args:
-        footers: Their footers, each as a Parquet file without rows.
+        done: What the tasks return of each: ``path`` as tasks open it, ``rows``, ``size`` and ``footer``, a Parquet
+            file without rows.
     """
-    return _with_statistics(target, [(file, pq.read_metadata(pa.BufferReader(data))) for file, data in footers.items()])
+    root = located(target.store, target.folder)
+    written = sorted((row for row in done if row["rows"]), key=lambda row: str(row["path"]))
+    return _with_statistics(
+        target,
+        [
+            (
+                StoredFile(f"{target.folder}{row['path'].removeprefix(root)}", row["size"], 0),
+                pq.read_metadata(pa.BufferReader(bytes(row["footer"]))),
+            )
+            for row in written
+        ],
+    )
 
 
 def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> WrittenFiles:

@@ -15,15 +15,14 @@ from pyroaring import BitMap64
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
-from deltamerge.scan.paths import without_file_scheme
+from deltamerge.scan.paths import located
 from deltamerge.scan.row_positions import to_blocks
 from deltamerge.storage.store import Store
-from deltamerge.storage.stored_file import StoredFile
 from deltamerge.workers import parquet_patch
 from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_blocks import block_columns
-from deltamerge.write.data_files import PATCHED_FOLDER, WriteTarget, WrittenFiles, files_of_footers
+from deltamerge.write.data_files import PATCHED_FOLDER, WriteTarget, WrittenFiles, files_of_tasks
 from deltamerge.write.layout import partition_folders
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def patchable(store: Store, opened_by: Files, files: Sequence[AddFile]) -> froze
     """Return the paths in the log of the files that PyArrow can write again exactly as they are."""
 
     def reason(file: AddFile) -> str | None:
-        with opened_by.parquet(without_file_scheme(store.absolute(decode_path(file.path)))) as opened:
+        with opened_by.parquet(located(store, decode_path(file.path))) as opened:
             return parquet_patch.reason_not_to_patch(opened)
 
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
@@ -66,28 +65,18 @@ def patch_files(
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         target.store.make_folder(folder)
     columns = {
-        "source": [_located(target, decode_path(patch.file.path)) for patch in patches],
-        "target": [_located(target, path) for path in paths],
+        "source": [located(target.store, decode_path(patch.file.path)) for patch in patches],
+        "target": [located(target.store, path) for path in paths],
         "row_id": pa.array([patch.file.base_row_id for patch in patches], pa.int64()),
         "row_commit_version": pa.array([patch.file.default_row_commit_version for patch in patches], pa.int64()),
         **block_columns(to_blocks(patch.deleted) for patch in patches),
     }
     frame = spark.createDataFrame(pa.table(columns))
     done = frame.mapInArrow(parquet_patch.patching(opened_by, form), parquet_patch.PATCH_SCHEMA).collect()
-    root = _located(target, target.folder)
-    footers = {
-        StoredFile(f"{target.folder}{row['target'].removeprefix(root)}", row["size"], 0): bytes(row["footer"])
-        for row in sorted(done, key=lambda row: str(row["target"]))
-        if row["rows"]
-    }
-    return files_of_footers(target, footers)
+    return files_of_tasks(target, [row.asDict() for row in done])
 
 
 def _new_paths(patches: Sequence[Patch], target: WriteTarget) -> list[str]:
     columns, root = target.physical_partition_columns, f"{target.folder}/{PATCHED_FOLDER}"
     folders = (partition_folders(columns, patch.file.partition_values) for patch in patches)
     return [f"{root}/{folder}kept-{number:05d}.parquet" for number, folder in enumerate(folders)]
-
-
-def _located(target: WriteTarget, path: str) -> str:
-    return without_file_scheme(target.store.absolute(path))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata, Metadata, Protocol
 from deltamerge.log.add_file_stats import record_count
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.protocol import writer_features
+from deltamerge.workers.row_tracking import HiddenColumns
 
 FEATURE = "rowTracking"
 DOMAIN = "delta.rowTracking"
@@ -26,19 +27,7 @@ ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColum
 COLUMN_NAMES = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 
 
-@dataclass(frozen=True)
-class MaterializedColumns:
-    """The hidden columns in which data files keep what rows had before they were rewritten."""
-
-    row_id: str
-    row_commit_version: str
-
-    @property
-    def names(self) -> tuple[str, str]:
-        return self.row_id, self.row_commit_version
-
-
-def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
+def materialized_columns(metadata: Metadata) -> HiddenColumns | None:
     """Return the hidden columns of a table that has row tracking enabled; None where it has not."""
     if not is_enabled(metadata, ENABLED, False):
         return None
@@ -50,7 +39,7 @@ def materialized_columns(metadata: Metadata) -> MaterializedColumns | None:
             "row tracking anew with the engine that made the table.",
             sqlstate="22000",
         )
-    return MaterializedColumns(str(found[0]), str(found[1]))
+    return HiddenColumns(str(found[0]), str(found[1]))
 
 
 def with_column_names(configuration: Mapping[str, str]) -> dict[str, str]:

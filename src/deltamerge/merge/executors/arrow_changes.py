@@ -24,14 +24,13 @@ from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.spark import tasks
-from deltamerge.storage.stored_file import StoredFile
 from deltamerge.workers.arrow_rows import DONE_SCHEMA, ChangingFile, NewRows, new_file_work, patch_work, writing
 from deltamerge.workers.key_lookup import UNFIT
 from deltamerge.workers.row_pairs import by_source_number
 from deltamerge.workers.row_tracking import Origin
 from deltamerge.workers.staged_rows import SPARK_VERSION, KeptRows
 from deltamerge.write.append_only import refuse_append_only
-from deltamerge.write.data_files import WrittenFiles, files_of_footers
+from deltamerge.write.data_files import WrittenFiles, files_of_tasks
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
 from deltamerge.write.patching import patchable
 
@@ -279,13 +278,7 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
             raise Declined("changed_rows", execution.plan.changed_rows.choice, row["detail"])
         for number, count in json.loads(row["detail"]).items():
             counts[int(number)] = counts.get(int(number), 0) + count
-    root = execution.located(execution.folder)
-    footers = {
-        StoredFile(f"{execution.folder}{row['path'].removeprefix(root)}", row["size"], 0): bytes(row["footer"])
-        for row in sorted(done, key=lambda row: str(row["path"]))
-        if row["rows"]
-    }
-    return counts, files_of_footers(execution.write_target, footers)
+    return counts, files_of_tasks(execution.write_target, done)
 
 
 def _by_stored_name(setting: Mapping[str, str], stored: Mapping[str, pa.Field]) -> dict[str, str]:

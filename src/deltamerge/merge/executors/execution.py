@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltamerge.log.actions import AddFile, Metadata
-from deltamerge.log.features.row_tracking import MaterializedColumns, materialized_columns
+from deltamerge.log.features.row_tracking import materialized_columns
 from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
@@ -30,7 +30,7 @@ from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.source.source import Source, materialize_source
 from deltamerge.merge.steps import Steps
-from deltamerge.scan.paths import without_file_scheme
+from deltamerge.scan.paths import located
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.table import Table
 from deltamerge.workers.files import Files
@@ -141,15 +141,9 @@ class Execution:
         return records_per_file(self.snapshot.metadata.configuration, some)
 
     @property
-    def row_tracking(self) -> MaterializedColumns | None:
+    def row_tracking(self) -> HiddenColumns | None:
         """The data files' hidden columns for row ids, where the table has them enabled."""
         return materialized_columns(self.snapshot.metadata)
-
-    @property
-    def hidden_columns(self) -> HiddenColumns | None:
-        """The same for tasks."""
-        stored = self.row_tracking
-        return None if stored is None else HiddenColumns(*stored.names)
 
     @cached_property
     def files(self) -> Files:
@@ -159,7 +153,7 @@ class Execution:
 
     def located(self, path: str) -> str:
         """Return the path of a file of the table as tasks open it."""
-        return without_file_scheme(self.table.store.absolute(path))
+        return located(self.table.store, path)
 
 
 def keep_source(execution: Execution, level: str) -> Source:
@@ -177,7 +171,7 @@ def file_form(execution: Execution) -> FileForm:
     stored = stored_columns(merge.output_schema, execution.context.mapping_mode)
     new = (stored[name].name for name in merge.output_schema.names if name not in merge.target_schema.names)
     columns = pa.schema([field for name, field in stored.items() if name not in partitions])
-    return FileForm(columns, tuple(new) if merge.evolves_schema else (), execution.hidden_columns)
+    return FileForm(columns, tuple(new) if merge.evolves_schema else (), execution.row_tracking)
 
 
 @dataclass(frozen=True)

@@ -255,7 +255,7 @@ class _PairFrames:
         source = [names.source(index) for index, _ in of_source]
         stored = ((index, recipe.stored[field.name]) for index, field in of_target)
         target = {names.target(index): (field.name, field.type) for index, field in stored}
-        tracked = self.execution.hidden_columns
+        tracked = self.execution.row_tracking
         row_id = None if tracked is None else tracked.row_id
         work = pairing_rows(
             self.execution.files, self.staged.kept, source, target, self._rest, changing=changing, row_id=row_id
@@ -292,7 +292,7 @@ class _PairFrames:
         """The columns beside those of both sides: whence a pair is and, with row tracking, the row's id."""
         names = self.execution.merge.names
         places = names.file_name, names.row_index, names.source_row_index
-        return places if self.execution.hidden_columns is None else (*places, names.row_id)
+        return places if self.execution.row_tracking is None else (*places, names.row_id)
 
     def _fits_driver(self, found: Sequence[Pairs], rows: int) -> bool:
         limits, staged = self.execution.limits, self.staged

@@ -98,7 +98,7 @@ class SparkChanges:
             matches=self.matches,
             defaults=execution.defaults,
             change_data=execution.writes_change_data,
-            hidden=execution.hidden_columns,
+            hidden=execution.row_tracking,
         )
 
 
