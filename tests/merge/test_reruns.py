@@ -6,7 +6,7 @@ import pytest
 
 from deltamerge.exceptions import ConcurrentAppendException, ConcurrentWriteException
 from deltamerge.merge.outcome import LostCommit
-from deltamerge.merge.reruns import gave_up, lost_commit, rerun_notes, seconds_to_wait
+from deltamerge.merge.reruns import gave_up, rerun_notes, seconds_to_wait
 
 LOST = (
     LostCommit(4, "MERGE", "DELTA_CONCURRENT_DELETE_READ"),
@@ -26,10 +26,10 @@ def test_waits_grow_and_are_random(lost: int, random: float, seconds: float) -> 
 def test_what_it_lost_to() -> None:
     parameters = {"version": "6", "operation": "WRITE", "tableName": "t"}
     appended = ConcurrentAppendException("DELTA_CONCURRENT_APPEND", "m", parameters=parameters)
-    assert lost_commit(appended) == LOST[1]
+    assert LostCommit.of(appended) == LOST[1]
     faster = ConcurrentWriteException("DELTA_CONCURRENT_WRITE", "m", parameters={"version": "1006"})
-    assert lost_commit(faster) == LOST[2]
-    assert lost_commit(ConcurrentWriteException("DELTA_CONCURRENT_WRITE", "m")).version is None
+    assert LostCommit.of(faster) == LOST[2]
+    assert LostCommit.of(ConcurrentWriteException("DELTA_CONCURRENT_WRITE", "m")).version is None
 
 
 def test_notes() -> None:

@@ -12,9 +12,8 @@ from dataclasses import replace
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
 from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.preparation import MergeIntoCommand, prepare
-from deltamerge.merge.reruns import RUN_AGAIN, gave_up, lost_commit, rerun_notes, seconds_to_wait
+from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_notes, seconds_to_wait
 from deltamerge.merge.result.commit import commit_merge
-from deltamerge.merge.result.metrics import metrics_of
 from deltamerge.merge.result.report_data import already_committed, outcome_of
 from deltamerge.merge.retries import carry_out
 from deltamerge.merge.source.kept import KeptSource
@@ -78,7 +77,7 @@ def run_merge(
             try:
                 outcome = _run_once(started, conf, steps, kept, clock, new_id)
             except RUN_AGAIN as error:
-                lost.append(lost_commit(error))
+                lost.append(LostCommit.of(error))
                 if len(lost) > conf.conflict_retries or reads_table(command.statement.source, command.table):
                     raise (gave_up(error, lost) if len(lost) > 1 else error) from None
                 logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
@@ -110,19 +109,21 @@ def _run_once(
     changes = carry_out(execution, new_id)
     store, folder = command.table.store, changes.execution.folder
     with steps.step("commit", "committing"), removing_leftovers(store, folder):
-        metrics = metrics_of(changes)
-        version = commit_merge(changes, metrics, new_id())
+        committed = commit_merge(changes, new_id())
     # Before Spark lists the table's files anew.
     kept.forget()
     reset_transaction(spark, conf)
-    if version is None:
+    changes = committed.changes
+    if committed.version is None:
         remove_leftovers(store, folder)
     else:
         if not changes.names_files_in_folder:
             _remove_empty_folder(store, folder)
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
-    return outcome_of(command.statement, changes, version, metrics)
+    outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)
+    others = committed.reconciled_with
+    return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)
 
 
 def _remove_empty_folder(store: Store, folder: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from deltamerge.exceptions import DeltaConcurrentModificationException
 from deltamerge.merge.planning.plan import MergePlan
 
 
@@ -37,7 +38,7 @@ class StepTiming:
 
 @dataclass(frozen=True)
 class LostCommit:
-    """A commit of another writer that a run of the merge lost to.
+    """A commit of another writer that was first.
 
     Args:
         version: Its version, or None where that is not known.
@@ -48,6 +49,12 @@ class LostCommit:
     version: int | None
     operation: str
     rule: str
+
+    @staticmethod
+    def of(error: DeltaConcurrentModificationException) -> LostCommit:
+        """Return what a conflict was with."""
+        version, operation = error.parameters.get("version"), error.parameters.get("operation", "")
+        return LostCommit(None if version is None else int(version), operation, error.error_class)
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ class MergeOutcome:
         notes: Sentences on what was pruned, skipped or chosen.
         plan: The plan as it was carried out; None where nothing ran.
         lost_to: The commits that were first and made the merge run again, one for each lost run.
+        reconciled_with: The commits that were first and changed other rows of the same files, so that both hold.
     """
 
     table: str
@@ -79,6 +87,7 @@ class MergeOutcome:
     operation_parameters: Mapping[str, str] = field(default_factory=dict)
     plan: MergePlan | None = None
     lost_to: tuple[LostCommit, ...] = ()
+    reconciled_with: tuple[LostCommit, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -41,18 +41,21 @@ def seconds_to_wait(lost: int, random: float) -> float:
     return random * min(_LONGEST_WAIT, _FIRST_WAIT * (1 << min(lost - 1, _DOUBLED_AT_MOST)))
 
 
-def lost_commit(error: DeltaConcurrentModificationException) -> LostCommit:
-    """Return what a merge lost to."""
-    version, operation = error.parameters.get("version"), error.parameters.get("operation", "")
-    return LostCommit(None if version is None else int(version), operation, error.error_class)
-
-
 def rerun_notes(lost: Sequence[LostCommit]) -> tuple[str, ...]:
     """Return a sentence on the runs that were lost, if there were any."""
     if not lost:
         return ()
     times = "once" if len(lost) == 1 else f"{len(lost)} times"
     return (f"ran again {times}, because other writers were first: {_listed(lost)}",)
+
+
+def reconciled_notes(others: Sequence[LostCommit]) -> tuple[str, ...]:
+    """Return a sentence on commits that changed other rows of the same files, if there were any."""
+    if not others:
+        return ()
+    return (
+        f"committed beside other writers, who changed other rows of the same files: {', '.join(map(_who, others))}",
+    )
 
 
 def gave_up(
@@ -71,7 +74,10 @@ def _listed(lost: Sequence[LostCommit]) -> str:
     return ", ".join(_words(one) for one in lost)
 
 
-def _words(lost: LostCommit) -> str:
+def _who(lost: LostCommit) -> str:
     by = f" ({lost.operation})" if lost.operation else ""
-    which = "another writer" if lost.version is None else f"version {lost.version}{by}"
-    return f"{which} {_DID.get(lost.rule, 'conflicted')} [{lost.rule}]"
+    return "another writer" if lost.version is None else f"version {lost.version}{by}"
+
+
+def _words(lost: LostCommit) -> str:
+    return f"{_who(lost)} {_DID.get(lost.rule, 'conflicted')} [{lost.rule}]"

@@ -8,7 +8,7 @@ read one of those others conflicts with its removal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -154,17 +154,13 @@ def _application_transactions(prepared: PreparedCommit, winner: WinningCommit) -
 
 
 def _appended_files(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
-    """Look for a file that the transaction would have read, had it existed.
-
-    Under WriteSerializable blind appends do not count: their writer read nothing, so they may be taken to have come
-    later; but where the transaction changes the metadata they do.
-    """
-    serializable = prepared.isolation_level == "Serializable" or prepared.new_metadata is not None
-    if winner.is_blind_append and not serializable:
+    """Look for a file that the transaction would have read, had it existed."""
+    if winner.is_blind_append and not prepared.counts_blind_appends:
         return None
-    file = _first_file_to_read(prepared, [file for file in winner.added if file.data_change])
-    if file is None:
+    found = files_to_read(prepared, [file for file in winner.added if file.data_change])
+    if not found:
         return None
+    file = found[0]
     return _Found(
         f"Transaction conflict detected. A concurrent {winner.operation} added data to table "
         f"{prepared.store.root} committed at version {winner.version}:{_where(prepared, file)}, which this "
@@ -199,20 +195,19 @@ def _deleted(prepared: PreparedCommit, winner: WinningCommit, files: Iterable[Re
     )
 
 
-def _first_file_to_read(prepared: PreparedCommit, files: list[AddFile]) -> AddFile | None:
-    if not files:
-        return None
+def files_to_read(prepared: PreparedCommit, files: Sequence[AddFile]) -> list[AddFile]:
+    """Return those files that a transaction would have read, had they existed, by what the log has of them."""
     read = prepared.read_snapshot
-    if prepared.read_set.whole_table or read is None:
-        return files[0] if prepared.read_set.whole_table else None
-    table = FileTable.from_add_files(files)
-    for predicate in prepared.read_set.predicates:
-        mask = files_that_may_match(
-            predicate, table, read.schema, read.metadata.partition_columns, prepared.session_time_zone
-        )
-        if mask.any():
-            return files[int(mask.argmax())]
-    return None
+    if prepared.read_set.whole_table:
+        return list(files)
+    if read is None or not files:
+        return []
+    table, columns = FileTable.from_add_files(files), read.metadata.partition_columns
+    masks = [
+        files_that_may_match(predicate, table, read.schema, columns, prepared.session_time_zone)
+        for predicate in prepared.read_set.predicates
+    ]
+    return [file for i, file in enumerate(files) if any(mask[i] for mask in masks)]
 
 
 def _where(prepared: PreparedCommit, file: AddFile | RemoveFile) -> str:
@@ -229,6 +224,9 @@ def _partition(read: Snapshot, values: Mapping[str, str | None]) -> str:
         parts.append(f"{name}={'null' if value is None else value}")
     return f"[{', '.join(parts)}]" if parts and values else ""
 
+
+ROW_CONFLICTS = (ConcurrentAppendException, ConcurrentDeleteReadException, ConcurrentDeleteDeleteException)
+"""Conflicts about files, whose rows may still be others."""
 
 _Rule: TypeAlias = Callable[[PreparedCommit, WinningCommit], _Found | None]
 _RULES: tuple[tuple[type[DeltaConcurrentModificationException], str, _Rule], ...] = (

@@ -89,6 +89,14 @@ class PreparedCommit:
         read = self.read_snapshot
         return self.new_protocol or (None if read is None else read.protocol)
 
+    @property
+    def counts_blind_appends(self) -> bool:
+        """Whether rows of a writer that read nothing conflict.
+
+        Under WriteSerializable they may be taken to have come later; but not where the commit changes the metadata.
+        """
+        return self.isolation_level == "Serializable" or self.new_metadata is not None
+
     @cached_property
     def read_paths(self) -> frozenset[str]:
         """The files that were read, in canonical form."""

@@ -9,9 +9,10 @@ nothing was written, the caller may delete its files); it is not known (`CommitS
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
-from deltamerge.exceptions import ConcurrentWriteException
+from deltamerge.exceptions import ConcurrentWriteException, DeltaConcurrentModificationException
 from deltamerge.log.actions import Metadata
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.cleanup import clean_up_expired_log
@@ -19,7 +20,7 @@ from deltamerge.log.commits import read_commit
 from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.log.properties import integer
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
-from deltamerge.txn.conflicts import SQLSTATE, WinningCommit, check_conflicts
+from deltamerge.txn.conflicts import ROW_CONFLICTS, SQLSTATE, WinningCommit, check_conflicts
 from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
 
 __all__ = ["Committed", "PreparedCommit", "ReadSet", "commit"]
@@ -29,8 +30,18 @@ MAX_ATTEMPTS = 1000
 """How many versions are tried while other writers are faster."""
 
 
-def commit(prepared: PreparedCommit, clock: Callable[[], int]) -> Committed:
+Reconcile: TypeAlias = Callable[[Sequence[WinningCommit], DeltaConcurrentModificationException], PreparedCommit | None]
+"""Returns what to commit after others, or None where they conflict.
+
+Its arguments are all commits since the version that was read, and the first conflict about files with one of them.
+"""
+
+
+def commit(prepared: PreparedCommit, clock: Callable[[], int], reconcile: Reconcile | None = None) -> Committed:
     """Commit a transaction; `clock` returns milliseconds since the epoch.
+
+    Args:
+        reconcile: Looks at the rows where others changed files that the transaction read; None for no second look.
 
     Raises:
         DeltaConcurrentModificationException: Another writer's commit conflicts; nothing was written.
@@ -39,19 +50,32 @@ def commit(prepared: PreparedCommit, clock: Callable[[], int]) -> Committed:
     """
     seen = prepared.read_version
     last_timestamp, last_row_id = _read_timestamp(prepared), _read_row_id(prepared)
+    winners: list[WinningCommit] = []
     for attempt in range(1, MAX_ATTEMPTS + 1):
         timestamp = max(clock(), last_timestamp + 1) if commits_say_when(prepared) else clock()
         content = commit_content(prepared, seen + 1, timestamp, last_row_id)
         if write_commit(prepared.store, seen + 1, content, prepared.txn_id):
             return _landed(prepared, seen + 1, timestamp, attempt, clock)
+        conflict: DeltaConcurrentModificationException | None = None
         for winner in _winning_commits(prepared, seen + 1):
             if winner.txn_id == prepared.txn_id:
                 return _landed(prepared, winner.version, timestamp, attempt, clock)
-            check_conflicts(prepared, winner)
+            try:
+                check_conflicts(prepared, winner)
+            except ROW_CONFLICTS as error:
+                if reconcile is None:
+                    raise
+                conflict = conflict or error
+            winners.append(winner)
             seen = winner.version
             last_timestamp = max(last_timestamp, winner.info.in_commit_timestamp or 0)
             # Row ids are assigned anew for every version that is tried.
             last_row_id = max(last_row_id, -1 if (mark := winner.row_id_high_water_mark) is None else mark)
+        if conflict is not None and reconcile is not None:
+            reconciled = reconcile(winners, conflict)
+            if reconciled is None:
+                raise conflict
+            prepared = reconciled
     raise _too_many(prepared, seen, MAX_ATTEMPTS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
@@ -40,6 +40,13 @@ class VectorChanges:
     vectors_added: int = 0
     vectors_removed: int = 0
     vectors_updated: int = 0
+
+    @staticmethod
+    def of(kept: Sequence[AddFile], removed: Sequence[AddFile], before: Iterable[AddFile]) -> VectorChanges:
+        """Count what becomes of files; `before` are all of them as they were."""
+        had = {file.path for file in before if file.deletion_vector is not None}
+        updated = sum(file.path in had for file in kept)
+        return VectorChanges(tuple(kept), tuple(removed), len(kept), len(had), updated)
 
 
 NO_VECTORS = VectorChanges()
@@ -97,24 +104,12 @@ def write_deletion_vectors(
             removed.append(file)
         else:
             kept.append((file, positions, num_records))
-    names = [f"{folder}/{file.path}" for file, _, _ in kept]
-    vectors = _write(store, folder, names, [positions for _, positions, _ in kept])
-    updated = sum(file.deletion_vector is not None for file, _, _ in kept)
-    return VectorChanges(
-        kept=tuple(
-            replace(
-                file,
-                deletion_vector=vector,
-                data_change=True,
-                stats=with_wide_bounds(file.stats, num_records),
-            )
-            for (file, _, num_records), vector in zip(kept, vectors, strict=True)
-        ),
-        removed=tuple(removed),
-        vectors_added=len(kept),
-        vectors_removed=len(present),
-        vectors_updated=updated,
-    )
+    vectors = _write(store, folder, [positions for _, positions, _ in kept])
+    added = [
+        replace(file, deletion_vector=vector, data_change=True, stats=with_wide_bounds(file.stats, num_records))
+        for (file, _, num_records), vector in zip(kept, vectors, strict=True)
+    ]
+    return VectorChanges.of(added, removed, touched.values())
 
 
 def _extended(before: Mapping[str, BitMap64], file: AddFile, positions: BitMap64, num_records: int) -> BitMap64:
@@ -131,11 +126,10 @@ def _extended(before: Mapping[str, BitMap64], file: AddFile, positions: BitMap64
     return positions | old
 
 
-def _write(store: Store, folder: str, names: list[str], vectors: list[BitMap64]) -> list[DeletionVectorDescriptor]:
+def _write(store: Store, folder: str, vectors: list[BitMap64]) -> list[DeletionVectorDescriptor]:
     descriptors: list[DeletionVectorDescriptor] = []
     for group in _groups(vectors):
-        # The folder's name was never used before, and each file gets one vector in it, so neither was this.
-        file_id = uuid.uuid5(uuid.NAMESPACE_URL, names[len(descriptors)])
+        file_id = uuid.uuid4()
         packed = pack_vectors([data for _, data in group])
         store.put_if_absent(f"{folder}/{vector_file_name(file_id)}", packed.content)
         descriptors += [

@@ -116,19 +116,19 @@ def vector_changes(store: Store, before: AddFile, after: AddFile) -> list[tuple[
         BitMap64() if file.deletion_vector is None else found[file.deletion_vector.unique_id]
         for file in (before, after)
     )
-    num_records = physical_rows(store, after)
     return [
-        (change_type, replace(after, deletion_vector=_all_but(rows, num_records)))
+        (change_type, with_only(store, after, rows))
         for change_type, rows in (("delete", new - old), ("insert", old - new))
         if rows
     ]
 
 
-def _all_but(positions: BitMap64, num_records: int) -> DeletionVectorDescriptor:
-    others = BitMap64(range(num_records)) - positions
+def with_only(store: Store, file: AddFile, positions: BitMap64) -> AddFile:
+    """Return a file with an inline vector that leaves just some of its rows."""
+    others = BitMap64(range(physical_rows(store, file))) - positions
     data = serialize(others)
     encoded = z85_encode(data + bytes(-len(data) % 4))
-    return DeletionVectorDescriptor("i", encoded, None, len(data), len(others))
+    return replace(file, deletion_vector=DeletionVectorDescriptor("i", encoded, None, len(data), len(others)))
 
 
 def _inline_data(vector: DeletionVectorDescriptor) -> bytes:

@@ -186,5 +186,14 @@ class ResolvedMerge:
         )
 
     @property
+    def changes_all_it_matches(self) -> bool:
+        """Whether a row that no clause changes makes no difference: no INSERT asks whether it matched."""
+        clauses = self.matched
+        return not self.inserts or (
+            any(clause.clause.condition is None for clause in clauses)
+            and all(clause.action != "do_nothing" for clause in clauses)
+        )
+
+    @property
     def evolves_schema(self) -> bool:
         return self.output_schema != self.target_schema

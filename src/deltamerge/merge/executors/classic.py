@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
@@ -26,6 +27,7 @@ from deltamerge.merge.executors.row_counts import (
     inserts_by_clause,
     observing_clauses,
 )
+from deltamerge.merge.executors.row_search import finds_rows
 from deltamerge.merge.executors.target_scan import first_side, matching_side, scan_to_rewrite
 from deltamerge.merge.executors.touched_files import (
     NOTHING_TOUCHED,
@@ -142,6 +144,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         copied=copied,
         summary=summary,
         vectors=vectors,
+        finds_rows=None if source.summary is None else partial(finds_rows, execution, first),
     )
 
 

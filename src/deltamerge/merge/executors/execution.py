@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import repeat
@@ -184,6 +184,8 @@ class MergeChanges:
         touched: What the first scan found; its `rewrite` files are replaced.
         summary: What is known of the source's keys; None where it was read once.
         vectors: What became of touched files whose changed rows are deleted by deletion vectors.
+        finds_rows: Returns whether a row of other files matches the source, or is one that a BY SOURCE clause takes;
+            None where the source cannot be asked again.
     """
 
     execution: Execution
@@ -197,6 +199,7 @@ class MergeChanges:
     copied: int
     summary: SourceSummary | None
     vectors: VectorChanges = NO_VECTORS
+    finds_rows: Callable[[Sequence[AddFile]], bool] | None = None
 
     @property
     def names_files_in_folder(self) -> bool:

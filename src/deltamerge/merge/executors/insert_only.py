@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
@@ -17,6 +18,7 @@ from deltamerge.merge.executors.row_counts import (
     inserts_by_clause,
     observing_clauses,
 )
+from deltamerge.merge.executors.row_search import finds_rows
 from deltamerge.merge.executors.target_scan import matching_side, scan_rows
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED
 from deltamerge.merge.executors.written_rows import (
@@ -84,6 +86,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
         inserted_by_clause=inserts_by_clause(merge, counts, written.row_count),
         copied=0,
         summary=summary,
+        finds_rows=None if summary is None else partial(finds_rows, execution, rows),
     )
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +57,16 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
         Declined: It came out on the way that another operator must do a part of it.
     """
     with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
-        return _looked_up(replace(execution, scratch=folder))
+        changes = _looked_up(replace(execution, scratch=folder))
+    return replace(changes, finds_rows=partial(_finds_rows, execution))
+
+
+def _finds_rows(execution: Execution, files: Sequence[AddFile]) -> bool:
+    """Look the source up once more, in other files; see `MergeChanges`."""
+    recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
+    with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
+        again = replace(execution, scratch=folder)
+        return bool(find_pairs(again, recipe, _kept_source(again, recipe), files))
 
 
 def _looked_up(execution: Execution) -> MergeChanges:
@@ -70,7 +80,7 @@ def _looked_up(execution: Execution) -> MergeChanges:
     found: tuple[Pairs, ...] = ()
     if target.files and (staged.rows or recipe.by_source):
         with steps.step("find_touched_files", "scanning files for matches"):
-            found = find_pairs(execution, recipe, staged, target)
+            found = find_pairs(execution, recipe, staged, target.files, target.unmatchable)
     if recipe.by_spark:
         return _by_spark(execution, recipe, staged, target, found)
     return _by_arrow(execution, recipe, staged, target, found)

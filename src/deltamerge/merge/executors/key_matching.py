@@ -20,7 +20,6 @@ from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.scan.column_presence import check_columns, check_footers
 from deltamerge.scan.row_positions import to_blocks
 from deltamerge.spark import tasks
@@ -60,15 +59,22 @@ class Pairs:
 
 
 def find_pairs(
-    execution: Execution, recipe: LookupRecipe, staged: StagedSource, target: TargetFiles
+    execution: Execution,
+    recipe: LookupRecipe,
+    staged: StagedSource,
+    files: Sequence[AddFile],
+    unmatchable: frozenset[str] = frozenset(),
 ) -> tuple[Pairs, ...]:
     """Look the source's keys up in files of the target.
+
+    Args:
+        unmatchable: The paths of those in which no source row can match a row.
 
     Raises:
         Declined: A file's columns are not of the table's types, or there are more pairs or positions than the driver
             holds.
     """
-    store, files, limits = execution.table.store, target.files, execution.limits
+    store, limits = execution.table.store, execution.limits
     unmatched = rows_about((file.stats, file.size) for file in files) if recipe.unmatched is not None else 0
     if unmatched > limits.unmatched_rows:
         raise _declined(
@@ -83,7 +89,7 @@ def find_pairs(
         "path": [execution.located(decode_path(file.path)) for file in files],
         "file": [file.path for file in files],
         "values": [json.dumps(dict(file.partition_values)) for file in files],
-        "joined": [file.path not in target.unmatchable for file in files],
+        "joined": [file.path not in unmatchable for file in files],
         **block_columns(_deleted(store, files)),
     }
     kept = staged.columns

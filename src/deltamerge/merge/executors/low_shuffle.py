@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors.changed_rows import ChangedRows
 from deltamerge.merge.executors.execution import Execution, MergeChanges
 from deltamerge.merge.executors.matches import NO_MATCHES, Matches, find_matches
+from deltamerge.merge.executors.row_search import finds_rows
 from deltamerge.merge.executors.spark_changes import SparkChanges, write_changes
 from deltamerge.merge.executors.target_scan import first_side, target_side, target_side_to_write
 from deltamerge.merge.executors.touched_files import find_touched_files
@@ -32,7 +34,8 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     if target.files and (merge.changing or merge.inserts):
         with steps.step("find_touched_files", "scanning files for matches"):
             matches = join.find(summary, rows)
-    return write_changes(SparkChanges(execution, summary, target, rows, join.rows, matches))
+    changes = write_changes(SparkChanges(execution, summary, target, rows, join.rows, matches))
+    return replace(changes, finds_rows=partial(finds_rows, execution, rows))
 
 
 @dataclass(frozen=True)

@@ -3,36 +3,92 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from deltamerge.exceptions import DeltaConcurrentModificationException
 from deltamerge.log.actions import Action, Metadata
 from deltamerge.merge.executors.execution import MergeChanges
+from deltamerge.merge.outcome import LostCommit
 from deltamerge.merge.output.identity_columns import generated_identities
-from deltamerge.merge.result.metrics import operation_metrics, operation_parameters
+from deltamerge.merge.result.metrics import metrics_of, operation_metrics, operation_parameters
+from deltamerge.merge.result.reconcile import reconciled
 from deltamerge.txn.application import session_transaction
+from deltamerge.txn.conflicts import WinningCommit
 from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
 from deltamerge.write.identity_columns import with_high_water_marks
 from deltamerge.write.inert import schema_to_commit
 
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
-def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> int | None:
-    """Commit a merge; return the new version, or None where there is nothing to commit.
+
+@dataclass(frozen=True)
+class MergeCommit:
+    """A merge that was committed.
+
+    Args:
+        version: The new version; None where there was nothing to commit.
+        changes: What was committed.
+        reconciled_with: The commits that came first and changed other rows of files that the merge read.
+    """
+
+    version: int | None
+    changes: MergeChanges
+    metrics: Mapping[str, int]
+    reconciled_with: tuple[LostCommit, ...] = ()
+
+
+def commit_merge(changes: MergeChanges, txn_id: str) -> MergeCommit:
+    """Commit a merge, after others where these changed other rows.
 
     Raises:
         DeltaConcurrentModificationException: Another writer's commit conflicts.
         CommitStateUnknownException: The store did not say whether the commit landed.
     """
-    actions = _actions(changes)
-    if not actions:
-        return None
+    attempt = _Attempt(changes, txn_id)
+    if not attempt.prepared.actions:
+        return attempt.committed(None)
+    return attempt.committed(commit(attempt.prepared, changes.execution.clock, attempt.reconcile).version)
+
+
+class _Attempt:
+    """What is to be committed: at first what the merge found, then the same beside the rows of others."""
+
+    def __init__(self, changes: MergeChanges, txn_id: str) -> None:
+        self._first = changes
+        self._txn_id = txn_id
+        self._others: list[LostCommit] = []
+        self.prepare(changes)
+
+    def prepare(self, changes: MergeChanges) -> None:
+        self._changes, self._metrics = changes, metrics_of(changes)
+        self.prepared = _prepared(changes, self._metrics, self._txn_id)
+
+    def reconcile(
+        self, winners: Sequence[WinningCommit], conflict: DeltaConcurrentModificationException
+    ) -> PreparedCommit | None:
+        changes = reconciled(self._first, self.prepared, winners)
+        if changes is None:
+            return None
+        logger.info("only files are shared, no rows, so both are committed: %s", conflict)
+        self._others.append(LostCommit.of(conflict))
+        self.prepare(changes)
+        return self.prepared
+
+    def committed(self, version: int | None) -> MergeCommit:
+        return MergeCommit(version, self._changes, self._metrics, tuple(self._others))
+
+
+def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> PreparedCommit:
+    """Return what a merge commits; without actions where nothing changed."""
     execution = changes.execution
     snapshot, conf = execution.snapshot, execution.conf
-    prepared = PreparedCommit(
+    return PreparedCommit(
         snapshot=snapshot,
-        actions=tuple(actions),
+        actions=tuple(_actions(changes)),
         read_set=ReadSet(
             predicates=(changes.target.predicate,),
             files=frozenset(file.path for file in changes.target.files),
@@ -48,7 +104,6 @@ def commit_merge(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str)
         txn_id=txn_id,
         session_time_zone=conf.session_time_zone,
     )
-    return commit(prepared, execution.clock).version
 
 
 def _isolation_level(configuration: Mapping[str, str]) -> IsolationLevel:
