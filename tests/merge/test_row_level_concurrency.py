@@ -13,6 +13,7 @@ from deltalake import QueryBuilder
 
 from deltamerge import DeltaMergeBuilder, DeltaTable, write_delta
 from deltamerge.merge.outcome import LostCommit
+from deltamerge.merge.result.commit import commit_merge
 
 from .tables import EXECUTOR, VECTORS, actions, changes, commit_info, files_below, frame
 from .test_transactions import Once
@@ -163,6 +164,33 @@ def test_delete_and_update(spark: SparkSession, tmp_path: Path) -> None:
     ran, beside = both(spark, path, lambda: target.update("id = 3", {"v": "3"}), upsert(spark, path, (4, 4)))
     expected |= {3: 3, 4: 4}
     assert (ran, len(beside), values(spark, path)) == (1, 1, expected)
+
+
+def test_a_statement_without_a_source_that_loses(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(spark, tmp_path / "t")
+    target, expected, ran = DeltaTable.forPath(spark, path), values(spark, path), list[str]()
+
+    def after(first: Callable[[], object]) -> None:
+        def commit_after(*arguments: Any) -> Any:
+            ran.append("commit")
+            if len(ran) == 1:
+                first()
+                ran[1:] = []
+            return commit_merge(*arguments)
+
+        ran.clear()
+        monkeypatch.setattr("deltamerge.merge.command.commit_merge", commit_after)
+
+    after(upsert(spark, path, (1, 1), (30, 1)).execute)
+    target.update("id = 2", {"v": "2"})
+    expected |= {1: 1, 30: 1, 2: 2}
+    assert (len(ran), values(spark, path)) == (1, expected)
+    after(upsert(spark, path, (3, 3), (31, 1)).execute)
+    target.delete("id = 4 OR v = 3")
+    expected = {k: v for k, v in expected.items() if k not in (3, 4)} | {31: 1}
+    assert (len(ran), values(spark, path)) == (2, expected)
 
 
 def test_a_file_whose_last_rows_two_writers_delete(spark: SparkSession, tmp_path: Path) -> None:

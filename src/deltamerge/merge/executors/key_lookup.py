@@ -66,7 +66,9 @@ def _finds_rows(execution: Execution, files: Sequence[AddFile]) -> bool:
     recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
     with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
         again = replace(execution, scratch=folder)
-        return bool(find_pairs(again, recipe, _kept_source(again, recipe), files))
+        staged = _kept_source(again, recipe)
+        unmatchable = frozenset() if staged.rows else frozenset(file.path for file in files)
+        return bool(find_pairs(again, recipe, staged, files, unmatchable))
 
 
 def _looked_up(execution: Execution) -> MergeChanges:
