@@ -15,12 +15,12 @@ import pytest
 from deltamerge.workers import matched_rows
 from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.matched_rows import pairing_rows, reading_staged
+from deltamerge.workers.matched_rows import Place, pairing_rows, reading_staged
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, RowPairs, by_source_number, write_pairs
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
 
 TARGET: Asked = {"t0": ("id", pa.int64()), "t1": ("name", pa.string())}
-REST = ("file", "row", "number")
+REST: dict[str, Place] = {"file": "file", "row": "row", "number": "source"}
 
 
 def stage(folder: Path, *tables: pa.Table) -> KeptRows:
@@ -66,7 +66,9 @@ def side_by_side(
         }
     )
     found = []
-    for answer in pairing_rows(LOCAL_FILES, kept, source, target, REST, changing=changing)([batch]):
+    for answer in pairing_rows(LOCAL_FILES, kept, source, target, REST, among="changing" if changing else "all")(
+        [batch]
+    ):
         assert answer.schema.names == [*source, *target, *REST]
         found += [tuple(row.values()) for row in answer.to_pylist()]
     return found
@@ -155,7 +157,7 @@ def test_batches_are_not_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(matched_rows, "_ROWS_AT_ONCE", 2)
     path, of_file = write(tmp_path / "f", 5), pairs(tmp_path, [(row, 0, 0) for row in range(5)])
     columns = {"path": [str(path)], "file": ["f"], "values": ["{}"], "pairs": [of_file]}
-    work = pairing_rows(LOCAL_FILES, stage(tmp_path, source_rows("a")), ("s0",), TARGET, REST, changing=True)
+    work = pairing_rows(LOCAL_FILES, stage(tmp_path, source_rows("a")), ("s0",), TARGET, REST, among="changing")
     batches = list(work([pa.RecordBatch.from_pydict(columns)]))
     assert [batch.num_rows for batch in batches] == [2, 2, 1]
 

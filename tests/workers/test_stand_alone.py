@@ -11,11 +11,12 @@ from pyspark.sql.types import BooleanType, DateType, LongType, StringType, Struc
 
 from deltamerge.merge.analysis.arrow_conditions import arrow_condition
 from deltamerge.sql.condition_reader import read_condition
-from deltamerge.workers.arrow_rows import NewRows, writing
+from deltamerge.workers.arrow_rows import writing
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.key_lookup import ComparedKey, PairChoice, TargetChoice, pairing
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
+from deltamerge.workers.new_rows import NewRows
 from deltamerge.workers.parquet_patch import AS_IT_WAS
 from deltamerge.workers.staged_rows import KeptFile, KeptRows, StagedRows, staging
 
@@ -44,7 +45,7 @@ FUNCTIONS = {
     "pairing, of pairs": pairing(
         LOCAL_FILES, KEPT, ("a",), of_pairs(), (KEY,), None, {}, "/x", unique=True, most_pairs=10
     ),
-    "pairing_rows": pairing_rows(LOCAL_FILES, KEPT, ("a",), {}, ("f", "r", "n"), changing=True),
+    "pairing_rows": pairing_rows(LOCAL_FILES, KEPT, ("a",), {}, {"f": "file"}, among="changing"),
     "reading_staged": reading_staged(LOCAL_FILES, KEPT, ("a",), "n"),
     "staging": staging(LOCAL_FILES, StagedRows("/x", ("k",), 1, 1)),
 }

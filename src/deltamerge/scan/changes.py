@@ -15,11 +15,11 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
+from deltamerge.workers.change_files import CHANGE_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
 COMMIT_TIMESTAMP = "_commit_timestamp"
 

@@ -37,6 +37,10 @@ READING_MANY_FILES = {
     # Above this number of paths Spark starts a job that lists them, though the log names them all.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647",
 }
+IN_TASKS = {
+    # Of rows below this size (bytes) the optimizer evaluates expressions itself, one row after the other.
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+}
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.spark.nested_types import as_nullable
-from deltamerge.spark.session import empty_frame
+from deltamerge.spark.session import IN_TASKS, empty_frame, is_connect, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,8 @@ Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
 
 _DRIVER_THREADS = 4
+# Of so few rows Spark evaluates expressions in its optimizer faster than a task starts.
+_LOCAL_ROWS = 1_000
 
 
 _UNFIT_WORKERS = (
@@ -78,7 +80,8 @@ def frame_of(spark: SparkSession, work: Work, rows: pa.Table, schema: StructType
         if not batches:
             return empty_frame(spark, schema)
         table = pa.Table.from_batches(batches).rename_columns(schema.names)
-        return spark.createDataFrame(table.combine_chunks(), schema)
+        with session_settings(spark, {} if is_connect(spark) or len(table) <= _LOCAL_ROWS else IN_TASKS):
+            return spark.createDataFrame(table.combine_chunks(), schema)
     return spark.createDataFrame(rows).mapInArrow(work, schema)
 
 

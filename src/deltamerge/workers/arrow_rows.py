@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,21 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltamerge.workers.change_files import DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE, ChangeWriter
 from deltamerge.workers.file_columns import read_columns
 from deltamerge.workers.files import Files
 from deltamerge.workers.key_lookup import UNFIT
+from deltamerge.workers.new_rows import ChangingFile, NewRows
 from deltamerge.workers.parquet_patch import (
-    FileForm,
     TableWriter,
     in_schema,
     opened_writer,
     row_groups,
     with_column,
 )
-from deltamerge.workers.row_pairs import RowPairs, read_pairs, unmatched
-from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin, changed_now
+from deltamerge.workers.row_pairs import RowPairs, distinct, read_pairs, unmatched
+from deltamerge.workers.row_tracking import Origin, changed_now
 from deltamerge.workers.staged_rows import (
-    KeptRows,
     in_plain_numbers,
     is_of_other_calendar,
     open_staged,
@@ -38,113 +38,18 @@ from deltamerge.workers.staged_rows import (
 _PIECE_BYTES = 64 << 20
 # Into a store that takes long to answer; each file in work is in memory.
 _FILES_AT_ONCE = 4
-DONE_SCHEMA = "rows BIGINT, detail STRING, path STRING, size BIGINT, footer BINARY"
-
-
-@dataclass(frozen=True)
-class NewRows:
-    """What the rows of a table are made of.
-
-    Args:
-        updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column of the kept
-            rows. Rows that another clause takes leave the table.
-        inserts: By the number of an INSERT clause, for each of the table's columns the column of the kept rows.
-        clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
-        form: What files have; wherever the table's columns are named, it is by the names there.
-        not_null: The table's columns that are never NULL.
-        pairs: The files of all pairs of target and source rows: what is named there is not inserted.
-        options: Arguments of ``ParquetWriter`` for new files.
-        values: The rows that UPDATE clauses take values from, by the numbers in the pairs that change a file; None
-            where they are the kept ones.
-    """
-
-    staged: KeptRows
-    updates: Mapping[int, Mapping[str, str]]
-    inserts: Mapping[int, Mapping[str, str]]
-    clause: str | None
-    form: FileForm
-    not_null: frozenset[str]
-    metadata: Mapping[bytes, bytes]
-    pairs: tuple[str, ...]
-    options: Mapping[str, Any]
-    values: KeptRows | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the kept rows."""
-        wanted = [
-            *(self.value_columns if self.values is None else ()),
-            *(name for each in self.inserts.values() for name in each.values()),
-        ]
-        return tuple(dict.fromkeys([*wanted, *([] if self.clause is None else [self.clause])]))
-
-    @property
-    def value_columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for each in self.updates.values() for name in each.values()))
-
-    @property
-    def updated_columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for each in self.updates.values() for name in each))
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.form.columns
-
-    @property
-    def hidden(self) -> HiddenColumns | None:
-        return self.form.hidden
-
-    def type_of(self, name: str) -> pa.DataType:
-        return self.schema.field(name).type
-
-
-@dataclass(frozen=True)
-class ChangingFile:
-    """A file whose rows change: its path, the file of its pairs, and what the log has of its rows."""
-
-    path: str
-    pairs: str
-    origin: Origin = NO_ORIGIN
-
-    @property
-    def as_json(self) -> list[str | int | None]:
-        return [self.path, self.pairs, self.origin.row_id, self.origin.row_commit_version]
-
-    @classmethod
-    def of(cls, values: Sequence[Any]) -> ChangingFile:
-        path, pairs, row_id, version = values
-        return cls(path, pairs, Origin(row_id, version))
-
-
-def patch_work(source: ChangingFile, target: str) -> str:
-    return json.dumps({"source": source.as_json, "target": target})
-
-
-def new_file_work(
-    target: str,
-    *,
-    rewritten: Sequence[ChangingFile] = (),
-    changed: Sequence[ChangingFile] = (),
-    inserted: tuple[int, int] = (0, 0),
-    values: Mapping[str, int | str | None] | None = None,
-) -> str:
-    """Describe a new file.
-
-    Args:
-        rewritten: Files all of whose rows it takes over, with their changes.
-        changed: Files of which it gets only the changed rows, since deletion vectors delete them where they were.
-        inserted: The first of the kept rows that it may get, and the one after the last.
-        values: What these have in columns of the kept rows, dates as days since 1970; other rows it does not get.
-    """
-    return json.dumps(
-        {
-            "target": target,
-            "rewritten": [file.as_json for file in rewritten],
-            "changed": [file.as_json for file in changed],
-            "inserted": inserted,
-            "values": values or {},
-        }
-    )
+_TYPES = {"BIGINT": pa.int64(), "STRING": pa.string(), "BINARY": pa.binary()}
+_DONE = {
+    "rows": "BIGINT",
+    "detail": "STRING",
+    "path": "STRING",
+    "size": "BIGINT",
+    "footer": "BINARY",
+    "change_path": "STRING",
+    "change_rows": "BIGINT",
+    "change_size": "BIGINT",
+}
+DONE_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in _DONE.items())
 
 
 def writing(files: Files, new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -153,27 +58,24 @@ def writing(files: Files, new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], 
     Returns:
         A function over batches of ``work`` (see `patch_work`, `new_file_work`), a row a file. It returns for each the
         rows of the new file (none: no file), as JSON how many of them which INSERT clause took, its path, size and
-        footer; or `UNFIT` and why the file is not to be written in this way.
+        footer, and path, rows and size of its change data (none: no file); or `UNFIT` and why the file is not to be
+        written in this way.
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source = _Source(files, new)
         given = [json.loads(document) for batch in batches for document in batch.column(0).to_pylist()]
-        works = [{**work, "target": files.attempt_path(work["target"])} for work in given]
+        works = [
+            {**work, **{kind: files.attempt_path(work[kind]) for kind in ("target", "changes") if work[kind]}}
+            for work in given
+        ]
         targets = [work["target"] for work in works]
         for work, done in zip(
             works, files.ahead(partial(_tried, source, new), works, targets, _FILES_AT_ONCE), strict=True
         ):
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([done.rows], pa.int64()),
-                    pa.array([done.detail], pa.string()),
-                    pa.array([work["target"]], pa.string()),
-                    pa.array([done.size], pa.int64()),
-                    pa.array([done.footer], pa.binary()),
-                ],
-                ["rows", "detail", "path", "size", "footer"],
-            )
+            values = (done.rows, done.detail, work["target"], done.size, done.footer, *done.changes)
+            arrays = [pa.array([value], _TYPES[kind]) for value, kind in zip(values, _DONE.values(), strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, list(_DONE))
 
     return write
 
@@ -184,10 +86,11 @@ class _Done:
     detail: str = "{}"
     size: int = 0
     footer: bytes = b""
+    changes: tuple[str, int, int] = ("", 0, 0)
 
     @classmethod
-    def by(cls, writer: TableWriter, detail: str = "{}") -> _Done:
-        return cls(writer.rows, detail, writer.size, writer.footer)
+    def by(cls, writer: TableWriter, changes: ChangeWriter, detail: str = "{}") -> _Done:
+        return cls(writer.rows, detail, writer.size, writer.footer, changes.done)
 
 
 def _tried(source: _Source, new: NewRows, work: Mapping[str, Any]) -> _Done:
@@ -216,10 +119,9 @@ class _Source:
 
     @property
     def values(self) -> pa.Table:
-        if self._new.values is None:
-            return self.rows
         if self._values is None:
-            self._values = open_staged(self.files, self._new.values, self._new.value_columns)
+            assert self._new.values is not None
+            self._values = open_staged(self.files, self._new.values, sorted(self._new.of_pairs))
         return self._values
 
     @property
@@ -230,12 +132,20 @@ class _Source:
 
 
 def _done(work: Mapping[str, Any], source: _Source, new: NewRows) -> _Done:
+    changes = ChangeWriter(source.files, work["changes"], new.schema, new.options, new.metadata)
     if "source" in work:
-        return _patched(ChangingFile.of(work["source"]), work["target"], source, new)
-    return _new_file(work, source, new)
+        with changes:
+            writer = _patched(ChangingFile.of(work["source"]), work["target"], source, new, changes)
+        return _Done.by(writer, changes)
+    counts = dict.fromkeys(map(str, new.inserts), 0)
+    with changes:
+        writer = _new_file(work, source, new, counts, changes)
+    return _Done.by(writer, changes, json.dumps(counts))
 
 
-def _patched(changing_file: ChangingFile, target: str, source: _Source, new: NewRows) -> _Done:
+def _patched(
+    changing_file: ChangingFile, target: str, source: _Source, new: NewRows, changes: ChangeWriter
+) -> TableWriter:
     """Write a file again with its matched rows changed, or without them.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
@@ -260,8 +170,8 @@ def _patched(changing_file: ChangingFile, target: str, source: _Source, new: New
                 places = np.searchsorted(rows, [start, start + table.num_rows])
                 of_group = changing.among(slice(*places))
                 whole = _with_ids(in_schema(table, schema), start, changing_file.origin, new)
-                writer.write(_changed(whole, source, of_group, start, new))
-    return _Done.by(writer)
+                writer.write(_changed(whole, source, of_group, start, new, changes))
+    return writer
 
 
 def _refuse_other_calendar(file: pq.ParquetFile) -> None:
@@ -283,11 +193,16 @@ def _with_ids(table: pa.Table, start: int, origin: Origin, new: NewRows) -> pa.T
     return table if new.hidden is None else origin.fill(table, start, new.hidden)
 
 
-def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, new: NewRows) -> pa.Table:
+def _changed(
+    table: pa.Table, source: _Source, changing: RowPairs, start: int, new: NewRows, changes: ChangeWriter
+) -> pa.Table:
     """Change rows of a row group, whose first row is the file's row `start`, or leave them out."""
     if not len(changing.rows):
         return table
+    before = table
     updating = {number: changing.of_clause(number) for number in new.updates}
+    for number, pairs in updating.items():
+        _check_computed(source, number, pairs, new)
     for name in new.updated_columns:
         index = table.schema.get_field_index(name)
         field = table.schema.field(index)
@@ -295,7 +210,7 @@ def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, n
         order = np.arange(rows)
         for number, pairs in updating.items():
             if name in new.updates[number] and len(pairs.rows):
-                values = _values(source, new.updates[number][name], pairs.sources, name, new)
+                values = _values(source, new.updates[number][name], pairs, name, new)
                 chunks.append(values.cast(field.type))
                 order[pairs.rows - start] = rows + np.arange(len(values))
                 rows += len(values)
@@ -304,33 +219,68 @@ def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, n
     updated = np.concatenate([pairs.rows for pairs in updating.values()]) if updating else changing.rows[:0]
     if new.hidden is not None:
         table = changed_now(table, updated - start, new.hidden)
-    if len(updated) == len(changing.rows):
+    _check(table, new, updated - start)
+    deleted = changing.rows[~np.isin(changing.clauses, list(new.updates))]
+    if changes.is_wanted:
+        changes.add(before.take(pa.array(updated - start)), UPDATE_PREIMAGE)
+        changes.add(table.take(pa.array(updated - start)), UPDATE_POSTIMAGE)
+        changes.add(before.take(pa.array(distinct(deleted) - start)), DELETE)
+    if not len(deleted):
         return table
     keep = np.ones(table.num_rows, np.bool_)
-    keep[changing.rows[~np.isin(changing.clauses, list(new.updates))] - start] = False
+    keep[deleted - start] = False
     return table.filter(pa.array(keep))
 
 
-def _values(source: _Source, column: str, rows: np.ndarray[Any, Any], name: str, new: NewRows) -> Any:  # noqa: ANN401
-    values = taken(source.values.column(column), rows)
+def _check(table: pa.Table, new: NewRows, rows: np.ndarray[Any, Any] | None = None) -> None:
+    """Raise ValueError where a constraint does not hold for some rows that are written; None for all."""
+    for check in new.checks:
+        columns = {
+            name: pa.nulls(len(table), new.type_of(name)) if name not in table.column_names else table.column(name)
+            for name in check.columns.values()
+        }
+        if rows is not None:
+            columns = {name: taken(column, rows) for name, column in columns.items()}
+        check.check(columns, len(table) if rows is None else len(rows))
+
+
+def _check_computed(source: _Source, number: int, pairs: RowPairs, new: NewRows) -> None:
+    if number in new.updates_hold and len(pairs.rows):
+        _refuse_violations(_taken(source, new.updates_hold[number], pairs, new))
+
+
+def _refuse_violations(holds: Any) -> None:  # noqa: ANN401
+    if not pc.all(holds.fill_null(False)).as_py():
+        raise ValueError("a row violates a constraint")
+
+
+def _taken(source: _Source, column: str, pairs: RowPairs, new: NewRows) -> Any:  # noqa: ANN401
+    if column in new.of_pairs and pairs.values is not None:
+        return taken(source.values.column(column), pairs.values)
+    return taken(source.rows.column(column), pairs.sources)
+
+
+def _values(source: _Source, column: str, pairs: RowPairs, name: str, new: NewRows) -> Any:  # noqa: ANN401
+    values = _taken(source, column, pairs, new)
     if name in new.not_null and values.null_count:
         raise ValueError(f"column {name} would be NULL")
     return values.cast(new.type_of(name))
 
 
-def _new_file(work: Mapping[str, Any], source: _Source, new: NewRows) -> _Done:
+def _new_file(
+    work: Mapping[str, Any], source: _Source, new: NewRows, counts: dict[str, int], changes: ChangeWriter
+) -> TableWriter:
     """Write the new file of a `new_file_work`, whole or not at all.
 
     Raises:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
-    counts = dict.fromkeys(map(str, new.inserts), 0)
     takes_over = bool(work["rewritten"] or work["changed"])
     schema = new.hidden.added_to(new.schema) if takes_over and new.hidden is not None else new.schema
     with TableWriter(source.files, work["target"], schema, new.options, new.metadata) as writer:
-        for table in _row_groups(_rows_of_new_file(work, schema, source, new, counts)):
+        for table in _row_groups(_rows_of_new_file(work, schema, source, new, counts, changes)):
             writer.write(table)
-    return _Done.by(writer, json.dumps(counts))
+    return writer
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -345,36 +295,58 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _rows_of_new_file(
-    work: Mapping[str, Any], schema: pa.Schema, source: _Source, new: NewRows, counts: dict[str, int]
+    work: Mapping[str, Any],
+    schema: pa.Schema,
+    source: _Source,
+    new: NewRows,
+    counts: dict[str, int],
+    changes: ChangeWriter,
 ) -> Iterator[pa.Table]:
     """Return the rows of a new file, and count the inserted ones by clause."""
     for file in map(ChangingFile.of, work["rewritten"]):
-        yield _changed(
-            _rows_of(source.files, file, schema, new), source, read_pairs(source.files, file.pairs).changing, 0, new
-        )
+        rows = _rows_of(source.files, file, schema, new)
+        yield _changed(rows, source, read_pairs(source.files, file.pairs).changing, 0, new, changes)
     for file in map(ChangingFile.of, work["changed"]):
-        changing = read_pairs(source.files, file.pairs)
-        for number, setting in new.updates.items():
+        changing = read_pairs(source.files, file.pairs).changing
+        if changes.is_wanted:
+            yield _only_updated(_rows_of(source.files, file, schema, new), source, changing, new, changes)
+            continue
+        for number in new.updates:
             updated = changing.of_clause(number)
             if len(updated.rows):
-                yield _updated(file, schema, source, updated, setting, new)
+                yield _updated(file, schema, source, updated, number, new)
     begin, end = work["inserted"]
     if begin < end:
-        yield from _inserted(begin, end, work["values"], schema, source, new, counts)
+        for table in _inserted(begin, end, work["values"], schema, source, new, counts):
+            changes.add(table, INSERT)
+            yield table
+
+
+def _only_updated(
+    table: pa.Table, source: _Source, changing: RowPairs, new: NewRows, changes: ChangeWriter
+) -> pa.Table:
+    """Return the updated rows of a file, given all, and add what becomes of its changing rows to the change data."""
+    rows = distinct(changing.rows)
+    among = replace(changing, rows=np.searchsorted(rows, changing.rows))
+    return _changed(table.take(pa.array(rows)), source, among, 0, new, changes)
 
 
 def _updated(
-    file: ChangingFile, schema: pa.Schema, source: _Source, pairs: RowPairs, setting: Mapping[str, str], new: NewRows
+    file: ChangingFile, schema: pa.Schema, source: _Source, pairs: RowPairs, number: int, new: NewRows
 ) -> pa.Table:
+    setting = new.updates[number]
     kept = pa.schema([field for field in schema if field.name not in setting])
     own = _rows_of(source.files, file, kept, new).take(pa.array(pairs.rows))
     if new.hidden is not None:
         own = changed_now(own, np.arange(len(own)), new.hidden)
     columns = {
-        name: _values(source, setting[name], pairs.sources, name, new) if name in setting else own.column(name)
+        name: _values(source, setting[name], pairs, name, new) if name in setting else own.column(name)
         for name in schema.names
     }
-    return pa.table(columns, schema=schema)
+    updated = pa.table(columns, schema=schema)
+    _check(updated, new)
+    _check_computed(source, number, pairs, new)
+    return updated
 
 
 def _rows_of(files: Files, file: ChangingFile, schema: pa.Schema, new: NewRows) -> pa.Table:
@@ -396,8 +368,8 @@ def _inserted(
     at = begin
     for piece in _pieces(source.rows, begin, end):
         rows = np.flatnonzero(source.is_new[at : at + piece.num_rows] & _have(piece, values))
+        table, taken_by = _inserted_rows(piece, at, rows, schema, new)
         at += piece.num_rows
-        table, taken_by = _inserted_rows(piece, rows, schema, new)
         for number, count in taken_by.items():
             counts[str(number)] += count
         yield table
@@ -424,35 +396,49 @@ def _have(piece: pa.Table, values: Mapping[str, int | str | None]) -> np.ndarray
 
 
 def _inserted_rows(
-    piece: pa.Table, rows: np.ndarray[Any, Any], schema: pa.Schema, new: NewRows
+    piece: pa.Table, at: int, rows: np.ndarray[Any, Any], schema: pa.Schema, new: NewRows
 ) -> tuple[pa.Table, dict[int, int]]:
-    """Make the new rows of a piece of the kept ones, and count them by clause."""
+    """Make the new rows of a piece of the kept ones, and count them by clause.
+
+    Args:
+        at: The number of the piece's first row.
+    """
     if new.clause is None:
-        ((number, columns),) = new.inserts.items()
-        return _made(piece, rows, columns, schema, new), {number: len(rows)}
+        (number,) = new.inserts
+        return _made(piece, at, rows, number, schema, new), {number: len(rows)}
     clauses = piece.column(new.clause).combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)[rows]
     counts = {number: int((clauses == number).sum()) for number in new.inserts}
     kinds = list(new.inserts.values())
-    if all(columns == kinds[0] for columns in kinds):
+    if all(columns == kinds[0] for columns in kinds) and not new.inserts_hold:
         # The clauses differ only in their conditions, so that rows may stay in their order.
-        return _made(piece, rows[np.isin(clauses, list(new.inserts))], kinds[0], schema, new), counts
-    made = [_made(piece, rows[clauses == number], new.inserts[number], schema, new) for number in new.inserts]
+        first = next(iter(new.inserts))
+        return _made(piece, at, rows[np.isin(clauses, list(new.inserts))], first, schema, new), counts
+    made = [_made(piece, at, rows[clauses == number], number, schema, new) for number in new.inserts]
     return pa.concat_tables(made), counts
 
 
 def _made(
-    piece: pa.Table, rows: np.ndarray[Any, Any], columns: Mapping[str, str], schema: pa.Schema, new: NewRows
+    piece: pa.Table, at: int, rows: np.ndarray[Any, Any], number: int, schema: pa.Schema, new: NewRows
 ) -> pa.Table:
+    columns = new.inserts[number]
+    if number in new.inserts_hold:
+        _refuse_violations(taken(piece.column(new.inserts_hold[number]), rows))
     everything = len(rows) == piece.num_rows
     arrays = []
-    for field in schema:
-        if field.name not in columns:
-            # A hidden column: new rows get their ids from the commit.
-            arrays.append(pa.nulls(len(rows), field.type))
+    for column in schema:
+        if column.name not in columns and column.name in new.identities:
+            first, step = new.identities[column.name]
+            arrays.append(pa.array(first + (at + rows) * step, column.type))
             continue
-        column = piece.column(columns[field.name])
-        values = column if everything else taken(column, rows)
-        if field.name in new.not_null and values.null_count:
-            raise ValueError(f"column {field.name} would be NULL")
-        arrays.append(values.cast(field.type))
-    return pa.table(arrays, schema=schema)
+        if column.name not in columns:
+            # A hidden column: new rows get their ids from the commit.
+            arrays.append(pa.nulls(len(rows), column.type))
+            continue
+        kept = piece.column(columns[column.name])
+        values = kept if everything else taken(kept, rows)
+        if column.name in new.not_null and values.null_count:
+            raise ValueError(f"column {column.name} would be NULL")
+        arrays.append(values.cast(column.type))
+    made = pa.table(arrays, schema=schema)
+    _check(made, new)
+    return made

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal, TypeAlias
@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Kind: TypeAlias = Literal["whole", "string", "day", "instant", "local", "boolean", "other"]
+Kind: TypeAlias = Literal["whole", "decimal", "string", "day", "instant", "local", "boolean", "other"]
 
 ARROW_TYPES: dict[Kind, pa.DataType] = {
     "whole": pa.int64(),
+    # Of at most 20 digits before the point and 18 after it, as any whole number.
+    "decimal": pa.decimal128(38, 18),
     "string": pa.string(),
     "day": pa.date32(),
     "instant": pa.timestamp("us", "UTC"),
@@ -71,6 +73,8 @@ def evaluate(condition: Condition, rows: pa.Table) -> Any:  # noqa: ANN401
     if isinstance(condition, Constant):
         return pa.scalar(condition.value, ARROW_TYPES[condition.kind])
     values = [evaluate(operand, rows) for operand in condition.operands]
+    if {operand.kind for operand in condition.operands} == {"whole", "decimal"}:
+        values = [value.cast(ARROW_TYPES["decimal"]) for value in values]
     return EVALUATORS[condition.op](values)
 
 
@@ -100,6 +104,30 @@ class ClauseChoice:
             numbers[takes], is_kept[takes] = number, number in self.kept
             free = free & ~takes
         return pa.array(numbers, mask=~is_kept)
+
+
+@dataclass(frozen=True)
+class RowCheck:
+    """What must hold for each row; NULL counts as violated.
+
+    Args:
+        columns: By the position that `condition` has for a column, its name in data files.
+    """
+
+    name: str
+    condition: Condition
+    columns: Mapping[int, str]
+
+    def check(self, rows: Mapping[str, Any], count: int) -> None:
+        """Raise ValueError where it does not hold for one of some rows.
+
+        Args:
+            rows: Their columns by the names in data files.
+            count: How many rows they are.
+        """
+        seen = pa.table({str(index): rows[name] for index, name in self.columns.items()})
+        if not _is_true(evaluate(self.condition, seen), count).all():
+            raise ValueError(f"a row violates constraint {self.name}")
 
 
 def _is_true(value: Any, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:  # noqa: ANN401

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,20 @@ from deltamerge.workers.files import Files
 from deltamerge.workers.row_pairs import NO_SOURCE, RowPairs, read_pairs
 from deltamerge.workers.staged_rows import KeptRows, open_staged, taken
 
+Among: TypeAlias = Literal["all", "changing", "valued"]
+"""Which pairs: all, those that a clause takes, or those of which values are computed."""
+Place: TypeAlias = Literal["file", "row", "source", "clause", "values", "row_id"]
+"""What a column says of a pair: its file, the position there, the numbers of source row, clause and row of values."""
+
 _ROWS_AT_ONCE = 100_000
 _ROW_ID = "row_id"
+# Before the names of columns that belong to neither side.
+_OF_PAIR = "pair:"
+_AMONG: Mapping[Among, Callable[[RowPairs], RowPairs]] = {
+    "all": lambda pairs: pairs,
+    "changing": lambda pairs: pairs.changing,
+    "valued": lambda pairs: pairs.valued,
+}
 
 
 def pairing_rows(
@@ -24,22 +36,21 @@ def pairing_rows(
     staged: KeptRows,
     source: Sequence[str],
     target: Asked,
-    rest: Sequence[str],
+    rest: Mapping[str, Place],
     *,
-    changing: bool,
+    among: Among,
     row_id: str | None = None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that reads the rows of pairs, for ``mapInArrow``.
 
     Args:
-        rest: The names of the columns after those of both sides.
+        rest: By their names the columns after those of both sides.
         row_id: The hidden column of files with rows' ids; None without row tracking.
 
     Returns:
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``pairs`` and, with row
         tracking, ``row_id`` (the id of the first row), a row a file. For each pair it returns the source's columns
-        (NULL where nothing matches the row), the target's, the file, the row's position in it, the source row's number
-        and, with row tracking, the row's id.
+        (NULL where nothing matches the row), the target's and the rest.
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -49,23 +60,27 @@ def pairing_rows(
             given = zip(*(column.to_pylist() for column in batch.columns[:4]), first_ids, strict=True)
             for path, file, values, pairs_path, first_id in given:
                 rows = open_staged(files, staged, source).combine_chunks() if rows is None else rows
-                pairs = read_pairs(files, pairs_path)
-                pairs = pairs.changing if changing else pairs
+                pairs = _AMONG[among](read_pairs(files, pairs_path))
                 asked = target if row_id is None else {**target, _ROW_ID: (row_id, pa.int64())}
                 for table in _rows_of(files, path, json.loads(values), pairs, rows, asked):
-                    names = pa.repeat(pa.scalar(file, pa.string()), len(table))
-                    places = {"file": names, "row": table["row"], "source": table["source"]}
-                    if row_id is not None:
-                        places[_ROW_ID] = _ids(table, first_id)
                     both = {name: table[name] for name in (*source, *target)}
-                    whole = pa.table({**both, **dict(zip(rest, places.values(), strict=True))})
+                    places = {name: _place(place, table, file, first_id) for name, place in rest.items()}
+                    whole = pa.table({**both, **places})
                     yield from whole.to_batches(_ROWS_AT_ONCE)
 
     return pair
 
 
+def _place(place: Place, table: pa.Table, file: str, first_id: int | None) -> Any:  # noqa: ANN401
+    if place == "file":
+        return pa.repeat(pa.scalar(file, pa.string()), len(table))
+    return _ids(table, first_id) if place == _ROW_ID else table[f"{_OF_PAIR}{place}"]
+
+
 def _ids(table: pa.Table, first_id: int | None) -> Any:  # noqa: ANN401
-    return table[_ROW_ID] if first_id is None else pc.coalesce(table[_ROW_ID], pc.add(table["row"], first_id))
+    return (
+        table[_ROW_ID] if first_id is None else pc.coalesce(table[_ROW_ID], pc.add(table[f"{_OF_PAIR}row"], first_id))
+    )
 
 
 def _rows_of(
@@ -82,7 +97,10 @@ def _rows_of(
         places = pa.array(of_group.sources, pa.int64(), mask=of_group.sources == NO_SOURCE)
         columns = {name: rows.column(name).take(places) for name in rows.column_names}
         columns |= {name: taken(table[name], of_group.rows - first) for name in target}
-        yield pa.table({**columns, "row": of_group.rows, "source": places})
+        columns |= {f"{_OF_PAIR}row": of_group.rows, f"{_OF_PAIR}source": places, f"{_OF_PAIR}clause": of_group.clauses}
+        if of_group.values is not None:
+            columns[f"{_OF_PAIR}values"] = of_group.values
+        yield pa.table(columns)
 
 
 def reading_staged(

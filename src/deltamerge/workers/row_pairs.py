@@ -16,6 +16,8 @@ from deltamerge.workers.files import Files
 NO_CLAUSE = -1
 # In the place of a source row: nothing matches the row.
 NO_SOURCE = -1
+# In the place of a row of values: nothing was computed of the pair.
+NO_VALUES = -1
 
 
 @dataclass(frozen=True)
@@ -26,15 +28,21 @@ class RowPairs:
         sources: For each the source's row, or `NO_SOURCE`.
         clauses: For each the number of the MATCHED clause that takes the pair, `by_source_number` of the BY SOURCE
             clause that takes the row, or `NO_CLAUSE`.
+        values: For each the row of what was computed of it, or `NO_VALUES`; None where that is so for all.
     """
 
     rows: np.ndarray[Any, Any]
     sources: np.ndarray[Any, Any]
     clauses: np.ndarray[Any, Any]
+    values: np.ndarray[Any, Any] | None = None
 
     @property
     def changing(self) -> RowPairs:
         return self.among(self.clauses != NO_CLAUSE)
+
+    @property
+    def valued(self) -> RowPairs:
+        return self.among(slice(0) if self.values is None else self.values != NO_VALUES)
 
     @property
     def matched_sources(self) -> np.ndarray[Any, Any]:
@@ -46,7 +54,8 @@ class RowPairs:
         return self.among(self.clauses == number)
 
     def among(self, wanted: np.ndarray[Any, Any] | slice) -> RowPairs:
-        return RowPairs(self.rows[wanted], self.sources[wanted], self.clauses[wanted])
+        values = None if self.values is None else self.values[wanted]
+        return RowPairs(self.rows[wanted], self.sources[wanted], self.clauses[wanted], values)
 
 
 def by_source_number(number: int) -> int:
@@ -69,14 +78,16 @@ def counts_by_clause(pairs: RowPairs) -> dict[int, int]:
 
 def write_pairs(files: Files, folder: str, pairs: RowPairs) -> str:
     path = f"{folder}/pairs-{uuid.uuid4().hex}.arrow"
-    table = pa.table({"row": pairs.rows, "source": pairs.sources, "clause": pairs.clauses})
-    files.write_arrow(path, [table])
+    columns = {"row": pairs.rows, "source": pairs.sources, "clause": pairs.clauses}
+    if pairs.values is not None:
+        columns["values"] = pairs.values
+    files.write_arrow(path, [pa.table(columns)])
     return path
 
 
 def read_pairs(files: Files, path: str) -> RowPairs:
     table = files.arrow(path)
-    return RowPairs(*(table[name].to_numpy() for name in ("row", "source", "clause")))
+    return RowPairs(*(column.to_numpy() for column in table.columns))
 
 
 def unmatched(files: Files, pairs: Sequence[str], rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:

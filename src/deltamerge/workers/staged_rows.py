@@ -71,7 +71,7 @@ class KeptRows:
     """The rows of a source, kept.
 
     Args:
-        files: The files that hold them, or those of their columns that are not computed.
+        files: The files that hold them, or those of their columns that are not computed; none where all are.
         names: By the name under which a column is asked for, its name in these files; empty where it is the same.
         computed: Files of Arrow with the columns that are not in `names`, in any order of rows.
         position: The column of these with the row's number among all rows.
@@ -236,7 +236,7 @@ def open_staged(files: Files, kept: KeptRows, columns: Sequence[str]) -> pa.Tabl
         found = dict(zip(in_files, table.columns, strict=True))
     if computed:
         beside = pa.concat_tables(_opened(files, file, [kept.position, *computed]) for file in kept.computed)
-        rows = sum(files.parquet(file.path).metadata.num_rows for file in kept.files)
+        rows = sum(files.parquet(file.path).metadata.num_rows for file in kept.files) if kept.files else len(beside)
         order = _in_positions(beside.column(kept.position), rows)
         found |= {name: taken(beside.column(name), order) for name in computed}
     return pa.table({name: found[name] for name in columns})

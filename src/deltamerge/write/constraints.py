@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
@@ -115,6 +117,16 @@ def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
     )
 
 
+def holds(checks: Sequence[Check]) -> Column:
+    """Return whether constraints hold for a row; one that is NULL counts as violated."""
+    return reduce(and_, (_holds(check) for check in checks))
+
+
+def _holds(check: Check) -> Column:
+    found = F.expr(check.expression) if check.generated is None else _generated_holds(check.generated)
+    return F.coalesce(found, F.lit(False))
+
+
 def _generated_holds(field: StructField) -> Column:
     given, computed = _path((field.name,)), generated_value(field)
     if contains(field.dataType, MapType):
@@ -126,9 +138,7 @@ def _generated_holds(field: StructField) -> Column:
 def _of_check(check: Check, schema: StructType) -> tuple[Column, Column]:
     columns = [_path(path).alias(shown) for shown, path in sorted(columns_in(check.expression, schema).items())]
     values = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
-    generated = check.generated
-    holds = F.expr(check.expression) if generated is None else _generated_holds(generated)
-    return ~F.coalesce(holds, F.lit(False)), _raise("check", check.name, check.expression, values)
+    return ~_holds(check), _raise("check", check.name, check.expression, values)
 
 
 def columns_in(expression: str, schema: StructType) -> dict[str, tuple[str, ...]]:

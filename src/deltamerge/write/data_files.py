@@ -27,12 +27,12 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import session_settings
 from deltamerge.sql.names import quote
 from deltamerge.storage.store import Store, StoredFile
+from deltamerge.workers.change_files import CHANGE_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 CHANGE_DATA_FOLDER = "_change_data"
-CHANGE_TYPE = "_change_type"
 IS_CDC = "__is_cdc"
 PATCHED_FOLDER = "patched"
 SHRED_VARIANTS = "spark.sql.variant.inferShreddingSchema"
@@ -115,11 +115,12 @@ def files_of_tasks(target: WriteTarget, done: Iterable[Mapping[str, Any]]) -> Wr
 
     Args:
         done: What the tasks return of each: ``path`` as tasks open it, ``rows``, ``size`` and ``footer``, a Parquet
-            file without rows.
+            file without rows; of its change data ``change_path``, ``change_rows`` and ``change_size``.
     """
     root = located(target.store, target.folder)
-    written = sorted((row for row in done if row["rows"]), key=lambda row: str(row["path"]))
-    return _with_statistics(
+    done = sorted(done, key=lambda row: str(row["path"]))
+    written = [row for row in done if row["rows"]]
+    found = _with_statistics(
         target,
         [
             (
@@ -129,6 +130,22 @@ def files_of_tasks(target: WriteTarget, done: Iterable[Mapping[str, Any]]) -> Wr
             for row in written
         ],
     )
+    below = located(target.store, change_folder(target.folder))
+    changes = [
+        (f"{change_folder(target.folder)}{row['change_path'].removeprefix(below)}", row["change_size"])
+        for row in done
+        if row.get("change_rows")
+    ]
+    return replace(found, change_files=tuple(_change_file(path, size, target) for path, size in changes))
+
+
+def change_folder(folder: str) -> str:
+    """Return the folder with the change data of a write."""
+    return f"{CHANGE_DATA_FOLDER}/{folder}"
+
+
+def _change_file(path: str, size: int, target: WriteTarget) -> AddCDCFile:
+    return AddCDCFile(encode_path(path), _partition_values(path, target), size, tags=None)
 
 
 def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> WrittenFiles:
@@ -158,22 +175,19 @@ def collect_files_with_changes(target: WriteTarget) -> WrittenFiles:
     changes = [file for file in found if file.path.startswith(marker)]
     data = _collect(target, [file for file in found if not file.path.startswith(marker)])
     moved = [
-        (file, f"{CHANGE_DATA_FOLDER}/{target.folder}/{file.path[len(marker) :]}")
+        (file, f"{change_folder(target.folder)}/{file.path[len(marker) :]}")
         for file in changes
         if _footer(target.store, file).num_rows
     ]
     for file, path in moved:
         target.store.rename(file.path, path)
     target.store.delete_folder(marker)
-    added = (
-        AddCDCFile(encode_path(path), _partition_values(path, target), file.size, tags=None) for file, path in moved
-    )
-    return replace(data, change_files=tuple(added))
+    return replace(data, change_files=tuple(_change_file(path, file.size, target) for file, path in moved))
 
 
 def remove_leftovers(store: Store, folder: str) -> None:
     """Delete all files of a write that did not end in a commit."""
-    for prefix in (folder, f"{CHANGE_DATA_FOLDER}/{folder}"):
+    for prefix in (folder, change_folder(folder)):
         store.delete_folder(prefix)
 
 

@@ -178,8 +178,8 @@ class RowNumbers:
         partition = F.shiftright(row_id, _ROW_BITS).cast("int")
         return F.get(firsts, partition) + row_id.bitwiseAND(F.lit(2**_ROW_BITS - 1))
 
-    def identity_value(self, column: IdentityColumn, row_id: Column) -> Column:
-        """Return an identity column's values for rows with a ``monotonically_increasing_id``.
+    def first_value(self, column: IdentityColumn) -> int:
+        """Return an identity column's value for the first row.
 
         Raises:
             DeltaRuntimeException: The column has too few values left.
@@ -192,6 +192,15 @@ class RowNumbers:
                 f"would be {first}, its step is {column.step}.",
                 sqlstate="22003",
             )
+        return first
+
+    def identity_value(self, column: IdentityColumn, row_id: Column) -> Column:
+        """Return an identity column's values for rows with a ``monotonically_increasing_id``.
+
+        Raises:
+            DeltaRuntimeException: The column has too few values left.
+        """
+        first = self.first_value(column)
         if not self.count:
             return F.lit(None).cast("bigint")
         return F.lit(first).cast("bigint") + self.of(row_id) * F.lit(column.step).cast("bigint")

@@ -47,6 +47,12 @@ ATOMS = (
     "s.at IN (s.later)",
     "s.local <= s.later_local",
     "s.local <> s.later_local",
+    "s.price > 1",
+    "s.price <= s.cost",
+    "s.price IN (0, s.cost, 7)",
+    "s.cost BETWEEN s.price AND s.n",
+    "s.small <=> s.price",
+    "s.n % 3 < s.price",
     "s.flag",
     "s.flag IS TRUE",
     "s.flag <=> (s.n = 3)",
@@ -69,6 +75,11 @@ LEFT_TO_SPARK = (
     "s.n + 1 = 2",
     "s.day = '2024-02-29'",
     "s.x > 1",
+    "s.price > 1.5",
+    "s.price = '1'",
+    "s.large > 1",
+    "s.price % 2 = 0",
+    "s.price > s.x",
     "s.at = s.local",
     "s.at > s.day",
     "s.at > TIMESTAMP'2024-01-01 00:00:00'",
@@ -87,7 +98,7 @@ LEFT_TO_SPARK = (
 )
 COLUMNS = (
     *("n", "small", "name", "other", "day", "flag", "x", "padded", "folded"),
-    *("at", "later", "local", "later_local"),
+    *("at", "later", "local", "later_local", "price", "cost", "large"),
 )
 
 
@@ -96,7 +107,9 @@ def rows(spark: SparkSession) -> DataFrame:
         """SELECT n, small, name, other, day, flag, x, name AS padded, name COLLATE UTF8_LCASE AS folded,
         timestamp_micros(small) AS at, timestamp_micros(n % 5) AS later,
         CAST(timestamp_micros(small * 1000000001L) AS TIMESTAMP_NTZ) AS local,
-        CAST(timestamp_micros(n % 5 * 1000000001L) AS TIMESTAMP_NTZ) AS later_local FROM VALUES
+        CAST(timestamp_micros(n % 5 * 1000000001L) AS TIMESTAMP_NTZ) AS later_local,
+        CAST(small AS DECIMAL(15, 2)) / 4 AS price, CAST(n AS DECIMAL(38, 18)) AS cost,
+        CAST(n AS DECIMAL(38, 2)) AS large FROM VALUES
         (-9223372036854775808, cast(1 AS smallint), 'a', 'b', DATE'2024-02-29', true, double('NaN')),
         (9223372036854775807, cast(-1 AS smallint), 'é', 'é', DATE'0001-01-01', false, 1.0),
         (-7, cast(NULL AS smallint), 'delete', NULL, DATE'1969-12-31', NULL, NULL),

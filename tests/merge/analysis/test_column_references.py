@@ -258,7 +258,7 @@ def test_case_of_names(case_sensitive: bool, expected: bool) -> None:
 
 
 def test_types_that_arrow_compares_in_another_way() -> None:
-    columns = {**PEOPLE, "d": DecimalType(10, 2), "folded": StringType("UTF8_LCASE")}
+    columns = {**PEOPLE, "d": DecimalType(38, 2), "folded": StringType("UTF8_LCASE")}
     for condition in ("s.d = s.d", "s.folded = 'a'"):
         merge = merge_of(f"WHEN MATCHED AND {condition} THEN DELETE", target=columns)
         assert MergeReferences(merge).source_choice(merge.matched, [0]) is None

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import convert_to_deltalake
 
-from deltamerge import DeltaTable, MergeReport, write_delta
-from merge.tables import VECTORS, claim_rows, frame, rows
+from deltamerge import DeltaTable, MergeReport, merge_sql, write_delta
+from merge.tables import EXECUTOR, VECTORS, claim_rows, frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,3 +147,47 @@ def test_more_rows_than_may_leave(spark: SparkSession, tmp_path: Path, condition
     report = merge.whenMatchedUpdate(set={"v": "s.v"}).whenNotMatchedBySourceDelete(condition).run()
     assert report.outcome.executor != "key_lookup"
     assert rows(DeltaTable.forPath(spark, path).toDF().select("id", "v")) == [(10, -1)]
+
+
+BY_SOURCE_UPDATES = (
+    (
+        "WHEN MATCHED THEN UPDATE SET v = t.v + s.v WHEN NOT MATCHED THEN INSERT * "
+        "WHEN NOT MATCHED BY SOURCE AND t.id % 5 = 4 THEN DELETE "
+        "WHEN NOT MATCHED BY SOURCE AND t.day < DATE'2024-01-03' THEN UPDATE SET v = v * 10, name = concat(name, '!') "
+        "WHEN NOT MATCHED BY SOURCE AND t.id = 20 THEN UPDATE SET v = -1"
+    ),
+    (
+        "WHEN MATCHED AND length(t.name) + s.v > 3 THEN UPDATE SET v = s.v "
+        "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET name = 'gone'"
+    ),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clauses", BY_SOURCE_UPDATES)
+@pytest.mark.parametrize("feed", ["true", "false"])
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_updates_by_source(spark: SparkSession, tmp_path: Path, vectors: str, feed: str, clauses: str) -> None:
+    properties = {"delta.enableDeletionVectors": vectors, "delta.enableChangeDataFeed": feed}
+    some = spark.sql("SELECT * FROM VALUES (1, 5), (11, 6), (12, NULL), (40, 7) AS u(id, v)")
+    some.createOrReplaceTempView("updates")
+    found: dict[str, list[object]] = {}
+    for executor in ("classic", "key_lookup"):
+        path = str(tmp_path / executor)
+        for number, day in enumerate(DAYS):
+            of_day = spark.range(5).selectExpr(
+                f"id + {10 * number} AS id", f"DATE'{day}' AS day", "id AS v", "concat('n', id) AS name"
+            )
+            write_delta(of_day.coalesce(1), path, mode="append", partition_by=["day"], properties=properties)
+        spark.conf.set(EXECUTOR, executor)
+        source = "(SELECT cast(id AS BIGINT) id, DATE'2024-01-02' day, cast(v AS BIGINT) v, 's' name FROM updates)"
+        report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING {source} s ON t.id = s.id {clauses}")
+        assert report.outcome.plan is not None
+        counted = {name: count for name, count in report.metrics.items() if name.startswith("numTargetRows")}
+        counted.pop("numTargetRowsCopied")
+        found[executor] = [rows(DeltaTable.forPath(spark, path).toDF()), counted, [c.rows for c in report.clauses]]
+        if feed == "true":
+            found[executor].append(rows(DeltaTable.forPath(spark, path).changes(3).drop("_commit_timestamp")))
+        made_by = report.outcome.plan.changed_rows.choice
+    assert made_by == "pair_values"
+    assert found["key_lookup"] == found["classic"]

@@ -11,6 +11,7 @@ import pytest
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.api.table_builder import IdentityGenerator
+from deltamerge.exceptions import InvariantViolationException
 from deltamerge.merge.planning.plan import MergePlan
 from merge.tables import EXECUTOR, actions, latest_version, made_once, rows
 
@@ -44,6 +45,12 @@ PROPERTIES: dict[str, dict[str, str]] = {
     "mapped by name": {"delta.columnMapping.mode": "name"},
     "mapped by id, tracked": {"delta.columnMapping.mode": "id", "delta.enableRowTracking": "true"},
     "tracked": {"delta.enableRowTracking": "true"},
+    "with a feed": {"delta.enableChangeDataFeed": "true"},
+    "vectors, mapped, with a feed": {
+        "delta.enableDeletionVectors": "true",
+        "delta.columnMapping.mode": "name",
+        "delta.enableChangeDataFeed": "true",
+    },
     "vectors, mapped, tracked": {
         "delta.enableDeletionVectors": "true",
         "delta.columnMapping.mode": "name",
@@ -74,6 +81,8 @@ def test_tables_with_features(spark: SparkSession, tmp_path: Path, name: str, cl
             old = "id < 40 OR _metadata.row_commit_version < 2"
             ids = table.with_row_ids().where(old).selectExpr("id", "_metadata.row_id", "_metadata.row_commit_version")
             found[executor] = [*found[executor], *rows(ids)]
+        if "delta.enableChangeDataFeed" in properties:
+            found[executor] = [*found[executor], *rows(table.changes(2).drop("_commit_timestamp"))]
     assert plan.changed_rows.choice == ("arrow" if clauses == UPSERT else "pair_values")
     assert found["key_lookup"] == found["classic"]
     if "delta.columnMapping.mode" in properties:
@@ -83,6 +92,89 @@ def test_tables_with_features(spark: SparkSession, tmp_path: Path, name: str, cl
             in_file = {f.name: int(f.metadata[b"PARQUET:field_id"]) for f in file.schema_arrow if f.name in of_columns}
             assert len(in_file) == 3
             assert in_file.items() <= of_columns.items()
+
+
+CHECKED = {
+    "upsert": (UPSERT, "(1, 1)", "(2, 10)", "(-1, 1)"),
+    "count": (COUNT, "(1, 1)", "(9, 1)", "(-99, 1)"),
+    "insert": ("WHEN NOT MATCHED THEN INSERT *", "(1, -9)", "(5, 7)", "(-5, 8)"),
+    "not looked at": ("WHEN MATCHED THEN DELETE", "(-1, 1)", "(0, 2)", None),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_constraints(spark: SparkSession, tmp_path: Path, name: str, vectors: str) -> None:
+    """Rows that violate one are named as by the classic route; rows that nobody writes are not looked at."""
+    clauses, *good, bad = CHECKED[name]
+
+    def make(folder: str) -> None:
+        numbers = spark.range(4).selectExpr("id", "cast(id AS DECIMAL(15, 2)) AS n").coalesce(1)
+        constraint = {"delta.constraints.positive": "n >= 0 AND id IS NOT NULL"}
+        write_delta(numbers, folder, properties={**constraint, "delta.enableDeletionVectors": vectors})
+
+    path = made_once(tmp_path / "t", f"checked {vectors}", make)
+    for number, given in enumerate([*good, bad]):
+        if given is None:
+            continue
+        source = spark.sql(
+            f"SELECT cast(n AS DECIMAL(15, 2)) AS n, cast(id AS BIGINT) AS id FROM VALUES {given} v(n, id)"
+        )
+        source.createOrReplaceTempView("features")
+        if number < len(good):
+            plan = merge(spark, path, clauses, "t.id = s.id", "key_lookup")
+            assert plan.changed_rows.choice != "spark"
+            continue
+        before = rows(DeltaTable.forPath(spark, path).toDF())
+        said = []
+        for executor in ("classic", "auto"):
+            with pytest.raises(InvariantViolationException) as caught:
+                merge(spark, path, clauses, "t.id = s.id", executor)
+            said.append((str(caught.value), caught.value.parameters))
+        assert said[0] == said[1]
+        assert "positive" in said[0][0]
+        assert rows(DeltaTable.forPath(spark, path).toDF()) == before
+
+
+@pytest.mark.parametrize("clauses", [UPSERT, COUNT, CHANGES], ids=["upsert", "count", "changes"])
+@pytest.mark.parametrize("given", [False, True], ids=["generated", "given"])
+def test_generated_columns_and_constraints(spark: SparkSession, tmp_path: Path, given: bool, clauses: str) -> None:
+    """What Spark computes of rows that change: generated columns, and constraints that PyArrow does not evaluate."""
+
+    def make(folder: str) -> None:
+        builder = DeltaTable.create(spark).location(folder).property("delta.constraints.short", "length(v) < n + 90")
+        builder = builder.addColumn("id", "BIGINT").addColumn("n", "BIGINT").addColumn("v", "STRING")
+        builder.addColumn("g", "STRING", generatedAlwaysAs="concat(v, '/', n % 3)").execute()
+        rows_before = spark.range(0, 40).selectExpr("id", "id % 7 AS n", "concat('v', id) AS v")
+        write_delta(rows_before.coalesce(1), folder, mode="append")
+
+    found = {}
+    extra = ["concat('s', id, '/', id % 3) AS g"] if given else []
+    changed = spark.range(10, 60, 3).selectExpr("id", "id AS n", "concat('s', id) AS v", *extra)
+    changed.createOrReplaceTempView("features")
+    choice = "arrow" if clauses == UPSERT else "pair_values"
+    stars = "* EXCEPT (g)" if not given else "*"
+    clauses, upsert = (
+        given_to.replace("SET *", f"SET {stars}").replace("INSERT *", f"INSERT {stars}")
+        for given_to in (clauses, UPSERT)
+    )
+    if given:
+        clauses = clauses.replace("v = concat(t.v, '-', s.v)", "v = s.v, g = s.g")
+        clauses = clauses.replace("t.n + s.n", "s.n + t.n * 0, v = s.v, g = s.g")
+    for executor in ("classic", "key_lookup"):
+        path = made_once(tmp_path / executor, "generated and checked", make)
+        plan = merge(spark, path, clauses, "t.id = s.id", executor)
+        found[executor] = rows(DeltaTable.forPath(spark, path).toDF())
+    assert plan.changed_rows.choice == choice
+    assert found["key_lookup"] == found["classic"]
+    said = []
+    for executor in ("classic", "auto"):
+        wrong = changed.selectExpr("id + 1 AS id", "n", "repeat('x', 200) AS v", *(["g"] if given else []))
+        wrong.createOrReplaceTempView("features")
+        with pytest.raises(InvariantViolationException) as caught:
+            merge(spark, path, upsert, "t.id = s.id", executor)
+        said.append(caught.value.parameters["constraintName"])
+    assert said[0] == said[1]
 
 
 def test_counters_where_nothing_matches(spark: SparkSession, tmp_path: Path) -> None:
@@ -113,14 +205,15 @@ def test_patched_files_of_a_widened_table(spark: SparkSession, tmp_path: Path) -
     }
 
 
-def test_new_columns_are_in_patched_files(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("value", "choice"), [("s.n", "arrow"), ("t.n + s.n - t.id", "pair_values")])
+def test_new_columns_are_in_patched_files(spark: SparkSession, tmp_path: Path, value: str, choice: str) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.range(10).selectExpr("id", "id AS n").coalesce(1), path)
     new = spark.sql("SELECT * FROM VALUES (1L, 5L, 'a'), (70L, 7L, 'b') AS x(id, n, extra)")
     new.createOrReplaceTempView("features")
-    clauses = "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT *"
+    clauses = f"WHEN MATCHED THEN UPDATE SET n = {value} WHEN NOT MATCHED THEN INSERT *"
     plan = merge(spark, path, clauses, "t.id = s.id", "key_lookup", "WITH SCHEMA EVOLUTION")
-    assert (plan.changed_rows.choice, plan.unchanged_rows.choice) == ("arrow", "patch")
+    assert (plan.changed_rows.choice, plan.unchanged_rows.choice) == (choice, "patch")
     found = set(rows(DeltaTable.forPath(spark, path).toDF()))
     assert found == {*((i, 5 if i == 1 else i, None) for i in range(10)), (70, 7, "b")}
     assert all("extra" in file.schema_arrow.names for file in added(path))
@@ -139,7 +232,7 @@ def test_identity_columns(spark: SparkSession, tmp_path: Path) -> None:
         "t.id = s.id",
         "key_lookup",
     )
-    assert plan.changed_rows.choice == "spark"
+    assert plan.changed_rows.choice == "arrow"
     found: list[Any] = rows(DeltaTable.forPath(spark, path).toDF().select("id", "n", "i"))
     assert [row[:2] for row in found] == [(0, 0), (1, 1), (2, 20), (3, 30), (4, 40), (5, 50)]
     numbers = [row[2] for row in found]

@@ -45,7 +45,7 @@ from .merges import (
 
 ARROW = ("changed_rows", "arrow")
 BY_ARROW = "clauses write values of the source's rows, which PyArrow copies"
-OF_PAIRS = "Spark evaluates the MATCHED clauses over only the matched rows; PyArrow writes what comes of it"
+OF_PAIRS = "Spark evaluates the clauses over only the rows that they may change; PyArrow writes what comes of it"
 WIDER: Columns = {**PEOPLE, "extra": LongType()}
 
 
@@ -111,27 +111,28 @@ def test_values_and_conditions_for_spark(tmp_path: Path, table: Table, clauses: 
 
 
 INVARIANT = StructField("n", IntegerType(), True, {"delta.invariants": '{"expression": {"expression": "n > 0"}}'})
-CONSTRAINTS = "the table has constraints, which Spark checks"
 
 
-@pytest.mark.parametrize(
-    ("table", "reason"),
-    [
-        (
-            replace(PLAIN, properties={"delta.enableChangeDataFeed": "true"}, features=("changeDataFeed",)),
-            "the table has a change data feed",
-        ),
-        (
-            replace(PLAIN, properties={"delta.constraints.positive": "n > 0"}, features=("checkConstraints",)),
-            CONSTRAINTS,
-        ),
-        (replace(PLAIN, columns={**PEOPLE, "n": INVARIANT}, features=("invariants",)), CONSTRAINTS),
-    ],
-)
-def test_tables_for_spark(tmp_path: Path, table: Table, reason: str) -> None:
-    plan = plan_of(tmp_path, UPSERT, table=table)
-    assert choices(plan) == ("key_lookup", "in_place", "spark", "patch")
-    assert declined_of(plan)[ARROW] == reason
+POSITIVE = replace(PLAIN, properties={"delta.constraints.positive": "n > 0"}, features=("checkConstraints",))
+SHORT = replace(PLAIN, properties={"delta.constraints.short": "length(name) < 9"}, features=("checkConstraints",))
+FEED = replace(PLAIN, properties={"delta.enableChangeDataFeed": "true"}, features=("changeDataFeed",))
+
+
+@pytest.mark.parametrize("clauses", [UPSERT, COUNT])
+@pytest.mark.parametrize("table", [POSITIVE, FEED, replace(PLAIN, columns={**PEOPLE, "n": INVARIANT})])
+def test_what_pyarrow_checks_and_records(tmp_path: Path, table: Table, clauses: str) -> None:
+    plan = plan_of(tmp_path, clauses, table=table)
+    assert choices(plan)[2:] == ("arrow" if clauses == UPSERT else "pair_values", "patch")
+
+
+def test_constraint_that_spark_evaluates(tmp_path: Path) -> None:
+    """Over the source's rows where these have all that it reads, else over the matched rows."""
+    assert choices(plan_of(tmp_path / "t", UPSERT, table=SHORT))[2] == "arrow"
+    plan = plan_of(tmp_path / "u", COUNT, table=SHORT)
+    assert choices(plan)[2] == "pair_values"
+    plan = plan_of(tmp_path / "v", "WHEN MATCHED THEN UPDATE SET n = s.n", table=SHORT)
+    assert choices(plan)[2] == "pair_values"
+    assert declined_of(plan)[ARROW] == "a generated column or a constraint reads the target's row"
 
 
 def test_columns_that_are_not_null(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.types import VariantType
 
 from deltamerge.merge.planning import changed_rows, matching, sources, unchanged_rows
+from deltamerge.merge.planning.context import SessionFacts
 from deltamerge.merge.planning.plan import PLAN_NAMES
 
 from .merges import (
@@ -33,15 +34,11 @@ from .merges import (
 KEEP_ALL = {"materialize_source": "all"}
 KEEP_NONE = {"materialize_source": "none"}
 NOT_OPTIMIZED = {"optimize_insert_only_merge": False}
-CHANGE_DATA = Table(properties={"delta.enableChangeDataFeed": "true"}, features=("changeDataFeed",))
+# PyArrow does not write it.
+LZO = SessionFacts(compression="lzo")
 VARIANTS = Table(columns={**PEOPLE, "v": VariantType()}, features=("variantType",))
 SMALL = Table(files=(File((0, 9), size=1_000),))
 SMALL_VECTORS = replace(VECTORS, files=SMALL.files)
-CHANGED_VECTORS = replace(
-    VECTORS,
-    properties={**VECTORS.properties, **CHANGE_DATA.properties},
-    features=(*VECTORS.features, *CHANGE_DATA.features),
-)
 NOTHING = "WHEN MATCHED AND my_function(t.n) THEN DO NOTHING WHEN NOT MATCHED THEN INSERT *"
 ONLY_NEW = "WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED THEN INSERT *"
 
@@ -54,27 +51,28 @@ class Case:
     on: str = BY_KEY
     table: Table = PLAIN
     conf: Mapping[str, Any] = field(default_factory=dict)
+    session: SessionFacts = field(default_factory=SessionFacts)
 
 
 CASES: dict[Choices, Case] = {
     ("key_lookup", "in_place", "arrow", "none"): Case(INSERT),
     ("key_lookup", "in_place", "arrow", "deletion_vector"): Case(UPSERT, table=VECTORS),
     ("key_lookup", "in_place", "arrow", "patch"): Case(UPSERT),
-    ("key_lookup", "in_place", "spark", "none"): Case(INSERT, table=CHANGE_DATA),
+    ("key_lookup", "in_place", "spark", "none"): Case(INSERT, session=LZO),
     ("key_lookup", "in_place", "pair_values", "none"): Case(NOTHING),
     ("key_lookup", "in_place", "pair_values", "deletion_vector"): Case(COUNT, table=VECTORS),
     ("key_lookup", "in_place", "pair_values", "patch"): Case(COUNT),
-    ("key_lookup", "in_place", "spark", "deletion_vector"): Case(COUNT, table=CHANGED_VECTORS),
-    ("key_lookup", "in_place", "spark", "patch"): Case(COUNT, table=CHANGE_DATA),
+    ("key_lookup", "in_place", "spark", "deletion_vector"): Case(COUNT, table=VECTORS, session=LZO),
+    ("key_lookup", "in_place", "spark", "patch"): Case(COUNT, session=LZO),
     ("key_lookup", "staged", "arrow", "none"): Case(INSERT, conf=KEEP_ALL),
     ("key_lookup", "staged", "arrow", "deletion_vector"): Case(UPSERT, table=VECTORS, conf=KEEP_ALL),
     ("key_lookup", "staged", "arrow", "patch"): Case(UPSERT, conf=KEEP_ALL),
-    ("key_lookup", "staged", "spark", "none"): Case(INSERT, table=CHANGE_DATA, conf=KEEP_ALL),
+    ("key_lookup", "staged", "spark", "none"): Case(INSERT, conf=KEEP_ALL, session=LZO),
     ("key_lookup", "staged", "pair_values", "none"): Case(NOTHING, conf=KEEP_ALL),
     ("key_lookup", "staged", "pair_values", "deletion_vector"): Case(COUNT, table=VECTORS, conf=KEEP_ALL),
     ("key_lookup", "staged", "pair_values", "patch"): Case(COUNT, conf=KEEP_ALL),
-    ("key_lookup", "staged", "spark", "deletion_vector"): Case(COUNT, table=CHANGED_VECTORS, conf=KEEP_ALL),
-    ("key_lookup", "staged", "spark", "patch"): Case(COUNT, table=CHANGE_DATA, conf=KEEP_ALL),
+    ("key_lookup", "staged", "spark", "deletion_vector"): Case(COUNT, table=VECTORS, conf=KEEP_ALL, session=LZO),
+    ("key_lookup", "staged", "spark", "patch"): Case(COUNT, conf=KEEP_ALL, session=LZO),
     ("anti_join", "read_once", "spark", "none"): Case(INSERT, BY_EXPRESSION, SMALL),
     ("anti_join", "checkpoint", "spark", "none"): Case(INSERT, BY_EXPRESSION),
     ("join", "checkpoint", "spark", "none"): Case(ONLY_NEW, BY_EXPRESSION),
@@ -100,7 +98,7 @@ def allowed() -> Iterator[Choices]:
 @pytest.mark.parametrize("expected", allowed(), ids=" ".join)
 def test_every_combination_is_some_plan(tmp_path: Path, expected: Choices) -> None:
     case = CASES[expected]
-    plan = plan_of(tmp_path, case.clauses, case.on, case.table, conf=case.conf)
+    plan = plan_of(tmp_path, case.clauses, case.on, case.table, conf=case.conf, session=case.session)
     assert choices(plan) == expected
     assert plan.name == PLAN_NAMES[expected[0]]
 
@@ -108,7 +106,7 @@ def test_every_combination_is_some_plan(tmp_path: Path, expected: Choices) -> No
 @pytest.mark.parametrize("expected", allowed(), ids=" ".join)
 def test_every_decision_has_its_reason(tmp_path: Path, expected: Choices) -> None:
     case = CASES[expected]
-    plan = plan_of(tmp_path, case.clauses, case.on, case.table, conf=case.conf)
+    plan = plan_of(tmp_path, case.clauses, case.on, case.table, conf=case.conf, session=case.session)
     for name, decision in plan.decisions.items():
         assert decision.reason
         assert decision.done == {}

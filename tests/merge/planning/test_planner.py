@@ -246,7 +246,7 @@ def test_only_files_that_the_source_can_match_count(tmp_path: Path) -> None:
 def test_by_source_clauses_read_files_that_the_source_does_not_match(tmp_path: Path) -> None:
     table = replace(PLAIN, files=(File((0, 999), size=MIB), File((1_000, 1_999), size=100 * MIB)))
     known = summary(predicate=ids((5, 9)))
-    by_source = "WHEN NOT MATCHED BY SOURCE AND t.id > 1500 THEN UPDATE SET n = 0"
+    by_source = "WHEN NOT MATCHED BY SOURCE AND t.id > 1500 + t.n THEN UPDATE SET n = 0"
     plan = plan_of(tmp_path, f"{UPSERT} {by_source}", table=table, summary=known)
     assert plan.match.choice == "join"
 

@@ -45,8 +45,8 @@ def context(folder: Path, action: str, condition: str | None, table: Table = PLA
         ("DELETE", "t.id = 1", VECTORS, ("key_lookup", "none", "arrow", "deletion_vector")),
         ("DELETE", "t.id = 1", FEED, ("key_lookup", "none", "arrow", "deletion_vector")),
         ("DELETE", "t.id % 7 = length(t.name)", PLAIN, ("join", "none", "spark", "patch")),
-        (SET, None, PLAIN, ("key_lookup", "none", "spark", "patch")),
-        (SET, "t.id = 1", FEED, ("key_lookup", "none", "spark", "deletion_vector")),
+        (SET, None, PLAIN, ("key_lookup", "none", "pair_values", "patch")),
+        (SET, "t.id = 1", FEED, ("key_lookup", "none", "pair_values", "deletion_vector")),
         (SET, "length(t.name) = 2", VECTORS, ("join", "none", "spark", "deletion_vector")),
     ],
 )

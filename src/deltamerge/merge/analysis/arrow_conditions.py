@@ -1,7 +1,7 @@
 """Which conditions Arrow evaluates exactly as Spark does, whatever the session's settings.
 
-They compare columns, whole numbers, strings, dates and booleans with others of their kind, and timestamps with
-timestamps of other columns; nothing in them is cast, overflows or divides by zero.
+They compare columns, numbers without a floating point, strings, dates and booleans with others of their kind, and
+timestamps with timestamps of other columns; nothing in them is cast, overflows or divides by zero.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DecimalType,
     IntegerType,
     LongType,
     ShortType,
@@ -39,8 +40,12 @@ _KINDS: dict[DataType, Kind] = {
     TimestampNTZType(): "local",
     BooleanType(): "boolean",
 }
+# A number with a point may be a decimal or, in a Column, a floating-point number, which print alike.
 _PYTHON: dict[type, Kind] = {int: "whole", str: "string", date: "day", bool: "boolean"}
-_ORDERED = frozenset({"whole", "string", "day", "instant", "local"})
+_ORDERED = frozenset({"whole", "decimal", "string", "day", "instant", "local"})
+_NUMBERS = frozenset({"whole", "decimal"})
+# Spark compares decimals, and whole numbers of up to 20 digits with them, without a loss up to 38 digits.
+_MOST_BEFORE_POINT, _MOST_AFTER_POINT = 20, 18
 
 
 def arrow_condition(
@@ -77,6 +82,10 @@ def _value(node: Node, column: Callable[[Name], int | None], fields: Sequence[St
 def _kind_of(field: StructField) -> Kind:
     # A CHAR column is compared with blanks at its end.
     is_padded = CHAR_VARCHAR_TYPE in (field.metadata or {})
+    if isinstance(field.dataType, DecimalType):
+        before_point = field.dataType.precision - field.dataType.scale
+        is_short = before_point <= _MOST_BEFORE_POINT and field.dataType.scale <= _MOST_AFTER_POINT
+        return "decimal" if is_short else "other"
     return "other" if is_padded else _KINDS.get(field.dataType, "other")
 
 
@@ -85,6 +94,8 @@ def _is_exact(operation: Operation) -> bool:
     if op in ("isnull", "isnotnull"):
         return True
     kinds = {operand.kind for operand in operands}
+    if kinds == _NUMBERS and op != "%":
+        kinds = {"decimal"}
     if len(kinds) > 1:
         return False
     (kind,) = kinds

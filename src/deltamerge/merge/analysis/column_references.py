@@ -19,6 +19,8 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeGenerated,
     TakeSource,
     TakeValue,
+    reads_own_value,
+    values_of,
 )
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.spark.classic_columns import read_classic_column
@@ -27,9 +29,10 @@ from deltamerge.spark.session import attribute_names
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, conjuncts_of, leaves, names_in, unreadable
-from deltamerge.sql.merge_ast import Expression
+from deltamerge.sql.merge_ast import ClauseKind, Expression
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
-from deltamerge.workers.conditions import ClauseChoice, Condition, Operation
+from deltamerge.workers.conditions import ClauseChoice, Condition, Operation, RowCheck, columns_of
+from deltamerge.write.constraints import Check
 
 # Spark takes these words for functions where there is no column of the name.
 _CURRENT_TIME = frozenset({"current_date", "current_time", "current_timestamp", "localtimestamp"})
@@ -171,20 +174,34 @@ class MergeReferences:
         fields = self.merge.target_schema.fields
         return all(place is not None and fields[place].name in columns for place in places)
 
-    @cached_property
-    def matched_columns(self) -> tuple[frozenset[int], frozenset[int]] | None:
-        """The positions of the columns, target's and source's, that MATCHED clauses read; None where not certain."""
+    def read_by_updates(
+        self, outputs: Mapping[tuple[ClauseKind, int], Collection[int]], *, conditions: bool
+    ) -> tuple[frozenset[int], frozenset[int]] | None:
+        """Return the positions of the columns, target's and source's, that clauses read; None if not certain.
+
+        Args:
+            outputs: By a MATCHED or BY SOURCE clause the positions of the output columns that are computed.
+            conditions: Whether the conditions of MATCHED clauses are evaluated, too.
+        """
         merge = self.merge
         target, source = set[int](), set[int]()
-        for clause in merge.matched:
-            condition = clause.clause.condition
-            for expression in (*clause.clause.values, *([] if condition is None else [condition])):
-                for part in self._shape(expression, self._both).conjuncts:
+        for clause in (*merge.matched, *merge.not_matched_by_source):
+            is_matched = clause.clause.kind == "matched"
+            condition = clause.clause.condition if conditions and is_matched else None
+            expressions = [] if condition is None else [condition]
+            for index in outputs.get(clause.key, ()):
+                output = clause.outputs[index]
+                expressions += [clause.clause.values[value] for value in values_of(output)]
+                if isinstance(output, TakeSource):
+                    source.add(output.index)
+                if reads_own_value(output) and index < len(merge.target_schema):
+                    target.add(index)
+            for expression in expressions:
+                for part in self._shape(expression, self._both if is_matched else self._target).conjuncts:
                     if part.side == "unreadable":
                         return None
                     target.update(map(merge.target_schema.names.index, part.target_columns))
                     source.update(map(merge.source_schema.names.index, part.source_columns))
-            source.update(output.index for output in clause.outputs if isinstance(output, TakeSource))
         return frozenset(target), frozenset(source)
 
     @cached_property
@@ -242,6 +259,19 @@ class MergeReferences:
             return of_target
         of_source = self._source_column(name)
         return None if of_source is None else len(self.merge.target_schema) + of_source
+
+    def row_check(self, check: Check) -> RowCheck | None:
+        """Return a constraint as Arrow evaluates it on rows as they are written; None where Spark must evaluate it.
+
+        Its columns are named as in the table.
+        """
+        fields = self.merge.output_schema.fields
+        scope = Scope(_relation(None, self.merge.output_schema), Relation((), {}), self.merge.case_sensitive)
+        tree = read_condition(check.expression, self.merge.double_quoted_identifiers)
+        condition = arrow_condition(tree, partial(_column, scope, "target", self.merge.output_schema), fields)
+        if condition is None or check.generated is not None:
+            return None
+        return RowCheck(check.name, condition, {i: fields[i].name for i in columns_of(condition)})
 
     def source_choice(self, clauses: Sequence[ResolvedClause], kept: Collection[int]) -> ClauseChoice | None:
         """Return which MATCHED or NOT MATCHED clause takes a source row; None where Spark must evaluate a condition."""

@@ -44,6 +44,14 @@ class InternalColumns:
         """Return the name of an assigned value."""
         return f"{self.prefix}{kind}_{clause}_value_{index}"
 
+    def stored(self, kind: str, clause: int, index: int) -> str:
+        """Return the name of what an output column becomes, in its type."""
+        return f"{self.prefix}{kind}_{clause}_stored_{index}"
+
+    def holds(self, kind: str, clause: int) -> str:
+        """Return the name of the column that says whether constraints hold for a clause's row."""
+        return f"{self.prefix}{kind}_{clause}_holds"
+
     def output(self, index: int) -> str:
         """Return the name of an output column."""
         return f"{self.prefix}output_{index}"

@@ -76,6 +76,18 @@ class TakeGenerated:
 Output: TypeAlias = TakeTarget | TakeSource | TakeValue | SetFields | TakeDefault | TakeGenerated
 
 
+def values_of(output: Output) -> tuple[int, ...]:
+    """Return the positions, among the clause's values, of those that an output column is made of."""
+    if isinstance(output, SetFields):
+        return tuple(value for _, value in output.fields)
+    return (output.index,) if isinstance(output, TakeValue) else ()
+
+
+def reads_own_value(output: Output) -> bool:
+    """Return whether an output column is made of the target's own value."""
+    return isinstance(output, (TakeTarget, SetFields)) or (isinstance(output, TakeSource) and output.keep_target_fields)
+
+
 @dataclass(frozen=True)
 class ResolvedClause:
     """One WHEN clause.

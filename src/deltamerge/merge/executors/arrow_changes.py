@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -14,24 +15,26 @@ from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges, file_form
 from deltamerge.merge.executors.key_matching import Pairs
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
 from deltamerge.merge.executors.partitions import Partition, partitions_of, rows_of_a_file
 from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.row_counts import count_rows
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
+from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.spark import tasks
-from deltamerge.workers.arrow_rows import DONE_SCHEMA, ChangingFile, NewRows, new_file_work, patch_work, writing
+from deltamerge.workers.arrow_rows import DONE_SCHEMA, writing
 from deltamerge.workers.key_lookup import UNFIT
-from deltamerge.workers.row_pairs import by_source_number
+from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
 from deltamerge.workers.row_tracking import Origin
 from deltamerge.workers.staged_rows import SPARK_VERSION, KeptRows
 from deltamerge.write.append_only import refuse_append_only
-from deltamerge.write.data_files import WrittenFiles, files_of_tasks
+from deltamerge.write.data_files import WrittenFiles, change_folder, files_of_tasks
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
+from deltamerge.write.identity_columns import RowNumbers, identity_column
 from deltamerge.write.patching import patchable
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
@@ -44,7 +47,7 @@ class ArrowChanges:
     Args:
         found: The pairs that clauses take.
         matched: All pairs: what is in them is not inserted.
-        values: What UPDATE clauses set, where Spark computed it for each pair; None where it is the source's.
+        values: What Spark computed of each pair; None where it computed nothing.
     """
 
     execution: Execution
@@ -55,22 +58,19 @@ class ArrowChanges:
     matched: tuple[Pairs, ...]
     values: KeptRows | None = None
 
-    @property
+    @cached_property
     def touched(self) -> TouchedFiles:
         files = tuple(pairs.file for pairs in self.found if pairs.rows)
         if not files:
             return NOTHING_TOUCHED
-        codes = [
-            *((clause, clause.number) for clause in self.recipe.matched),
-            *((clause, by_source_number(clause.number)) for clause in self.recipe.by_source),
-        ]
         counts: dict[tuple[str, int], int] = {
-            clause.key: sum(p.rows_by_clause.get(code, 0) for p in self.found) for clause, code in codes
+            clause.key: sum(p.rows_by_clause.get(code_of(clause), 0) for p in self.found)
+            for clause in (*self.recipe.matched, *self.recipe.by_source)
         }
         return TouchedFiles(files, (), counts, has_multiple_matches=False)
 
     def updated(self, pairs: Pairs) -> int:
-        return sum(pairs.rows_by_clause.get(clause.number, 0) for clause in self.recipe.updates)
+        return sum(pairs.rows_by_clause.get(code_of(clause), 0) for clause in self.recipe.updates)
 
     def located(self, pairs: Sequence[Pairs]) -> list[ChangingFile]:
         return [
@@ -82,9 +82,25 @@ class ArrowChanges:
             for p in pairs
         ]
 
-    def new_file(self, partition: Partition, kind: str, *numbers: int) -> str:
+    @cached_property
+    def writes_change_data(self) -> bool:
+        """Whether change files are written; of a commit that only adds files, these are the change data."""
+        return self.execution.writes_change_data and bool(self.touched.rewrite)
+
+    @property
+    def roots(self) -> list[str]:
+        """The folders of data and of change data."""
+        folder = self.execution.folder
+        return [folder, change_folder(folder)] if self.writes_change_data else [folder]
+
+    def new_files(self, partition: Partition, kind: str, *numbers: int) -> tuple[str, str]:
+        """Return the paths of a new file and of the file with its change data, which may be empty."""
         name = "-".join([kind, *(f"{number:05d}" for number in numbers)])
-        return self.execution.located(f"{self.execution.folder}/{partition.folders}{name}.parquet")
+        data, *changes = [
+            self.execution.located(f"{root}/{partition.folders}{prefix}{name}.parquet")
+            for root, prefix in zip(self.roots, ("", "cdc-"), strict=False)
+        ]
+        return data, changes[0] if changes else ""
 
 
 def write_changes(changes: ArrowChanges) -> MergeChanges:
@@ -147,24 +163,26 @@ def _partitions(changes: ArrowChanges) -> list[Partition]:
     touched = {file.path for file in changes.touched.rewrite}
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in sorted(touched)))
     pairs = sorted((p for p in changes.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
-    if changes.execution.writes_deletion_vectors:
+    if changes.execution.writes_deletion_vectors and not changes.writes_change_data:
         pairs = [found for found in pairs if changes.updated(found)]
     partitions = partitions_of(changes.execution, changes.recipe, changes.staged, changes.matched, pairs)
-    for folder in sorted({partition.folders for partition in partitions}):
-        changes.execution.table.store.make_folder(f"{changes.execution.folder}/{folder}")
+    for root in changes.roots:
+        for folder in sorted({partition.folders for partition in partitions}):
+            changes.execution.table.store.make_folder(f"{root}/{folder}")
     return partitions
 
 
 def _remove_empty_folders(changes: ArrowChanges, partitions: Sequence[Partition], written: WrittenFiles) -> None:
     """Delete the folders of partitions of which no row is left."""
-    root = changes.execution.folder
-    used = [decode_path(file.path) for file in written.files]
-    for partition in partitions:
-        levels = partition.folders.split("/")[:-1]
-        for depth in range(len(levels)):
-            folder = "/".join([root, *levels[: depth + 1], ""])
-            if not any(path.startswith(folder) for path in used):
-                changes.execution.table.store.delete_folder(folder)
+    used = [*map(decode_path, (file.path for file in written.files))]
+    used += map(decode_path, (file.path for file in written.change_files))
+    for root in changes.roots:
+        for partition in partitions:
+            levels = partition.folders.split("/")[:-1]
+            for depth in range(len(levels)):
+                folder = "/".join([root, *levels[: depth + 1], ""])
+                if not any(path.startswith(folder) for path in used):
+                    changes.execution.table.store.delete_folder(folder)
 
 
 def _items(changes: ArrowChanges, partitions: Sequence[Partition]) -> list[str]:
@@ -181,18 +199,18 @@ def _items(changes: ArrowChanges, partitions: Sequence[Partition]) -> list[str]:
 
 
 def _one_item(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
-    target = changes.new_file(partition, "part", number, 0)
+    target = changes.new_files(partition, "part", number, 0)
     files, values = changes.located(partition.pairs), partition.values
     (inserted,) = partition.inserted or ((0, 0),)
     if changes.execution.writes_deletion_vectors:
-        return [new_file_work(target, changed=files, inserted=inserted, values=values)]
-    return [new_file_work(target, rewritten=files, inserted=inserted, values=values)]
+        return [new_file_work(*target, changed=files, inserted=inserted, values=values)]
+    return [new_file_work(*target, rewritten=files, inserted=inserted, values=values)]
 
 
 def _changed_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
     if not changes.execution.writes_deletion_vectors:
         return [
-            patch_work(file, changes.new_file(partition, "kept", number, i))
+            patch_work(file, *changes.new_files(partition, "kept", number, i))
             for i, file in enumerate(changes.located(partition.pairs))
         ]
     most = min(
@@ -200,14 +218,14 @@ def _changed_items(changes: ArrowChanges, partition: Partition, number: int) -> 
         changes.execution.limits.pairs_of_a_file,
     )
     return [
-        new_file_work(changes.new_file(partition, "changed", number, i), changed=changes.located(group))
+        new_file_work(*changes.new_files(partition, "changed", number, i), changed=changes.located(group))
         for i, group in enumerate(_groups(changes, partition.pairs, most))
     ]
 
 
 def _new_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
     return [
-        new_file_work(changes.new_file(partition, "part", number, i), inserted=inserted, values=partition.values)
+        new_file_work(*changes.new_files(partition, "part", number, i), inserted=inserted, values=partition.values)
         for i, inserted in enumerate(partition.inserted)
     ]
 
@@ -247,8 +265,7 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
     execution, columns, recipe = changes.execution, changes.staged.columns, changes.recipe
     spark, limits = execution.table.spark, execution.limits
     partition_columns = execution.snapshot.metadata.partition_columns
-    # Without pairs nothing was computed of any.
-    updates = {} if recipe.reads_pairs and changes.values is None else columns.updates
+    updates = columns.updates
     stored = {name: field for name, field in recipe.stored.items() if name not in partition_columns}
     new = NewRows(
         staged=changes.staged.kept,
@@ -257,7 +274,12 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
         clause=columns.clause,
         form=file_form(execution),
         values=changes.values,
+        of_pairs=recipe.of_pairs,
+        updates_hold=columns.updates_hold,
+        inserts_hold=columns.inserts_hold,
+        identities=_identities(changes),
         not_null=frozenset(field.name for name, field in stored.items() if name in recipe.not_null),
+        checks=recipe.checks,
         metadata={SPARK_VERSION: spark.version.encode()},
         pairs=tuple(pairs.path for pairs in changes.matched),
         options={
@@ -281,13 +303,22 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
     return counts, files_of_tasks(execution.write_target, done)
 
 
+def _identities(changes: ArrowChanges) -> dict[str, tuple[int, int]]:
+    """Return of the identity columns that get values those of the first source row, and their steps."""
+    merge, numbers = changes.execution.merge, RowNumbers((0,), changes.staged.rows)
+    given = generated_identities(merge)
+    columns = [column for column in map(identity_column, merge.output_schema.fields) if column is not None]
+    stored = changes.recipe.stored
+    return {stored[c.name].name: (numbers.first_value(c), c.step) for c in columns if c.name in given}
+
+
 def _by_stored_name(setting: Mapping[str, str], stored: Mapping[str, pa.Field]) -> dict[str, str]:
     return {stored[name].name: column for name, column in setting.items() if name in stored}
 
 
 def _bytes_read(changes: ArrowChanges, new: NewRows) -> float:
     share = 1.0
-    if changes.execution.writes_deletion_vectors:
+    if changes.execution.writes_deletion_vectors and not changes.writes_change_data:
         # Of a changed row only what its UPDATE leaves as it was is read in its file.
         kept = [name for name in new.schema.names if any(name not in setting for setting in new.updates.values())]
         share = len(kept) / len(new.schema)

@@ -17,10 +17,13 @@ from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.join_keys import join_keys
-from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
 from deltamerge.merge.executors.touched_files import TouchedFiles
+from deltamerge.merge.output.clause_expressions import generate_action_expr
+from deltamerge.merge.output.derived_columns import Derivation
 from deltamerge.merge.output.identity_columns import with_identities
 from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.derived_columns import derived_of
 from deltamerge.merge.planning.fit import stored_columns
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.planning.plan import Alternative, MergePlan
@@ -163,6 +166,21 @@ def keep_source(execution: Execution, level: str) -> Source:
         keys = join_keys(merge, references.on)
         slices = key_slices(execution.snapshot, references, keys, execution.conf.session_time_zone)
         return materialize_source(merge, level, keys, slices, execution.limits)
+
+
+def derivation_of(execution: Execution, clause: ResolvedClause) -> Derivation | None:
+    """Return what Spark computes of the columns of a clause's rows; None where there is nothing."""
+    merge, kind = execution.merge, clause.clause.kind
+    derived = derived_of(execution.context, clause)
+    if not derived.is_anything:
+        return None
+    return Derivation(
+        clause=clause,
+        inputs={index: generate_action_expr(merge, clause, index, execution.defaults) for index in derived.inputs},
+        generated={index: merge.names.stored(kind, clause.number, index) for index in derived.generated},
+        checks=derived.checks,
+        holds=merge.names.holds(kind, clause.number),
+    )
 
 
 def file_form(execution: Execution) -> FileForm:

@@ -25,6 +25,7 @@ from deltamerge.scan.row_positions import to_blocks
 from deltamerge.spark import tasks
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
+from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import Files
 from deltamerge.workers.key_lookup import PAIRS_SCHEMA, UNFIT, OnFilters, pairing
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns
@@ -102,7 +103,7 @@ def find_pairs(
         clause,
         recipe.compared,
         recipe.unmatched,
-        {name: (field.name, field.type) for name, field in recipe.stored.items()} if recipe.reads_pairs else {},
+        _read_of_pairs(execution, recipe),
         execution.scratch,
         on=OnFilters(recipe.on_target, recipe.on_source),
         unique=staged.has_unique_keys,
@@ -112,7 +113,7 @@ def find_pairs(
     asked = set() if recipe.unmatched is None else {name for name, _ in recipe.unmatched.columns.values()}
     asked |= set() if recipe.pairs is None else {name for name, _ in recipe.pairs.target.values()}
     asked |= set() if recipe.on_target is None else {name for name, _ in recipe.on_target.columns.values()}
-    share = len({*(key.column for key in recipe.compared), *asked}) / len(recipe.stored)
+    share = len({*(key.column for key in recipe.compared), *asked}) / len(recipe.before)
     size = share * (staged.bytes + sum(file.size for file in files)) + unmatched * _BYTES_OF_A_PAIR
     reads_source = recipe.pairs is not None and staged.bytes_in_memory > limits.driver_source_bytes
     in_driver = not reads_source and fits_driver(execution, size, len(files))
@@ -139,6 +140,15 @@ def find_pairs(
         for row in found
     ]
     return tuple(sorted(pairs, key=lambda of_file: of_file.file.path))
+
+
+def _read_of_pairs(execution: Execution, recipe: LookupRecipe) -> Asked:
+    """Return the target's columns that Spark reads of pairs; without pairs it may have others, too."""
+    if not recipe.reads_pairs:
+        return {}
+    names, stored = execution.merge.target_schema.names, recipe.before
+    read = [*stored] if recipe.pair_target is None else [names[index] for index in sorted(recipe.pair_target)]
+    return {name: (stored[name].name, stored[name].type) for name in read}
 
 
 def _columns_of(execution: Execution) -> tuple[Table, StructType, tuple[str, ...]]:

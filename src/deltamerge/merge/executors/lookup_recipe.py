@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.types import StructField
 
 from deltamerge.merge.analysis.join_keys import PlainKeys
-from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget, TakeValue
+from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget, TakeValue, values_of
 from deltamerge.merge.planning.changed_rows import reached, takes_all
 from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.derived_columns import checks_in_arrow, derived_of
 from deltamerge.merge.planning.fit import arrow_type, stored_columns
-from deltamerge.workers.conditions import ClauseChoice
+from deltamerge.workers.conditions import ClauseChoice, RowCheck
 from deltamerge.workers.key_lookup import ComparedKey, PairChoice, SourceChoice, TargetChoice
+from deltamerge.workers.row_pairs import by_source_number
 from deltamerge.write.constraints import NotNull, constraints_of
 
 
@@ -32,11 +34,17 @@ class LookupRecipe:
         on_target: What ON requires of a target row besides its keys; None where it is nothing.
         on_source: The same of a source row.
         unmatched: Which of them takes a row that nothing matches; None where there is none.
-        pair_columns: By the number of an UPDATE clause, for each of the table's columns that it sets the column with
-            what Spark computes of a pair; empty unless it does.
+        pair_columns: By the code of an UPDATE clause, for each of the table's columns whose value Spark computes of a
+            pair the column with it; empty unless Spark does.
+        pair_values: By the same code the positions of the clause's values that are evaluated for that.
+        pair_holds: By the same code the column that says whether constraints hold, where Spark evaluates them.
+        pair_target: The positions of the target's columns that Spark reads of a pair; None for all.
+        pair_source: The same of the source's columns.
         computes: Whether a clause sets a value, or has a condition, that may be another one for each pair.
-        stored: The table's columns as data files have them, by their names in the table.
+        before: The table's columns as its data files have them, by their names in the table.
+        stored: The same of the files that are written.
         not_null: The table's columns that are never NULL.
+        checks: The constraints that PyArrow evaluates, by the columns' names in data files.
     """
 
     keys: PlainKeys
@@ -51,9 +59,15 @@ class LookupRecipe:
     by_source: tuple[ResolvedClause, ...]
     unmatched: TargetChoice | None
     pair_columns: Mapping[int, Mapping[str, str]]
+    pair_values: Mapping[int, frozenset[int]]
+    pair_holds: Mapping[int, str]
+    pair_target: frozenset[int] | None
+    pair_source: frozenset[int] | None
     computes: bool
+    before: Mapping[str, pa.Field]
     stored: Mapping[str, pa.Field]
     not_null: frozenset[str]
+    checks: tuple[RowCheck, ...]
 
     @property
     def by_spark(self) -> bool:
@@ -61,8 +75,14 @@ class LookupRecipe:
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether Spark evaluates clauses over both rows of a pair, for which all columns of both are read."""
+        """Whether Spark evaluates clauses over both rows of a pair."""
         return self.changed != "arrow"
+
+    @property
+    def of_pairs(self) -> frozenset[str]:
+        """The columns with what Spark computes of pairs."""
+        values = (name for each in self.pair_columns.values() for name in each.values())
+        return frozenset((*values, *self.pair_holds.values()))
 
     @property
     def compared(self) -> tuple[ComparedKey, ...]:
@@ -70,20 +90,21 @@ class LookupRecipe:
         keys = self.keys
         kinds = (arrow_type(StructField("", kind)) for kind in keys.compared)
         return tuple(
-            ComparedKey(self.stored[name].name, kind, null_safe)
+            ComparedKey(self.before[name].name, kind, null_safe)
             for name, kind, null_safe in zip(keys.target, kinds, keys.null_safe, strict=True)
         )
 
     @property
     def updates(self) -> tuple[ResolvedClause, ...]:
-        return tuple(clause for clause in self.matched if clause.action == "update")
+        """The MATCHED and the BY SOURCE clauses that update."""
+        return tuple(clause for clause in (*self.matched, *self.by_source) if clause.action == "update")
 
 
 def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     """Return how a merge runs by key lookup, which must fit it."""
     merge, references, keys = context.merge, context.references, context.plain_keys
     reads_pairs = changed != "arrow"
-    stored = stored_columns(merge.target_schema if reads_pairs else merge.output_schema, context.mapping_mode)
+    before = stored_columns(merge.target_schema, context.mapping_mode)
     assert not isinstance(keys, str)
     clauses = reached(context)
     matched = tuple(clause for clause in clauses if clause.action in ("update", "delete"))
@@ -96,23 +117,39 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     on_target, on_source = references.on_filters or (None, None)
     of_pairs_places = () if of_pairs is None else _source_places(context, of_pairs)
     on_source_places = () if on_source is None else on_source.columns
+    updates = [c for c in (*matched, *by_source) if c.action == "update"] if changed == "pair_values" else []
+    computed = {clause.key: _computed_of_pairs(context, clause) for clause in updates}
+    evaluated = {c.key: (*computed[c.key], *derived_of(context, c).inputs) for c in updates}
+    undecided = reads_pairs and not takes_all(context) and of_pairs is None
+    read = references.read_by_updates(evaluated, conditions=undecided) if changed == "pair_values" else None
     constraints = constraints_of(merge.output_schema, context.snapshot.metadata.configuration)
     return LookupRecipe(
         keys=keys,
         changed=changed,
         matched=matched,
         takes_all=takes_all(context),
-        pairs=None if of_pairs is None else _pair_choice(context, of_pairs, stored),
-        undecided=reads_pairs and not takes_all(context) and of_pairs is None,
+        pairs=None if of_pairs is None else _pair_choice(context, of_pairs, before),
+        undecided=undecided,
         asked_of_source=tuple(sorted({*of_pairs_places, *on_source_places})),
-        on_target=None if on_target is None else TargetChoice(_of_target(context, on_target, stored), on_target),
+        on_target=None if on_target is None else TargetChoice(_of_target(context, on_target, before), on_target),
         on_source=None if on_source is None else _source_choice(context, on_source),
         by_source=by_source,
-        unmatched=None if unmatched is None else TargetChoice(_of_target(context, unmatched, stored), unmatched),
-        pair_columns=_pair_columns(context, matched) if changed == "pair_values" else {},
+        unmatched=None if unmatched is None else TargetChoice(_of_target(context, unmatched, before), unmatched),
+        pair_columns={code_of(clause): _pair_columns(context, clause, computed[clause.key]) for clause in updates},
+        pair_values={
+            code_of(clause): frozenset(v for index in evaluated[clause.key] for v in values_of(clause.outputs[index]))
+            for clause in updates
+        },
+        pair_holds={
+            code_of(clause): merge.names.holds(*clause.key) for clause in updates if derived_of(context, clause).checks
+        },
+        pair_target=None if read is None else read[0],
+        pair_source=None if read is None else read[1],
         computes=not reads_pairs and _computes(context, clauses),
-        stored=stored,
+        before=before,
+        stored=stored_columns(merge.output_schema, context.mapping_mode),
         not_null=frozenset(c.path[0] for c in constraints if isinstance(c, NotNull)),
+        checks=() if changed == "spark" else _checks(context),
     )
 
 
@@ -141,17 +178,31 @@ def _pair_choice(context: PlanningContext, choice: ClauseChoice, stored: Mapping
     return PairChoice(_of_target(context, choice, stored), source, choice)
 
 
-def _pair_columns(context: PlanningContext, matched: tuple[ResolvedClause, ...]) -> dict[int, dict[str, str]]:
-    names = context.merge.output_schema.names
-    return {
-        clause.number: {
-            name: f"{context.merge.names.value('matched', clause.number, index)}_stored"
-            for index, (output, name) in enumerate(zip(clause.outputs, names, strict=True))
-            if not isinstance(output, TakeTarget)
-        }
-        for clause in matched
-        if clause.action == "update"
-    }
+def code_of(clause: ResolvedClause) -> int:
+    """Return the number that pairs have for a MATCHED or BY SOURCE clause."""
+    return clause.number if clause.clause.kind == "matched" else by_source_number(clause.number)
+
+
+def _computed_of_pairs(context: PlanningContext, clause: ResolvedClause) -> tuple[int, ...]:
+    """Return the output columns that an UPDATE sets to what no source row has as it is."""
+    return tuple(
+        index
+        for index, output in enumerate(clause.outputs)
+        if not isinstance(output, TakeTarget) and context.references.of(clause).taken_as_is(index) is None
+    )
+
+
+def _pair_columns(context: PlanningContext, clause: ResolvedClause, outputs: Sequence[int]) -> dict[str, str]:
+    merge = context.merge
+    return {merge.output_schema.names[index]: merge.names.stored(*clause.key, index) for index in outputs}
+
+
+def _checks(context: PlanningContext) -> tuple[RowCheck, ...]:
+    stored = stored_columns(context.merge.output_schema, context.mapping_mode)
+    return tuple(
+        replace(check, columns={index: stored[name].name for index, name in check.columns.items()})
+        for check in checks_in_arrow(context)
+    )
 
 
 def _computes(context: PlanningContext, clauses: tuple[ResolvedClause, ...]) -> bool:

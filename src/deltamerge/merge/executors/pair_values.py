@@ -1,107 +1,181 @@
 """What depends on both rows of a pair: Spark evaluates it over only the pairs, and it is kept in an Arrow file.
 
-The values are few where few rows match. PyArrow then writes them as it writes values of the source's rows, so that no
-other job of Spark writes a row.
+One job reads the few columns that the expressions refer to. PyArrow then writes its values as it writes values of the
+source's rows, so that no other job of Spark writes a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeGenerated
+from deltamerge.merge.executors.execution import derivation_of
 from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.key_matching import Pairs
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.output.clause_expressions import evaluate_matched, generate_action_expr
-from deltamerge.merge.output.frames import Rows
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
+from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
+from deltamerge.merge.executors.staged_source import check_there, keep_rows, kept_files
+from deltamerge.merge.output.clause_expressions import (
+    generate_action_expr,
+    generate_clause_values,
+    generate_precomputed_conditions,
+)
+from deltamerge.merge.output.derived_columns import with_derived
+from deltamerge.merge.output.frames import Rows, own_columns, seeing_target
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.spark import columns as F
-from deltamerge.workers.row_pairs import NO_CLAUSE, RowPairs, counts_by_clause, distinct, read_pairs, write_pairs
-from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows, plain_types
+from deltamerge.sql.merge_ast import ClauseKind
+from deltamerge.workers.row_pairs import (
+    NO_CLAUSE,
+    NO_SOURCE,
+    NO_VALUES,
+    by_source_number,
+    counts_by_clause,
+    distinct,
+    write_pairs,
+)
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows, open_staged, plain_types
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_Numbers = np.ndarray[Any, Any]
+_KINDS: tuple[ClauseKind, ...] = ("matched", "not_matched_by_source")
 
 
-@dataclass(frozen=True)
-class PairValues:
-    """The pairs that a clause takes, and what UPDATE clauses set in their rows.
+def evaluate_pairs(frames: PairFrames) -> tuple[tuple[Pairs, ...], KeptRows | None]:
+    """Let Spark evaluate the clauses; return the pairs that they take, and what they set in their rows.
 
-    Args:
-        found: The pairs; in the place of a source row each has the number of its values.
-        kept: The values, by the columns of `LookupRecipe.pair_columns`.
+    The values are by the columns of `LookupRecipe.pair_columns`; none where there is nothing to evaluate.
+
+    Raises:
+        Declined: There are very many values, or Spark does not resolve an expression here.
     """
-
-    found: tuple[Pairs, ...]
-    kept: KeptRows
-
-
-def check_count(execution: Execution, recipe: LookupRecipe, found: Sequence[Pairs]) -> None:
-    """Decline more values than come to the driver at once."""
-    width = 4 + sum(map(len, recipe.pair_columns.values()))
-    rows = sum(pairs.found if recipe.undecided else pairs.pairs for pairs in found)
-    if rows * width > execution.limits.collected_values:
-        reason = f"more than {execution.limits.collected_values:,} values of matched rows would come to the driver"
-        raise Declined("changed_rows", "pair_values", reason)
-
-
-def evaluate_pairs(execution: Execution, recipe: LookupRecipe, found: Sequence[Pairs], rows: Rows) -> PairValues:
-    """Let Spark evaluate the MATCHED clauses.
-
-    Args:
-        rows: The rows of the pairs, both sides visible.
-    """
-    merge, names = execution.merge, execution.merge.names
-    places = names.clause("matched"), names.file_name, names.row_index
-    evaluated = evaluate_matched(rows, merge, values=True).frame
-    clause, set_by = F.col(places[0]), recipe.pair_columns
-    values = [
-        F.when(clause == F.lit(update.number), generate_action_expr(merge, update, index, execution.defaults)).alias(
-            set_by[update.number][field.name]
-        )
-        for update in recipe.updates
-        for index, field in enumerate(merge.output_schema.fields)
-        if field.name in set_by[update.number]
-    ]
-    taken = evaluated.where(clause.isin(*(each.number for each in recipe.matched))) if recipe.matched else None
+    execution, recipe, merge = frames.execution, frames.recipe, frames.execution.merge
+    numbered, count = _numbered(frames)
+    if not count:
+        return numbered, None
+    check_visible(merge, lambda: _evaluated(frames, numbered[:1]))
     with assigning_values(merge):
-        table = pa.table({}) if taken is None else taken.select(*places, *values).toArrow()
-    table = table.cast(plain_types(table.schema)).combine_chunks()
-    path = f"{execution.scratch}/values{STAGED_SUFFIX}"
-    execution.files.write_arrow(path, [table])
-    return PairValues(_pairs(execution, found, table, places), KeptRows((KeptFile(path, 0, 0),)))
+        kept = _kept(frames, _evaluated(frames, numbered), count)
+    if not recipe.undecided:
+        return numbered, kept
+    codes = open_staged(execution.files, kept, [merge.names.change]).column(0)
+    return _taken(numbered, codes.fill_null(NO_CLAUSE).to_numpy()), kept
 
 
-def _pairs(
-    execution: Execution, found: Sequence[Pairs], table: pa.Table, places: tuple[str, str, str]
-) -> tuple[Pairs, ...]:
-    clauses, files, rows = (table.column(name) for name in places) if len(table) else (None, None, None)
-    of_file: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
-    if clauses is not None and files is not None and rows is not None:
-        codes = files.combine_chunks().dictionary_encode() if isinstance(files, pa.ChunkedArray) else files
-        numbers = codes.indices.to_numpy()
-        clauses, rows = clauses.to_numpy(), rows.to_numpy()
-        of_file = {path: np.flatnonzero(numbers == code) for code, path in enumerate(codes.dictionary.to_pylist())}
-    kept = []
+def _kept(frames: PairFrames, evaluated: DataFrame, count: int) -> KeptRows:
+    """Keep the values in the order of their rows: few come to the driver, which is faster than tasks for them.
+
+    Raises:
+        Declined: They are more than may be kept.
+    """
+    execution, recipe, number = frames.execution, frames.recipe, frames.execution.merge.names.source_row_index
+    width = 2 + len(recipe.of_pairs)
+    if count * width <= execution.limits.collected_values:
+        table = evaluated.toArrow()
+        table = table.cast(plain_types(table.schema)).combine_chunks()
+        file = KeptFile(f"{execution.scratch}/values{STAGED_SUFFIX}", 0, 0)
+        execution.files.write_arrow(file.path, [table])
+        files: tuple[KeptFile, ...] = (file,)
+    else:
+        found = keep_rows(evaluated, execution, (), (), None, execution.limits.pairs)
+        if found is None:
+            reason = f"the values of matched rows are more than {execution.limits.source_bytes >> 20:,} MiB"
+            raise Declined("changed_rows", "pair_values", reason)
+        files = kept_files(found)
+        check_there(execution, files)
+    return KeptRows((), computed=files, position=number)
+
+
+def _numbered(frames: PairFrames) -> tuple[tuple[Pairs, ...], int]:
+    """Give a row of values to each pair of which something is to be evaluated."""
+    execution, recipe = frames.execution, frames.recipe
+    computing = [code for code, columns in recipe.pair_columns.items() if columns or code in recipe.pair_holds]
+    found, count = [], 0
+    for pairs in frames.found:
+        of_file = pairs.read()
+        asked = np.isin(of_file.clauses, computing)
+        if recipe.undecided:
+            asked |= of_file.sources != NO_SOURCE
+        values = np.full(len(asked), NO_VALUES)
+        values[asked] = np.arange(count, count + int(asked.sum()))
+        count += int(asked.sum())
+        path = write_pairs(execution.files, execution.scratch, replace(of_file, values=values))
+        found.append(replace(pairs, path=path))
+    return tuple(found), count
+
+
+def _evaluated(frames: PairFrames, found: Sequence[Pairs]) -> DataFrame:
+    """Return the row of values of each pair, the code of the clause that takes it, and what this sets."""
+    execution, recipe, merge = frames.execution, frames.recipe, frames.execution.merge
+    names, number, code = merge.names, merge.names.source_row_index, merge.names.change
+    rows = _with_clauses(frames.valued(found, number, code), recipe, merge, code)
+    values = [F.col(name) for name in recipe.pair_holds.values()]
+    for update in recipe.updates:
+        derivation, set_by = derivation_of(execution, update), recipe.pair_columns[code_of(update)]
+        rows = rows if derivation is None else with_derived(rows, merge, derivation)
+        is_taken = F.col(names.clause(update.clause.kind)) == F.lit(update.number)
+        for index, field in enumerate(merge.output_schema.fields):
+            name = set_by.get(field.name)
+            if name is not None and isinstance(update.outputs[index], TakeGenerated):
+                values.append(F.col(name))
+            elif name is not None:
+                value = generate_action_expr(merge, update, index, execution.defaults)
+                values.append(F.when(is_taken, value).alias(name))
+    if not recipe.undecided:
+        return rows.frame.select(number, *values)
+    # What was known before stays: rows that a BY SOURCE clause takes.
+    matched = F.col(names.clause("matched"))
+    taken = F.when(matched.isin(*(clause.number for clause in recipe.matched)), matched)
+    known = F.when(F.col(code) != F.lit(NO_CLAUSE), F.col(code))
+    return rows.frame.select(number, F.coalesce(taken, known).alias(code), *values)
+
+
+def _with_clauses(rows: Rows, recipe: LookupRecipe, merge: ResolvedMerge, code: str) -> Rows:
+    """Add which clause of each kind takes a row, and the values that it sets; the users' names end.
+
+    Args:
+        code: The column with the code of the clause, as far as that is known.
+    """
+    names, known = merge.names, F.col(code)
+    by_kind = {kind: [u for u in recipe.updates if u.clause.kind == kind] for kind in _KINDS}
+    if recipe.undecided:
+        unknown = known == F.lit(NO_CLAUSE)
+        rows = generate_precomputed_conditions(rows, merge.matched, "matched", unknown, names)
+    else:
+        rows = rows.adding([(names.clause("matched"), F.when(known > F.lit(NO_CLAUSE), known))])
+    rows = generate_clause_values(rows, by_kind["matched"], "matched", names, recipe.pair_values).renamed()
+    by_source = by_kind["not_matched_by_source"]
+    if not by_source:
+        return rows
+    number = F.when(known < F.lit(NO_CLAUSE), F.lit(by_source_number(0)) - known)
+    rows = rows.adding([(names.clause("not_matched_by_source"), number)])
+    wanted = {clause.number: recipe.pair_values[code_of(clause)] for clause in by_source}
+    seeing = seeing_target(rows, merge)
+    return own_columns(generate_clause_values(seeing, by_source, "not_matched_by_source", names, wanted))
+
+
+def _taken(found: Sequence[Pairs], codes: _Numbers) -> tuple[Pairs, ...]:
+    """Return the pairs that a clause takes.
+
+    Args:
+        codes: By the row of values of a pair the code of the clause.
+    """
+    taken = []
     for pairs in found:
-        at = of_file.get(pairs.file.path, np.empty(0, np.int64))
-        before = read_pairs(execution.files, pairs.path)
-        by_source = before.among(before.clauses < NO_CLAUSE)
-        taken = clauses[at] if clauses is not None else at
-        positions = rows[at] if rows is not None else at
-        both = RowPairs(
-            np.concatenate((positions, by_source.rows)),
-            np.concatenate((at, by_source.sources)),
-            np.concatenate((taken.astype(np.int32), by_source.clauses)),
-        )
-        ordered = both.among(np.argsort(both.rows, kind="stable"))
-        if len(ordered.rows):
-            path = write_pairs(execution.files, execution.scratch, ordered)
-            rows_of = len(distinct(ordered.rows))
-            kept.append(
-                replace(
-                    pairs, path=path, pairs=len(ordered.rows), rows=rows_of, rows_by_clause=counts_by_clause(ordered)
-                )
-            )
-    return tuple(kept)
+        before = pairs.read()
+        assert before.values is not None
+        clauses, asked = before.clauses.copy(), before.values != NO_VALUES
+        clauses[asked] = codes[before.values[asked]]
+        changing = replace(before, clauses=clauses).changing
+        if len(changing.rows):
+            path = write_pairs(pairs.files, pairs.path.rpartition("/")[0], changing)
+            rows_of = len(distinct(changing.rows))
+            by_clause = counts_by_clause(changing)
+            taken.append(replace(pairs, path=path, pairs=len(changing.rows), rows=rows_of, rows_by_clause=by_clause))
+    return tuple(taken)

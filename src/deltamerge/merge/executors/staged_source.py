@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +18,16 @@ import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, PySparkException
 
 from deltamerge.merge.analysis.join_keys import JoinKey
-from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import is_lost_source
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
+from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_keep, read_of_pairs
 from deltamerge.merge.output.clause_expressions import (
     evaluate_not_matched,
-    generate_action_expr,
     generate_clause_values,
     generate_precomputed_conditions,
 )
+from deltamerge.merge.output.derived_columns import with_derived
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import arrow_type
@@ -39,7 +39,6 @@ from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.spark import columns as F
 from deltamerge.spark.tasks import python_workers
-from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.staged_rows import (
     STAGED_SUFFIX,
     TOO_MANY,
@@ -61,41 +60,6 @@ _SLASHES = re.compile("^file:/+")
 
 
 @dataclass(frozen=True)
-class StagedColumns:
-    """What is kept of each source row.
-
-    Args:
-        own: The columns that are the source's as they are, by name: their positions there.
-        updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column.
-        matched: The column with the number of the MATCHED clause that takes the row where it matches, NULL where none
-            changes anything; None where the first one takes all, and where it depends on the target's row.
-        inserts: By the number of an INSERT clause, for each of the table's columns the column.
-        clause: The column with the number of the INSERT clause that takes the row; None where the only one takes all.
-        computed: The columns that are not the source's own, as expressions over the evaluated rows.
-        chosen: Those of the computed ones that hold clauses' numbers and need no Spark.
-    """
-
-    keys: tuple[str, ...]
-    own: Mapping[str, int]
-    updates: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    matched: str | None = None
-    inserts: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    clause: str | None = None
-    computed: Mapping[str, Column] = field(default_factory=dict)
-    chosen: Mapping[str, ClauseChoice] = field(default_factory=dict)
-
-    @property
-    def needs_spark(self) -> bool:
-        """Whether Spark must compute something of a row that is in a file."""
-        return bool(self.computed.keys() - self.chosen.keys())
-
-    @property
-    def asked(self) -> list[int]:
-        """The positions of the source's columns that decide which clause takes a row."""
-        return sorted(frozenset[int]().union(*(choice.columns for choice in self.chosen.values())))
-
-
-@dataclass(frozen=True)
 class StagedSource:
     columns: StagedColumns
     kept: KeptRows
@@ -113,7 +77,7 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
         Declined: It is not plain Parquet files, it has too many rows, or tasks write to another machine's disk.
     """
     steps, in_place = execution.steps, execution.plan.source.choice == "in_place"
-    columns = _kept_columns(execution, recipe)
+    columns = columns_to_keep(execution, recipe)
     if execution.plan.source.choice == "none":
         return StagedSource(columns, KeptRows(()), rows=0, bytes=0, bytes_in_memory=0, summary=NO_ROWS)
     if not in_place:
@@ -131,11 +95,7 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
 def look_in_place(execution: Execution) -> None:
     """Raise Declined where the source's own files do not hold its rows."""
     recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
-    _in_place(execution, recipe, _kept_columns(execution, recipe))
-
-
-def _kept_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
-    return _every_column(execution, recipe) if recipe.by_spark else _written_columns(execution, recipe)
+    _in_place(execution, recipe, columns_to_keep(execution, recipe))
 
 
 @contextmanager
@@ -151,13 +111,16 @@ def _computing(execution: Execution, columns: StagedColumns) -> Iterator[None]:
 
 
 def _are_there(execution: Execution, staged: StagedSource) -> StagedSource:
+    check_there(execution, (*staged.kept.files, *staged.kept.computed))
+    return staged
+
+
+def check_there(execution: Execution, files: Sequence[KeptFile]) -> None:
     """Check that tasks write where the driver reads: a session may be on another machine."""
-    files = (*staged.kept.files, *staged.kept.computed)
     written = [file.path for file in files if file.is_arrow]
     there = set(execution.files.names(execution.scratch)) if written else set()
     if not there.issuperset(map(_name, written)):
         raise Declined("match", "key_lookup", "tasks write to the disk of another machine than the driver's")
-    return staged
 
 
 def _name(path: str) -> str:
@@ -199,49 +162,15 @@ def with_gaps(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> Sta
     return replace(source, summary=replace(source.summary, predicate=And(tuple(parts))))
 
 
-def _every_column(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
-    names = execution.merge.names
-    own = {names.source(index): index for index in range(len(execution.merge.source_schema))}
-    return StagedColumns(tuple(names.source(index) for index in recipe.keys.source), own)
-
-
-def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
-    merge, references, names = execution.merge, execution.references, execution.merge.names
-    columns = _Columns(execution)
-    keys = tuple(columns.of_source(index) for index in recipe.keys.source)
-    updated: Mapping[int, Mapping[str, str]] = recipe.pair_columns
-    if recipe.reads_pairs:
-        for index in range(len(merge.source_schema)):
-            columns.of_source(index)
-    else:
-        updated = {clause.number: columns.of_clause(clause) for clause in recipe.updates}
-    for index in recipe.asked_of_source:
-        columns.of_source(index)
-    matched = None
-    if recipe.matched and not recipe.takes_all and recipe.pairs is None and not recipe.reads_pairs:
-        taken, numbers = F.col(names.clause("matched")), [clause.number for clause in recipe.matched]
-        matched = columns.compute(names.clause("matched"), F.when(taken.isin(*numbers), taken))
-        columns.choose(matched, references.source_choice(merge.matched, numbers))
-    inserting = [clause for clause in merge.not_matched if clause.action == "insert"]
-    inserted = {clause.number: columns.of_clause(clause) for clause in inserting}
-    clause = None
-    if inserting and any(c.clause.condition is not None or c.action != "insert" for c in merge.not_matched):
-        clause = columns.compute(names.clause("not_matched"), F.col(names.clause("not_matched")))
-        numbers = [c.number for c in merge.not_matched]
-        columns.choose(clause, references.source_choice(merge.not_matched, numbers))
-    return StagedColumns(keys, columns.own, updated, matched, inserted, clause, columns.computed, columns.chosen)
-
-
 def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) -> tuple[StagedSource, PlainParquet]:
     merge, limits = execution.merge, execution.limits
     types = {name: field.type for name, field in recipe.stored.items()}
     in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
     wanted: dict[str, pa.DataType] = {}
-    updated = () if recipe.reads_pairs else columns.updates.values()
-    for each in (*updated, *columns.inserts.values()):
+    for each in (*columns.updates.values(), *columns.inserts.values()):
         wanted |= {in_files[name]: types[column] for column, name in each.items() if name in in_files}
-    looked_at = [*recipe.keys.source, *recipe.asked_of_source, *(() if columns.needs_spark else columns.asked)]
-    for index in range(len(merge.source_schema)) if recipe.reads_pairs else looked_at:
+    looked_at = [*recipe.keys.source, *recipe.asked_of_source, *read_of_pairs(execution, recipe)]
+    for index in [*looked_at, *(() if columns.needs_spark else columns.asked)]:
         column = merge.source_schema.fields[index]
         kind = arrow_type(column)
         if kind is None:
@@ -325,13 +254,13 @@ def _with_computed(
         _ = numbered.schema
     except AnalysisException as error:
         raise unknown from error
-    frame = _evaluated(execution, recipe, numbered).select(name, *_aliased(columns.computed))
+    frame = _evaluated(execution, recipe, numbered, columns).select(name, *_aliased(columns.computed))
     if source.rows * len(columns.computed) <= execution.limits.collected_values:
         # By way of the driver, which is faster than tasks for few rows.
         table = frame.toArrow()
         return _beside(execution, source, table.cast(plain_types(table.schema)).combine_chunks())
     found = _stage(frame, execution, (), None)
-    return _with_files(execution, source, _files(found), sum(row["size"] for row in found))
+    return _with_files(execution, source, kept_files(found), sum(row["size"] for row in found))
 
 
 def _position(files: PlainParquet) -> Column:
@@ -348,7 +277,7 @@ def _position(files: PlainParquet) -> Column:
 def _staged(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) -> StagedSource:
     """Let Spark compute the source once, and keep of its rows what the clauses write."""
     merge, names = execution.merge, execution.merge.names
-    rows = _evaluated(execution, recipe, read_source(merge).frame)
+    rows = _evaluated(execution, recipe, read_source(merge).frame, columns)
     own = (F.col(names.source(index)).alias(name) for name, index in columns.own.items())
     frame = rows.select(*own, *_aliased(columns.computed))
     # A row that no INSERT takes, and that nothing else needs, is only counted.
@@ -358,7 +287,7 @@ def _staged(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) 
     found = _stage(frame, execution, keys, None if needed else columns.clause, ranged)
     return StagedSource(
         columns=columns,
-        kept=KeptRows(_files(found)),
+        kept=KeptRows(kept_files(found)),
         rows=sum(row["kept"] for row in found),
         bytes=sum(row["size"] for row in found),
         bytes_in_memory=sum(row["size"] for row in found),
@@ -373,26 +302,33 @@ def _stage(
     clause: str | None,
     keys: Sequence[JoinKey] = (),
 ) -> list[dict[str, Any]]:
-    limits = execution.limits
-    kept = StagedRows(
-        folder=execution.scratch,
-        keys=columns,
-        most_rows=limits.source_rows,
-        most_bytes=limits.source_bytes,
-        clause=clause,
-    )
     types = [key.given.simpleString() for key in keys]
-    with python_workers():
-        found = [
-            row.asDict() for row in frame.mapInArrow(staging(execution.files, kept), staged_schema(types)).collect()
-        ]
-    too_many = sum(row["kept"] for row in found) > limits.source_rows
-    if too_many or any(row["path"] == TOO_MANY for row in found):
+    found = keep_rows(frame, execution, columns, types, clause, execution.limits.source_rows)
+    if found is None:
         raise _too_large(execution)
     return found
 
 
-def _files(found: list[dict[str, Any]]) -> tuple[KeptFile, ...]:
+def keep_rows(
+    frame: DataFrame,
+    execution: Execution,
+    columns: tuple[str, ...],
+    types: Sequence[str],
+    clause: str | None,
+    most_rows: int,
+) -> list[dict[str, Any]] | None:
+    """Let tasks keep a frame's rows in Arrow files; None where they are more than may be kept."""
+    limits = execution.limits
+    kept = StagedRows(execution.scratch, columns, most_rows, limits.source_bytes, clause)
+    with python_workers():
+        found = [
+            row.asDict() for row in frame.mapInArrow(staging(execution.files, kept), staged_schema(types)).collect()
+        ]
+    too_many = sum(row["kept"] for row in found) > most_rows
+    return None if too_many or any(row["path"] == TOO_MANY for row in found) else found
+
+
+def kept_files(found: list[dict[str, Any]]) -> tuple[KeptFile, ...]:
     return tuple(KeptFile(row["path"], 0, 0) for row in found if row["kept"])
 
 
@@ -407,7 +343,7 @@ def _summary(found: list[dict[str, Any]], keys: Sequence[JoinKey], ranged: int, 
     return replace(summary_of(whole, keys, {}, limits), partitions=len(found))
 
 
-def _evaluated(execution: Execution, recipe: LookupRecipe, source: DataFrame) -> DataFrame:
+def _evaluated(execution: Execution, recipe: LookupRecipe, source: DataFrame, columns: StagedColumns) -> DataFrame:
     """Evaluate the clauses on the source's rows; all columns get internal names."""
     merge, names = execution.merge, execution.merge.names
     rows = source_rows(source, merge)
@@ -420,46 +356,10 @@ def _evaluated(execution: Execution, recipe: LookupRecipe, source: DataFrame) ->
     rows = rows.renamed()
     if any(clause.action == "insert" for clause in merge.not_matched):
         rows = evaluate_not_matched(rows, merge)
+    for derivation in columns.derivations:
+        rows = with_derived(rows, merge, derivation)
     return rows.frame
 
 
 def _aliased(columns: Mapping[str, Column]) -> list[Column]:
     return [column.alias(name) for name, column in columns.items()]
-
-
-class _Columns:
-    def __init__(self, execution: Execution) -> None:
-        self._execution = execution
-        self.own: dict[str, int] = {}
-        self.computed: dict[str, Column] = {}
-        self.chosen: dict[str, ClauseChoice] = {}
-
-    def compute(self, name: str, column: Column) -> str:
-        self.computed.setdefault(name, column)
-        return name
-
-    def choose(self, name: str, choice: ClauseChoice | None) -> None:
-        if choice is not None:
-            self.chosen[name] = choice
-
-    def of_source(self, index: int) -> str:
-        name = self._execution.merge.names.source(index)
-        self.own[name] = index
-        return name
-
-    def of_clause(self, clause: ResolvedClause) -> dict[str, str]:
-        """Return the columns of what an UPDATE or INSERT sets, by the table's columns."""
-        merge, names = self._execution.merge, self._execution.merge.names
-        references = self._execution.references.of(clause)
-        found = {}
-        for index, (output, column) in enumerate(zip(clause.outputs, merge.output_schema.fields, strict=True)):
-            if isinstance(output, TakeTarget):
-                continue
-            taken = references.taken_as_is(index)
-            if taken is not None:
-                found[column.name] = self.of_source(taken)
-            else:
-                name = f"{names.value(clause.clause.kind, clause.number, index)}_stored"
-                value = generate_action_expr(merge, clause, index, self._execution.defaults)
-                found[column.name] = self.compute(name, value)
-        return found

@@ -7,7 +7,7 @@ of the clause that takes a row; values are computed only where their clause take
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -89,15 +89,24 @@ def _first_true(clauses: Sequence[ResolvedClause], applies: Column, names: Inter
 
 
 def generate_clause_values(
-    rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, names: InternalColumns
+    rows: Rows,
+    clauses: Sequence[ResolvedClause],
+    kind: ClauseKind,
+    names: InternalColumns,
+    wanted: Mapping[int, Collection[int]] | None = None,
 ) -> Rows:
-    """Add each assigned value as a column, computed only where its clause takes the row."""
+    """Add each assigned value as a column, computed only where its clause takes the row.
+
+    Args:
+        wanted: By a clause's number the positions of the values to add; None for all.
+    """
     number = F.col(names.clause(kind))
     return rows.adding(
         [
             (names.value(kind, clause.number, i), F.when(number == F.lit(clause.number), value))
             for clause in clauses
             for i, value in enumerate(clause.values)
+            if wanted is None or i in wanted[clause.number]
         ]
     )
 

@@ -88,8 +88,9 @@ def seeing_source(rows: Rows, merge: ResolvedMerge) -> Rows:
 
 
 def seeing_target(rows: Rows, merge: ResolvedMerge) -> Rows:
-    """Make the target's names, and only these, visible on renamed rows."""
-    visible = [(merge.names.target(i), f.name) for i, f in enumerate(merge.target_schema.fields)]
+    """Make the target's names, and only these, visible on renamed rows; columns that are not read are not there."""
+    fields, there = enumerate(merge.target_schema.fields), frozenset(rows.names)
+    visible = [(merge.names.target(i), f.name) for i, f in fields if merge.names.target(i) in there]
     return _seeing(rows, visible, merge.target_alias)
 
 

@@ -45,7 +45,7 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
     if any(generation_expression(field) is not None for field in merge.output_schema.fields):
         found.append("Generated columns: Spark computes them for every row that is written.")
     if context.has_identity_columns:
-        found.append("Identity columns: the source's rows are numbered, and Spark writes the new ones.")
+        found.append("Identity columns: new rows get values by the numbers of the source's rows.")
     if merge.evolves_schema:
         found.append("Schema evolution: the merge adds or widens columns, and changes the table's metadata.")
     return tuple(found)

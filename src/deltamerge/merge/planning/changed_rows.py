@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeGenerated, TakeTarget
+from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.derived_columns import derived_of
 from deltamerge.merge.planning.fit import (
     PARQUET_CODECS,
     Fits,
@@ -43,25 +44,24 @@ def takes_all(context: PlanningContext) -> bool:
 
 def _against_table(context: PlanningContext) -> str | None:
     merge = context.merge
-    if context.writes_change_data:
-        return "the table has a change data feed"
-    if generated_identities(merge):
-        return "an identity column gets values"
+    identities = generated_identities(merge)
+    for clause in merge.inserting:
+        read = {merge.output_schema.names[index] for index in derived_of(context, clause).inputs}
+        if not identities.isdisjoint(read):
+            return "a constraint or a generated column reads an identity column"
     if context.session.compression.lower() not in PARQUET_CODECS:
         return f"PyArrow has no codec {context.session.compression}"
     types = arrow_types(merge.output_schema)
     if isinstance(types, str):
         return types
     for constraint in constraints_of(merge.output_schema, context.snapshot.metadata.configuration):
-        if not isinstance(constraint, NotNull) or len(constraint.path) > 1:
-            return "the table has constraints, which Spark checks"
+        if isinstance(constraint, NotNull) and len(constraint.path) > 1:
+            return "a field of a column is NOT NULL"
     return None
 
 
 def _against_clauses(context: PlanningContext) -> str | None:
     merge, references = context.merge, context.references
-    if any(isinstance(output, TakeGenerated) for clause in merge.clauses for output in clause.outputs):
-        return "a column is generated"
     if any(clause.action == "update" for clause in merge.not_matched_by_source):
         return "an UPDATE computes its values from the target's row"
     clauses = reached(context)
@@ -72,6 +72,8 @@ def _against_clauses(context: PlanningContext) -> str | None:
             given or isinstance(output, TakeTarget) for given, output in zip(from_source, clause.outputs, strict=True)
         ):
             return "an UPDATE computes a value from the target's row"
+        if not all(from_source[index] for index in derived_of(context, clause).inputs):
+            return "a generated column or a constraint reads the target's row"
     if all(references.of(clause).condition_from_source for clause in clauses):
         return None
     if references.pair_choice([c.number for c in clauses]) is None:
@@ -79,7 +81,7 @@ def _against_clauses(context: PlanningContext) -> str | None:
     # A value of a source row is computed for the clause that takes it, which here only pairs of rows determine.
     for clause in updates:
         taken = references.of(clause)
-        if not all(
+        if derived_of(context, clause).is_anything or not all(
             isinstance(output, TakeTarget) or taken.taken_as_is(index) is not None
             for index, output in enumerate(clause.outputs)
         ):
@@ -96,13 +98,14 @@ def _against_partitions(context: PlanningContext) -> str | None:
         return unread
     of_key = dict(zip(keys.target, keys.source, strict=True))
     inserts = [clause for clause in merge.not_matched if clause.action == "insert"]
-    updates = [clause for clause in reached(context) if clause.action == "update"]
+    clauses = (*reached(context), *merge.changing_by_source)
+    updates = [clause for clause in clauses if clause.action == "update"]
     for index, field in enumerate(merge.output_schema.fields):
         if field.name not in context.snapshot.metadata.partition_columns:
             continue
         for clause in updates:
             taken = references.of(clause).source_columns[index]
-            is_key = field.name in of_key and taken == of_key[field.name]
+            is_key = field.name in of_key and taken == of_key[field.name] and clause.clause.kind == "matched"
             if not is_key and not isinstance(clause.outputs[index], TakeTarget):
                 return f"an UPDATE may move rows to another partition of {field.name}"
         if len(inserts) > 1:
@@ -128,20 +131,13 @@ def none(_: PlanningContext, __: str) -> Fits:
 
 def pair_values(context: PlanningContext, match: str) -> Fits:
     """Spark computes what depends on both rows of a pair, and PyArrow writes it."""
-    generated = any(isinstance(output, TakeGenerated) for clause in context.merge.clauses for output in clause.outputs)
-    against = (
-        ("an UPDATE has no source" if any(c.action == "update" for c in context.merge.not_matched_by_source) else None)
-        or ("the table gets new columns or wider ones" if context.merge.evolves_schema else None)
-        or ("a column is generated" if generated else None)
-        or _against_table(context)
-        or _against_partitions(context)
-    )
+    against = _against_table(context) or _against_partitions(context)
     if against is not None:
         return no(against)
     readable = spark(context, match)
     if not readable.fits:
         return readable
-    return yes("Spark evaluates the MATCHED clauses over only the matched rows; PyArrow writes what comes of it")
+    return yes("Spark evaluates the clauses over only the rows that they may change; PyArrow writes what comes of it")
 
 
 def spark(context: PlanningContext, match: str) -> Fits:

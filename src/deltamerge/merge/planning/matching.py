@@ -68,13 +68,11 @@ def _against_table(context: PlanningContext) -> str | None:
 def _against_by_source(context: PlanningContext) -> str | None:
     clauses = context.merge.changing_by_source
     has_source = context.merge.statement.has_source
-    if has_source and any(clause.action != "delete" for clause in clauses):
-        return "a NOT MATCHED BY SOURCE clause updates"
     if clauses and context.references.by_source_choice([c.number for c in clauses]) is None:
         return f"{'a NOT MATCHED BY SOURCE' if has_source else 'the'} condition is more than plain comparisons"
     very_many = context.snapshot.files.rows_about() > context.limits.unmatched_rows
     if very_many and any(clause.clause.condition is None for clause in clauses):
-        return "a NOT MATCHED BY SOURCE clause may delete more rows than a key lookup holds positions of"
+        return "a NOT MATCHED BY SOURCE clause may change more rows than a key lookup holds positions of"
     return None
 
 

@@ -1,0 +1,186 @@
+"""The rows of pairs as frames: what Spark evaluates clauses over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
+
+from deltamerge.log.actions import AddFile
+from deltamerge.log.paths import decode_path
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.merge.executors.changed_rows import ChangedRows
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.key_matching import Pairs
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe
+from deltamerge.merge.executors.placement import fits_driver
+from deltamerge.merge.executors.staged_source import StagedSource
+from deltamerge.merge.output.frames import Rows
+from deltamerge.merge.planning.declined import Declined
+from deltamerge.spark import columns as F
+from deltamerge.spark import tasks
+from deltamerge.workers.matched_rows import Among, Place, pairing_rows, reading_staged
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_TYPES: Mapping[Place, DataType] = {"file": StringType(), "clause": IntegerType()}
+
+
+def check_visible(merge: ResolvedMerge, evaluated: Callable[[], DataFrame]) -> None:
+    """Decline expressions that refer to the source by more than names and its alias.
+
+    A Column may be bound to the user's DataFrame, and a frame without an alias may have qualifiers of its own; neither
+    is known in the rows of pairs.
+
+    Args:
+        evaluated: Returns rows of pairs on which the MATCHED clauses are evaluated.
+    """
+    if not merge.matched:
+        return
+    expressions = [c.clause.condition for c in merge.matched]
+    expressions += [value for c in merge.matched for value in c.clause.values]
+    if merge.source_alias is not None and all(e is None or e.column is None for e in expressions):
+        return
+    try:
+        _ = evaluated().schema
+    except AnalysisException as error:
+        reason = "an expression refers to the source otherwise than by its columns' names or its alias"
+        raise Declined("match", "key_lookup", reason) from error
+
+
+@dataclass(frozen=True)
+class PairFrames:
+    """The rows of pairs as frames.
+
+    Args:
+        of_target: The positions of the target's columns that are read; None for all.
+        of_source: The same of the source's columns.
+    """
+
+    execution: Execution
+    recipe: LookupRecipe
+    staged: StagedSource
+    found: tuple[Pairs, ...]
+    of_target: frozenset[int] | None = None
+    of_source: frozenset[int] | None = None
+
+    def touched(self, _: ChangedRows, files: Sequence[AddFile]) -> tuple[Rows, None]:
+        """Return the rows of both sides that belong together, of touched files."""
+        paths = {file.path for file in files}
+        of_files = [pairs for pairs in self.found if pairs.file.path in paths]
+        return self.rows(of_files, changing=not self.recipe.undecided), None
+
+    def rows(self, found: Sequence[Pairs], *, changing: bool) -> Rows:
+        """Return the rows of pairs, both sides visible, and where they are."""
+        names = self.execution.merge.names
+        places: dict[str, Place] = {
+            names.file_name: "file",
+            names.row_index: "row",
+            names.source_row_index: "source",
+        }
+        if self.execution.row_tracking is not None:
+            places[names.row_id] = "row_id"
+        present = F.when(F.col(names.source_row_index).isNotNull(), F.lit(True))
+        return self._rows(found, places, "changing" if changing else "all", {names.source_row_present: present})
+
+    def valued(self, found: Sequence[Pairs], number: str, code: str) -> Rows:
+        """Return the rows of pairs of which values are computed, both sides visible.
+
+        Args:
+            number: The column with the row of values.
+            code: The column with the code of the clause that takes the pair, as far as that is known.
+        """
+        return self._rows(found, {number: "values", code: "clause"}, "valued", {})
+
+    def _rows(
+        self, found: Sequence[Pairs], places: Mapping[str, Place], among: Among, present: Mapping[str, Column]
+    ) -> Rows:
+        merge, names = self.execution.merge, self.execution.merge.names
+        of_source, of_target = _those(merge.source_schema, self.of_source), _those(merge.target_schema, self.of_target)
+        hidden = [names.target(index) for index, _ in of_target]
+        rest = [*hidden, *places]
+        present = {**present, names.target_row_present: F.lit(True)}
+        source = self._frame(found, places, among).select(
+            *(F.col(names.source(index)).alias(field.name) for index, field in of_source),
+            *rest,
+            *(column.alias(name) for name, column in present.items()),
+        )
+        if merge.source_alias is not None:
+            source = source.alias(merge.source_alias)
+        own_names = (*(names.source(index) for index, _ in of_source), *rest, *present)
+        if not of_target:
+            return Rows(source, own_names)
+        # A lateral subquery over one row is a projection that qualifies the target's columns.
+        columns = [F.col(own).outer().alias(field.name) for own, (_, field) in zip(hidden, of_target, strict=True)]
+        one_row = self.execution.table.spark.sql("SELECT 1").select(*columns).alias(merge.target_alias)
+        return Rows(source.lateralJoin(one_row), (*own_names, *(names.visible(index) for index, _ in of_target)))
+
+    def _frame(self, found: Sequence[Pairs], places: Mapping[str, Place], among: Among) -> DataFrame:
+        merge, names, recipe = self.execution.merge, self.execution.merge.names, self.recipe
+        of_source = _those(merge.source_schema, self.of_source)
+        of_target = _those(merge.target_schema, self.of_target)
+        source = [names.source(index) for index, _ in of_source]
+        stored = ((index, recipe.before[field.name]) for index, field in of_target)
+        target = {names.target(index): (field.name, field.type) for index, field in stored}
+        tracked = self.execution.row_tracking
+        row_id = tracked.row_id if tracked is not None and "row_id" in places.values() else None
+        work = pairing_rows(self.execution.files, self.staged.kept, source, target, places, among=among, row_id=row_id)
+        files = pa.table(
+            {
+                "path": [self.execution.located(decode_path(pairs.file.path)) for pairs in found],
+                "file": [pairs.file.path for pairs in found],
+                "values": [json.dumps(dict(pairs.file.partition_values)) for pairs in found],
+                "pairs": [pairs.path for pairs in found],
+                "row_id": pa.array([pairs.file.base_row_id for pairs in found], pa.int64()),
+            }
+        )
+        schema = StructType(
+            [
+                *(StructField(names.source(i), f.dataType) for i, f in of_source),
+                *(StructField(names.target(i), f.dataType) for i, f in of_target),
+                *(StructField(name, _TYPES.get(place, LongType())) for name, place in places.items()),
+            ]
+        )
+        rows = sum(pairs.found if among == "all" or recipe.undecided else pairs.pairs for pairs in found)
+        spark, in_driver = self.execution.table.spark, self._fits_driver(found, rows)
+        frame = tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
+        # Of so few rows every core would write a file.
+        return frame.coalesce(1) if in_driver and rows <= self.execution.limits.one_task_rows else frame
+
+    def _fits_driver(self, found: Sequence[Pairs], rows: int) -> bool:
+        limits, staged = self.execution.limits, self.staged
+        width = staged.bytes_in_memory / max(1, staged.rows)
+        size = sum(pairs.file.size for pairs in found)
+        return (
+            staged.bytes_in_memory <= limits.driver_source_bytes
+            and 2 * width * rows <= limits.driver_rows_bytes
+            and fits_driver(self.execution, staged.bytes + size, len(found))
+        )
+
+    def source_frame(self) -> DataFrame:
+        merge, names, staged = self.execution.merge, self.execution.merge.names, self.staged
+        source = [names.source(index) for index in range(len(merge.source_schema))]
+        schema = StructType(
+            [
+                *(StructField(names.source(i), f.dataType) for i, f in enumerate(merge.source_schema.fields)),
+                StructField(names.source_row_index, LongType()),
+            ]
+        )
+        rows, most = staged.rows, self.execution.limits.rows_of_a_task
+        firsts = np.arange(0, rows, most)
+        ranges = pa.table({"first": firsts, "end": np.minimum(rows, firsts + most)})
+        work = reading_staged(self.execution.files, staged.kept, source, names.source_row_index)
+        in_driver = self._fits_driver((), rows)
+        frame = tasks.frame_of(self.execution.table.spark, work, ranges, schema, in_driver=in_driver)
+        return frame.toDF(*merge.source_schema.names, names.source_row_index)
+
+
+def _those(schema: StructType, positions: frozenset[int] | None) -> list[tuple[int, StructField]]:
+    return [(i, field) for i, field in enumerate(schema.fields) if positions is None or i in positions]

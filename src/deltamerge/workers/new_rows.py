@@ -1,0 +1,134 @@
+"""What the new and changed rows of a table are made of, and the work of writing them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from deltamerge.workers.conditions import RowCheck
+from deltamerge.workers.parquet_patch import FileForm
+from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
+from deltamerge.workers.staged_rows import KeptRows
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """What the rows of a table are made of.
+
+    Args:
+        updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column of the kept
+            rows or of `values`. Rows that another clause takes leave the table.
+        inserts: By the number of an INSERT clause, for each of the table's columns the column of the kept rows.
+        clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
+        form: What files have; wherever the table's columns are named, it is by the names there.
+        not_null: The table's columns that are never NULL.
+        pairs: The files of all pairs of target and source rows: what is named there is not inserted.
+        options: Arguments of ``ParquetWriter`` for new files.
+        values: What was computed of pairs, by the rows that these name; None where nothing was.
+        of_pairs: The columns of `values`.
+        checks: What must hold for each row of the table.
+        updates_hold: By the number of an UPDATE clause the column, as in `updates`, that is TRUE where a row may be
+            written.
+        inserts_hold: The same of INSERT clauses.
+        identities: By an identity column that INSERT clauses leave to the table its value for the first of the kept
+            rows, and the step to the next one's.
+    """
+
+    staged: KeptRows
+    updates: Mapping[int, Mapping[str, str]]
+    inserts: Mapping[int, Mapping[str, str]]
+    clause: str | None
+    form: FileForm
+    not_null: frozenset[str]
+    metadata: Mapping[bytes, bytes]
+    pairs: tuple[str, ...]
+    options: Mapping[str, Any]
+    values: KeptRows | None = None
+    of_pairs: frozenset[str] = frozenset()
+    checks: tuple[RowCheck, ...] = ()
+    updates_hold: Mapping[int, str] = field(default_factory=dict)
+    inserts_hold: Mapping[int, str] = field(default_factory=dict)
+    identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the kept rows."""
+        set_by = (*self.updates.values(), *self.inserts.values())
+        named = [
+            *self.updates_hold.values(),
+            *self.inserts_hold.values(),
+            *(n for each in set_by for n in each.values()),
+        ]
+        wanted = [name for name in named if name not in self.of_pairs]
+        return tuple(dict.fromkeys([*wanted, *([] if self.clause is None else [self.clause])]))
+
+    @property
+    def updated_columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for each in self.updates.values() for name in each))
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.form.columns
+
+    @property
+    def hidden(self) -> HiddenColumns | None:
+        return self.form.hidden
+
+    def type_of(self, name: str) -> pa.DataType:
+        return self.schema.field(name).type
+
+
+@dataclass(frozen=True)
+class ChangingFile:
+    """A file whose rows change: its path, the file of its pairs, and what the log has of its rows."""
+
+    path: str
+    pairs: str
+    origin: Origin = NO_ORIGIN
+
+    @property
+    def as_json(self) -> list[str | int | None]:
+        return [self.path, self.pairs, self.origin.row_id, self.origin.row_commit_version]
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> ChangingFile:
+        path, pairs, row_id, version = values
+        return cls(path, pairs, Origin(row_id, version))
+
+
+def patch_work(source: ChangingFile, target: str, changes: str) -> str:
+    return json.dumps({"source": source.as_json, "target": target, "changes": changes})
+
+
+def new_file_work(
+    target: str,
+    changes: str,
+    *,
+    rewritten: Sequence[ChangingFile] = (),
+    changed: Sequence[ChangingFile] = (),
+    inserted: tuple[int, int] = (0, 0),
+    values: Mapping[str, int | str | None] | None = None,
+) -> str:
+    """Describe a new file.
+
+    Args:
+        changes: The path of the file with the change data; empty where none is written.
+        rewritten: Files all of whose rows it takes over, with their changes.
+        changed: Files of which it gets only the changed rows, since deletion vectors delete them where they were.
+        inserted: The first of the kept rows that it may get, and the one after the last.
+        values: What these have in columns of the kept rows, dates as days since 1970; other rows it does not get.
+    """
+    return json.dumps(
+        {
+            "target": target,
+            "changes": changes,
+            "rewritten": [file.as_json for file in rewritten],
+            "changed": [file.as_json for file in changed],
+            "inserted": inserted,
+            "values": values or {},
+        }
+    )
