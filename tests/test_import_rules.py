@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("merge.retries", "merge.preparation"),
     ("merge.command", "merge.explain", "merge"),
     ("commands",),
+    ("data_source",),
     ("render",),
     ("api",),
     ("tables",),

@@ -25,11 +25,11 @@ from deltamerge.log.actions import Action, AddFile, Metadata
 from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import table_exists
-from deltamerge.scan.target import NULL_PARTITION, unescape_path_name
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import StoredFile
+from deltamerge.workers.partition_names import NULL_PARTITION, unescape_path_name
 from deltamerge.write.data_files import statistics_of
 from deltamerge.write.table_features import protocol_for
 

@@ -36,7 +36,7 @@ def check_columns(
     Raises:
         DeltaTableException: A file has none of them (DELTAMERGE_FILE_WITHOUT_COLUMNS).
     """
-    names = _expected(schema, partition_columns, mode)
+    names = expected_columns(schema, partition_columns, mode)
     keys = [json.dumps(name, ensure_ascii=ascii_only) + ":" for name in names for ascii_only in (False, True)]
     unseen = [file for file in files if not any(key in (file.stats or "") for key in keys)]
     if not names or not unseen:
@@ -53,7 +53,7 @@ def check_footers(
     Raises:
         DeltaTableException: A file has none of them (DELTAMERGE_FILE_WITHOUT_COLUMNS).
     """
-    if not files or not _expected(schema, partition_columns, mode):
+    if not files or not expected_columns(schema, partition_columns, mode):
         return
     try:
         found = footers(table, files)
@@ -83,7 +83,7 @@ def check_names(
     Raises:
         DeltaTableException: There is none (DELTAMERGE_FILE_WITHOUT_COLUMNS).
     """
-    expected = _expected(schema, partition_columns, mode)
+    expected = expected_columns(schema, partition_columns, mode)
     if not expected or not {name.lower() for name in expected}.isdisjoint(name.lower() for name in found):
         return
     path = table.store.absolute(decode_path(file.path))
@@ -101,7 +101,7 @@ def _footer(table: Table, file: AddFile) -> pa.Schema:
     return pq.ParquetFile(table.store.open_input(decode_path(file.path))).schema_arrow
 
 
-def _expected(schema: StructType, partition_columns: Sequence[str], mode: str) -> tuple[str, ...]:
+def expected_columns(schema: StructType, partition_columns: Sequence[str], mode: str) -> tuple[str, ...]:
     """Return the columns of which each file must have one; none where a file may have lost all of its columns."""
     data = [field for field in schema.fields if field.name not in partition_columns]
     if mode == NONE:

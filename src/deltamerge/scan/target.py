@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +23,10 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import quote
+from deltamerge.workers.partition_names import NULL_PARTITION, partition_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 # Types that Spark reads from a folder's name as the same value as the log's.
 _TYPES_IN_FOLDERS = (
@@ -191,24 +189,6 @@ def _files_by_folder_root(
 def _exact_folder(name: str, value: str | None) -> str | None:
     """Return a partition's folder, None where Spark would read another value from it."""
     return None if value in ("", NULL_PARTITION) else partition_folder(name, value)
-
-
-def partition_folder(name: str, value: str | None) -> str:
-    """Return the name of a partition's folder, as Hive and Spark spell it."""
-    return f"{escape_path_name(name)}={escape_path_name(value) if value else NULL_PARTITION}"
-
-
-_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^") | frozenset(chr(code) for code in range(1, 32))
-
-
-def escape_path_name(string: str) -> str:
-    """Spell a partition's name or value as Hive and Spark do in a folder's name."""
-    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in string)
-
-
-def unescape_path_name(string: str) -> str:
-    """Undo `escape_path_name`, and only that: other percent signs stay."""
-    return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), string)
 
 
 def _with_values_by_path(

@@ -55,12 +55,16 @@ class Files:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
-    def parquet(self, path: str) -> pq.ParquetFile:
-        """Open a Parquet file; what is read of a remote one is requested in few ranges at once."""
+    def parquet(self, path: str, int96: str | None = None) -> pq.ParquetFile:
+        """Open a Parquet file; what is read of a remote one is requested in few ranges at once.
+
+        Args:
+            int96: The unit of the file's INT96 timestamps; by default nanoseconds, which lack the years after 2262.
+        """
         if _is_local(path):
-            return pq.ParquetFile(path, memory_map=True)
+            return pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit=int96)
         source, metadata = self._opened.get(path) or self._open_parquet(path)
-        return pq.ParquetFile(source, metadata=metadata, pre_buffer=True)
+        return pq.ParquetFile(source, metadata=metadata, pre_buffer=True, coerce_int96_timestamp_unit=int96)
 
     def whole_parquet(self, path: str) -> pq.ParquetFile:
         """Open a Parquet file all of which is read; a remote one of moderate size is requested in parallel."""

@@ -270,6 +270,10 @@ class TableWriter:
             self._writer.write_table(table, row_group_size=table.num_rows)
             self.rows += table.num_rows
 
+    @property
+    def bytes_so_far(self) -> int:
+        return int(self._output.stream.tell())
+
     def __enter__(self) -> TableWriter:
         return self
 

@@ -19,7 +19,6 @@ from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field
 from deltamerge.scan.paths import located
-from deltamerge.scan.target import NULL_PARTITION, escape_path_name, unescape_path_name
 from deltamerge.skipping.collect_statistics import parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.nulls import count_nulls
@@ -28,6 +27,7 @@ from deltamerge.spark.session import session_settings
 from deltamerge.sql.names import quote
 from deltamerge.storage.store import Store, StoredFile
 from deltamerge.workers.change_files import CHANGE_TYPE
+from deltamerge.workers.partition_names import NULL_PARTITION, escape_path_name, unescape_path_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructField, StructType
@@ -24,14 +23,10 @@ from deltamerge.write.definition import TableDefinition
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
 from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy, overflow_in
+from deltamerge.write.table_commits import now_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since 1970."""
-    return int(time.time() * 1000)
 
 
 def new_schema(frame: DataFrame) -> StructType:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
-from deltamerge.scan.target import partition_folder
+from deltamerge.workers.partition_names import partition_folder
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"

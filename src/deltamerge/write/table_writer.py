@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,30 +10,31 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.actions import Action, Metadata, Protocol, SetTransaction
-from deltamerge.log.features.clustering import FEATURE, clustering_columns, clustering_domain
-from deltamerge.log.features.column_mapping import NONE, mapping_mode, with_column_ids, without_mapping
-from deltamerge.log.features.row_tracking import with_column_names
-from deltamerge.log.schema import parse_schema, schema_to_json
+from deltamerge.log.actions import SetTransaction
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark.config import PREFIX
 from deltamerge.spark.session import merge_conf, settings_below
 from deltamerge.spark.table import Table
 from deltamerge.txn.application import ApplicationTransaction
-from deltamerge.txn.prepared import PreparedCommit, ReadSet
-from deltamerge.txn.transaction import commit
-from deltamerge.version import ENGINE_INFO
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.data_files import WrittenFiles, removing_leftovers
-from deltamerge.write.definition import TableDefinition, check_definition, physical_names
-from deltamerge.write.frame_rows import new_schema, now_ms, write_checked, write_fitted
+from deltamerge.write.definition import TableDefinition, check_definition
+from deltamerge.write.frame_rows import new_schema, write_checked, write_fitted
 from deltamerge.write.generated_columns import check_generation_expressions
 from deltamerge.write.identity_columns import check_identity_columns
-from deltamerge.write.inert import schema_to_commit, schema_to_write
 from deltamerge.write.layout import data_folder
-from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
+from deltamerge.write.table_commits import (
+    Destination,
+    WrittenRows,
+    commit_definition,
+    commit_rows,
+    identified,
+    now_ms,
+    protocol_of,
+    rows_definition,
+)
+from deltamerge.write.table_features import protocol_for, upgraded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,7 +74,7 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
     check_identity_columns(definition.schema, definition.partition_columns)
     check_generation_expressions(table.spark, definition.schema)
     before = table.snapshot() if exists else None
-    _commit_definition(table, before, _with_column_ids(definition, before), WrittenFiles((), (), ()))
+    commit_definition(destination_of(table), before, identified(definition, before), WrittenFiles((), (), ()))
 
 
 def _default_properties(table: Table) -> dict[str, str]:
@@ -132,12 +132,12 @@ def write_table(
             name=before.metadata.name,
         )
     check_definition(definition)
-    _protocol(before, definition)
-    definition = _with_column_ids(definition, before)
+    protocol_of(before, definition)
+    definition = identified(definition, before)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     with removing_leftovers(table.store, folder):
         written = write_checked(table, frame, definition, folder)
-        return _commit_definition(table, before, definition, written, named)
+        return commit_definition(destination_of(table), before, definition, written, named)
 
 
 def _write_rows(
@@ -148,14 +148,13 @@ def _write_rows(
     properties: Mapping[str, str] | None,
     named: tuple[SetTransaction, ...],
 ) -> int:
-    """Append rows to a table, or, where there are `properties`, replace its rows and set them.
-
-    Delta: ImplicitMetadataOperation, without overwriteSchema.
-    """
+    """Append rows to a table, or, where there are `properties`, replace its rows and set them."""
     snapshot.check_writable()
+    protocol, removed = snapshot.protocol, None
     if properties is not None:
         refuse_append_only(snapshot, table.name, "the overwrite deletes rows")
-    metadata, protocol = snapshot.metadata, snapshot.protocol
+        protocol, removed = upgraded(protocol, protocol_for(StructType([]), properties)), snapshot.files
+    metadata = snapshot.metadata
     if partition_columns not in (None, metadata.partition_columns):
         raise DeltaAnalysisException(
             "DELTA_PARTITION_COLUMNS_MISMATCH",
@@ -163,147 +162,13 @@ def _write_rows(
             f"table has {list(metadata.partition_columns)}. To replace them: mode='overwrite', overwrite_schema=True.",
             sqlstate="42K0E",
         )
-    definition = TableDefinition(schema_to_write(snapshot), metadata.partition_columns, metadata.configuration)
-    if properties is not None:
-        configuration = with_column_names({**metadata.configuration, **stored_properties(properties)})
-        protocol = upgraded(protocol, protocol_for(StructType([]), properties))
-        definition = replace(definition, properties=configuration)
-        if mapping_mode(configuration) != mapping_mode(metadata.configuration):
-            definition = _with_column_ids(definition, snapshot)
+    definition = rows_definition(snapshot, properties)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     with removing_leftovers(table.store, folder):
         written, schema = write_fitted(table, frame, definition, folder)
-        actions: tuple[Action, ...] = (
-            *(() if protocol == snapshot.protocol else (protocol,)),
-            *_changed_metadata(snapshot, definition.properties, schema),
-            *named,
-            *(() if properties is None else _removals(snapshot)),
-            *written.files,
-        )
-        mode = "Append" if properties is None else "Overwrite"
-        prepared = _prepared(table, snapshot, actions, written, _write_parameters(mode, definition))
-        if properties is None:
-            prepared = replace(prepared, read_set=ReadSet(), is_blind_append=True)
-        return commit(prepared, now_ms).version
+        rows = WrittenRows(replace(definition, schema=schema), protocol, written, removed)
+        return commit_rows(destination_of(table), snapshot, rows, named)
 
 
-def _removals(snapshot: Snapshot) -> list[Action]:
-    now = now_ms()
-    return [file.remove(now) for file in snapshot.files.add_files()]
-
-
-def _changed_metadata(snapshot: Snapshot, configuration: Mapping[str, str], schema: StructType) -> tuple[Metadata, ...]:
-    """Return the metadata to commit, none where nothing of it changes."""
-    metadata = replace(snapshot.metadata, configuration=dict(configuration))
-    if schema != schema_to_write(snapshot):
-        committed = json.dumps(schema_to_commit(schema, snapshot).jsonValue())
-        metadata = replace(metadata, schema_string=committed)
-    return () if metadata == snapshot.metadata else (metadata,)
-
-
-def _commit_definition(
-    table: Table,
-    snapshot: Snapshot | None,
-    definition: TableDefinition,
-    files: WrittenFiles,
-    named: tuple[SetTransaction, ...] = (),
-) -> int:
-    metadata = Metadata(
-        id=snapshot.metadata.id if snapshot is not None else str(uuid.uuid4()),
-        name=definition.name,
-        description=definition.description,
-        schema_string=json.dumps(definition.schema.jsonValue()),
-        partition_columns=definition.partition_columns,
-        configuration=with_column_names(stored_properties(definition.properties)),
-        created_time=snapshot.metadata.created_time if snapshot is not None else now_ms(),
-    )
-    protocol = _protocol(snapshot, definition)
-    actions: list[Action] = [metadata, *named]
-    if snapshot is None or snapshot.protocol != protocol:
-        actions.insert(0, protocol)
-    if snapshot is not None:
-        snapshot.check_writable()
-        actions += _removals(snapshot)
-    actions += files.files
-    actions += _clustering(snapshot, definition)
-    if files.files:
-        mode = "ErrorIfExists" if snapshot is None else "Overwrite"
-        prepared = _prepared(table, snapshot, tuple(actions), files, _write_parameters(mode, definition))
-    else:
-        operation = "CREATE TABLE" if snapshot is None else "REPLACE TABLE"
-        prepared = _prepared(table, snapshot, tuple(actions), None, _create_parameters(definition), operation)
-    return commit(prepared, now_ms).version
-
-
-def _protocol(snapshot: Snapshot | None, definition: TableDefinition) -> Protocol:
-    """Return a new table's protocol, or an existing table's with what the definition needs besides."""
-    clustering = {f"delta.feature.{FEATURE}": "supported"} if definition.clustered_by else {}
-    needed = protocol_for(definition.schema, {**definition.properties, **clustering})
-    return needed if snapshot is None else upgraded(snapshot.protocol, needed)
-
-
-def _with_column_ids(definition: TableDefinition, before: Snapshot | None) -> TableDefinition:
-    """Assign ids to the columns of a definition that maps them; an overwritten table's columns keep theirs."""
-    unmapped = schema_to_json(without_mapping(parse_schema(json.dumps(definition.schema.jsonValue()))))
-    found = with_column_ids(
-        Metadata("", schema_string=unmapped, configuration=definition.properties),
-        lambda: str(uuid.uuid4()),
-        None if before is None or mapping_mode(before.metadata.configuration) == NONE else before.schema,
-    )
-    schema = StructType.fromJson(json.loads(found.schema_string or unmapped))
-    return replace(definition, schema=schema, properties=found.configuration)
-
-
-def _clustering(snapshot: Snapshot | None, definition: TableDefinition) -> list[Action]:
-    """Return the clustering to commit; columns that the table no longer has are dropped from it."""
-    physical = physical_names(definition.schema)
-    if definition.clustered_by:
-        return [clustering_domain([(physical[name],) for name in definition.clustered_by])]
-    before = () if snapshot is None else clustering_columns(snapshot.domain_metadata)
-    if all(parts[0] in physical.values() for parts in before):
-        return []
-    return [clustering_domain([])]
-
-
-def _prepared(
-    table: Table,
-    snapshot: Snapshot | None,
-    actions: tuple[Action, ...],
-    written: WrittenFiles | None,
-    parameters: dict[str, str],
-    operation: str = "WRITE",
-) -> PreparedCommit:
-    conf, metrics = merge_conf(table.spark), {}
-    if written is not None:
-        metrics = {
-            "numFiles": str(len(written.files)),
-            "numOutputRows": str(written.row_count),
-            "numOutputBytes": str(sum(file.size for file in written.files)),
-        }
-    return PreparedCommit(
-        snapshot=table.store if snapshot is None else snapshot,
-        actions=actions,
-        read_set=ReadSet() if snapshot is None else ReadSet((ALWAYS,), frozenset(), whole_table=True),
-        operation=operation,
-        operation_parameters=parameters,
-        operation_metrics=metrics,
-        isolation_level="Serializable",
-        is_blind_append=False,
-        user_metadata=conf.user_metadata,
-        engine_info=ENGINE_INFO,
-        txn_id=str(uuid.uuid4()),
-        session_time_zone=conf.session_time_zone,
-    )
-
-
-def _write_parameters(mode: str, definition: TableDefinition) -> dict[str, str]:
-    return {"mode": mode, "partitionBy": json.dumps(list(definition.partition_columns))}
-
-
-def _create_parameters(definition: TableDefinition) -> dict[str, str]:
-    return {
-        "isManaged": "false",
-        "description": definition.description or "",
-        "partitionBy": json.dumps(list(definition.partition_columns)),
-        "properties": json.dumps(dict(definition.properties)),
-    }
+def destination_of(table: Table) -> Destination:
+    return Destination(table.store, merge_conf(table.spark))

@@ -1,0 +1,38 @@
+"""register: the data source ``delta`` without a JAR."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from deltamerge.spark.data_source import has_source_of_jar, source_settings
+from deltamerge.workers.data_source import DeltaSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> bool:
+    """Let ``format("delta")`` read and write Delta tables in a session, without a JAR.
+
+    Where a JAR has a source of this name already, it stays, and nothing is done but a warning.
+
+    The source keeps the settings that the session has now (its time zone, Delta's settings, the credentials of
+    ``spark.hadoop.fs.*``); call this again when they have changed. Spark runs a part of the source in a Python worker
+    beside its driver, where this package must be installed, over Spark Connect that is the server; executors need
+    PyArrow only. On Spark 4.1 and later it turns on ``spark.sql.python.filterPushdown.enabled`` unless that is set.
+
+    Args:
+        spark: The session.
+
+    Returns:
+        Whether the source is this library's; false where a JAR has it.
+    """
+    if has_source_of_jar(spark):
+        warnings.warn(
+            "The session has a data source delta of a JAR; format('delta') goes on using that one.", stacklevel=2
+        )
+        return False
+    settings = source_settings(spark)
+    spark.dataSource.register(type(DeltaSource.__name__, (DeltaSource,), {"settings": settings}))
+    return True

@@ -1,0 +1,141 @@
+"""Files of a table as the work of tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+import pyarrow as pa
+
+from deltamerge.data_source.request import Request
+from deltamerge.log.actions import AddFile
+from deltamerge.log.features.deletion_vectors import read_deletion_vectors
+from deltamerge.log.paths import decode_path
+from deltamerge.scan.paths import located
+from deltamerge.scan.row_positions import to_blocks
+from deltamerge.skipping.timestamps import (
+    local_micros,
+    offset_micros,
+    parse_date,
+    parse_timestamp,
+    session_zone,
+    zoned_micros,
+)
+from deltamerge.storage.store import Store
+from deltamerge.workers.table_rows import FilePart
+
+_MAX_BYTES, _OPEN_BYTES = 128 << 20, 4 << 20
+
+
+@dataclass(frozen=True)
+class PartitionColumn:
+    """A partition column: its name in the query, its name in the log, its type in Arrow."""
+
+    name: str
+    physical: str
+    type: pa.DataType
+
+
+def file_parts(
+    store: Store,
+    files: Sequence[AddFile],
+    columns: Sequence[PartitionColumn],
+    time_zone: str,
+    constants: Sequence[Mapping[str, pa.Array]] | None = None,
+) -> list[FilePart]:
+    """Return files as tasks read them.
+
+    Args:
+        constants: For each file the values of other columns that all of its rows have.
+    """
+    vectors = read_deletion_vectors(store, (file.deletion_vector for file in files if file.deletion_vector is not None))
+    parts = []
+    for number, file in enumerate(files):
+        vector = file.deletion_vector
+        values = {c.name: partition_value(file.partition_values.get(c.physical), c.type, time_zone) for c in columns}
+        parts.append(
+            FilePart(
+                located(store, decode_path(file.path)),
+                deleted=None if vector is None else to_blocks(vectors[vector.unique_id]),
+                values={**values, **(constants[number] if constants is not None else {})},
+            )
+        )
+    return parts
+
+
+def partition_value(string: str | None, kind: pa.DataType, time_zone: str) -> pa.Array:
+    """Return a partition's value as an array of one value. Protocol: Partition Value Serialization.
+
+    Raises:
+        ValueError: The string is none of the type's.
+    """
+    if string is None or string == "":
+        return pa.nulls(1, kind)
+    value: object = string
+    if pa.types.is_boolean(kind):
+        value = {"true": True, "false": False}[string.lower()]
+    elif pa.types.is_integer(kind):
+        value = int(string)
+    elif pa.types.is_floating(kind):
+        value = float(string.lower().replace("infinity", "inf"))
+    elif pa.types.is_decimal(kind):
+        value = Decimal(string).quantize(Decimal(1).scaleb(-kind.scale))
+    elif pa.types.is_date(kind):
+        days = parse_date(string)
+        value = date.fromisoformat(string) if days is None else days
+        return pa.array([value], pa.int32()).cast(kind)
+    elif pa.types.is_timestamp(kind):
+        return pa.array([_micros(string, kind, time_zone)], pa.int64()).cast(kind)
+    elif pa.types.is_binary(kind):
+        value = string.encode()
+    return pa.array([value], kind)
+
+
+def _micros(string: str, kind: pa.DataType, time_zone: str) -> int:
+    parsed = parse_timestamp(string)
+    if parsed is None:
+        raise ValueError(f"the partition value '{string}' is no timestamp")
+    local, offset = parsed
+    if kind.tz is None:
+        return local_micros(local)
+    if offset is not None:
+        return local_micros(local) - offset_micros(offset)
+    zone = session_zone(time_zone)
+    if zone is None:
+        raise ValueError(f"the partition value '{string}' depends on the session's time zone {time_zone}")
+    return zoned_micros(local, zone)
+
+
+def grouped(request: Request, parts: Iterable[tuple[FilePart, int]]) -> list[Sequence[FilePart]]:
+    """Divide files among tasks, as Spark does; large ones are split.
+
+    Args:
+        parts: Files, each with its size in bytes.
+    """
+    sized = list(parts)
+    opening = request.setting_bytes("spark.sql.files.openCostInBytes", _OPEN_BYTES)
+    most = request.setting_bytes("spark.sql.files.maxPartitionBytes", _MAX_BYTES)
+    tasks = int(request.settings.get("spark.default.parallelism") or os.cpu_count() or 1)
+    fair = sum(size + opening for _, size in sized) // max(tasks, 1)
+    limit = max(1, min(most, max(opening, fair)))
+    pieces: list[tuple[FilePart, int]] = []
+    for part, size in sized:
+        starts = range(0, size, limit) if size > limit else ()
+        pieces += [(_piece(part, start, min(start + limit, size)), limit) for start in starts] or [(part, size)]
+    groups: list[Sequence[FilePart]] = []
+    current: list[FilePart] = []
+    filled = 0
+    for part, size in sorted(pieces, key=lambda piece: -piece[1]):
+        if current and filled + size > limit:
+            groups.append(current)
+            current, filled = [], 0
+        current.append(part)
+        filled += size + opening
+    return [*groups, current] if current else groups
+
+
+def _piece(part: FilePart, begin: int, end: int) -> FilePart:
+    return FilePart(part.path, (begin, end), part.deleted, part.values)

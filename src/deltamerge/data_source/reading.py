@@ -1,0 +1,213 @@
+"""Reading a version of a table, or its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from deltamerge.data_source.file_parts import PartitionColumn, file_parts, grouped
+from deltamerge.data_source.filters import predicate_of
+from deltamerge.data_source.request import LOCATION, Request
+from deltamerge.data_source.shapes import arrow_schema, stored_part
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.change_feed import ChangeBoundary, ChangedFile, change_range, read_change_feed
+from deltamerge.log.commit_times import CommitTimes, version_at
+from deltamerge.log.features.column_mapping import NONE
+from deltamerge.log.file_table import FileTable
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.scan.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from deltamerge.scan.column_presence import expected_columns
+from deltamerge.skipping.pruning import files_that_may_match
+from deltamerge.spark.nested_types import as_nullable, matching_inner_types
+from deltamerge.spark.table import spark_schema
+from deltamerge.workers.table_rows import FilePart, RowsOfTable
+
+_BATCH_ROWS = 10_000
+_CHANGE_COLUMNS = (
+    StructField(CHANGE_TYPE, StringType()),
+    StructField(COMMIT_VERSION, LongType()),
+    StructField(COMMIT_TIMESTAMP, TimestampType()),
+)
+
+Plan = Callable[[Sequence[Any]], list[Sequence[FilePart]]]
+"""Returns what each task reads, of the files that may have rows for which some of Spark's filters hold."""
+
+
+def schema_of(options: Mapping[str, str], settings: Mapping[str, str]) -> tuple[StructType, int]:
+    """Return a table's schema and version, which a frame then stays at."""
+    request = Request(options, settings)
+    snapshot = _asked(request)
+    schema = readable_schema(snapshot, request)
+    if options.get("provider", "").lower() == "delta":
+        # CREATE TABLE … USING delta LOCATION asks for the columns, and this is all that later queries know of it.
+        first, *others = schema.fields
+        located = StructField(first.name, first.dataType, True, {**first.metadata, LOCATION: request.path})
+        schema = StructType([located, *others])
+    return schema, snapshot.version
+
+
+def plan_read(
+    options: Mapping[str, str], settings: Mapping[str, str], schema: StructType, pinned: int | None
+) -> tuple[RowsOfTable, Plan]:
+    """Plan the read of a version.
+
+    Args:
+        schema: The columns to read.
+        pinned: The version; None for the one that the options ask for.
+    """
+    if "path" not in options:
+        locations = (field.metadata[LOCATION] for field in schema.fields if LOCATION in (field.metadata or {}))
+        location = next(locations, None)
+        options = options if location is None else {**options, "path": location}
+    request = Request(options, settings)
+    snapshot = _asked(request) if pinned is None else request.snapshot(pinned)
+    read = TableRead.of(request, snapshot, schema)
+    if reads_changes(request):
+        return read.rows, lambda _: read.changes(_changed_files(request, snapshot))
+    return read.rows, read.of_version
+
+
+def reads_changes(request: Request) -> bool:
+    """Return whether the change data feed is asked for."""
+    return request.flag("readChangeFeed", request.flag("readChangeData"))
+
+
+def readable_schema(snapshot: Snapshot, request: Request) -> StructType:
+    """Return the columns of a query: nullable, and without metadata of the log's."""
+    schema = spark_schema(snapshot)
+    if not schema.fields:
+        raise DeltaAnalysisException(
+            "DELTA_READ_TABLE_WITHOUT_COLUMNS",
+            f"You are trying to read a Delta table {request.path} that does not have any columns. Write it anew with "
+            "some.",
+            sqlstate="428GU",
+            parameters={"tableName": request.path},
+        )
+    fields = [StructField(f.name, as_nullable(f.dataType), True, _comment(f)) for f in schema.fields]
+    return StructType([*fields, *(_CHANGE_COLUMNS if reads_changes(request) else ())])
+
+
+def _comment(field: StructField) -> dict[str, Any]:
+    return {key: value for key, value in (field.metadata or {}).items() if key == "comment"}
+
+
+def _asked(request: Request) -> Snapshot:
+    """Load the version that a query asks for."""
+    version, timestamp = request.number("versionAsOf"), request.milliseconds("timestampAsOf")
+    if version is not None and timestamp is not None:
+        raise DeltaAnalysisException(
+            "DELTA_ONEOF_IN_TIMETRAVEL",
+            "Please either provide 'timestampAsOf' or 'versionAsOf' for time travel.",
+            sqlstate="42601",
+        )
+    if timestamp is not None:
+        version = version_at(CommitTimes.of(request.snapshot()), timestamp)
+    if reads_changes(request) and version is not None:
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS",
+            "Cannot time travel and read the change data feed at once: use startingVersion and endingVersion.",
+            sqlstate="0AKDC",
+        )
+    return request.snapshot(version)
+
+
+def _changed_files(request: Request, snapshot: Snapshot) -> Sequence[ChangedFile]:
+    start = ChangeBoundary(request.number("startingVersion"), request.milliseconds("startingTimestamp"))
+    end = ChangeBoundary(request.number("endingVersion"), request.milliseconds("endingTimestamp"))
+    versions = change_range(snapshot, start, end)
+    return () if versions is None else read_change_feed(snapshot, *versions)
+
+
+@dataclass(frozen=True)
+class TableRead:
+    """The columns of a table that a query reads, and the version whose schema they have."""
+
+    request: Request
+    snapshot: Snapshot
+    rows: RowsOfTable
+    partitions: tuple[PartitionColumn, ...]
+
+    @staticmethod
+    def of(request: Request, snapshot: Snapshot, schema: StructType) -> TableRead:
+        arrow, mode = arrow_schema(schema), snapshot.mapping_mode
+        of_table = spark_schema(snapshot)
+        by_name = {field.name.lower(): field for field in [*of_table.fields, *_CHANGE_COLUMNS]}
+        names = {name.lower() for name in snapshot.metadata.partition_columns}
+        columns, partitions = [], []
+        for field, target in zip(schema.fields, arrow, strict=True):
+            found = by_name.get(field.name.lower())
+            if found is None or not _is_read_as(found.dataType, field.dataType):
+                raise _other_schema(request, field, found)
+            part = stored_part(found, field.dataType, target.type, mode)
+            columns.append(part)
+            if field.name.lower() in names:
+                physical = stored_part(found, field.dataType, target.type, "name" if mode != NONE else NONE).name
+                partitions.append(PartitionColumn(field.name, physical, target.type))
+        expected = expected_columns(of_table, snapshot.metadata.partition_columns, mode)
+        rows = RowsOfTable(request.files, request.path, arrow, tuple(columns), expected, _BATCH_ROWS)
+        return TableRead(request, snapshot, rows, tuple(partitions))
+
+    def of_version(self, filters: Sequence[Any]) -> list[Sequence[FilePart]]:
+        """Return what tasks read of the version, but for files in which no row passes Spark's filters."""
+        snapshot, files = self.snapshot, self.snapshot.files
+        if filters:
+            predicate = predicate_of(filters, snapshot.schema)
+            zone = self.request.conf.session_time_zone
+            columns = snapshot.metadata.partition_columns
+            files = files.filter(files_that_may_match(predicate, files, snapshot.schema, columns, zone))
+        return self.of_files(files)
+
+    def of_files(self, files: FileTable) -> list[Sequence[FilePart]]:
+        """Return what tasks read of files."""
+        added = files.add_files()
+        parts = file_parts(self.snapshot.store, added, self.partitions, self.request.conf.session_time_zone)
+        return grouped(self.request, zip(parts, (file.size for file in added), strict=True))
+
+    def changes(self, changed: Sequence[ChangedFile]) -> list[Sequence[FilePart]]:
+        """Return what tasks read of changes."""
+        constants = []
+        for change in changed:
+            values = {
+                COMMIT_VERSION: pa.array([change.version], pa.int64()),
+                COMMIT_TIMESTAMP: pa.array([change.timestamp_ms * 1000], pa.timestamp("us", "UTC")),
+            }
+            if change.change_type is not None:
+                values[CHANGE_TYPE] = pa.array([change.change_type])
+            constants.append(values)
+        files = [change.file for change in changed]
+        zone = self.request.conf.session_time_zone
+        parts = file_parts(self.snapshot.store, files, self.partitions, zone, constants)
+        return grouped(self.request, zip(parts, (file.size for file in files), strict=True))
+
+
+def _is_read_as(stored: DataType, wanted: DataType) -> bool:
+    """Return whether a column is read in a type: the same, but perhaps for some of its fields and nullability."""
+    if isinstance(stored, StructType) and isinstance(wanted, StructType):
+        fields = {field.name.lower(): field.dataType for field in stored.fields}
+        return all(f.name.lower() in fields and _is_read_as(fields[f.name.lower()], f.dataType) for f in wanted.fields)
+    inner = matching_inner_types(stored, wanted)
+    if inner:
+        return all(_is_read_as(one, other) for _, one, other in inner)
+    return stored.simpleString() == wanted.simpleString()
+
+
+def _other_schema(request: Request, field: StructField, found: StructField | None) -> DeltaAnalysisException:
+    has = "the table has no such column" if found is None else f"in the table it is {found.dataType.simpleString()}"
+    return DeltaAnalysisException(
+        "DELTA_SCHEMA_CHANGED",
+        f"Column {field.name} ({field.dataType.simpleString()}) is asked for, and {has}: {request.path}. Read it "
+        "without a schema of your own; if it is a table of the catalog, whose schema has changed since: DROP TABLE and "
+        "CREATE TABLE name USING delta LOCATION 'path' make it anew, the data stays.",
+        sqlstate="KD007",
+    )

@@ -1,0 +1,177 @@
+"""What a query asks of the data source: its options and the settings of its session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+from deltamerge.log.snapshot import Snapshot, load_snapshot
+from deltamerge.skipping.timestamps import (
+    local_micros,
+    offset_micros,
+    parse_timestamp,
+    session_zone,
+    zoned_micros,
+)
+from deltamerge.spark.config import MergeConf, read_conf
+from deltamerge.spark.table import SNAPSHOTS
+from deltamerge.storage.hadoop_options import keys_of_store
+from deltamerge.storage.store import Store, open_store
+from deltamerge.storage.stored_file import SCHEME
+from deltamerge.storage.task_files import NotOpened
+from deltamerge.workers.files import Files
+
+LOCATION = "deltamerge.location"
+"""In the metadata of a column of a catalog's table: the table's location, which Spark does not hand on."""
+
+_HADOOP = "spark.hadoop."
+_BYTES = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A query's options, by their names in lower case, and its session's settings."""
+
+    options: Mapping[str, str]
+    settings: Mapping[str, str]
+
+    @cached_property
+    def conf(self) -> MergeConf:
+        return read_conf(MergeConf, self.settings.get)
+
+    @cached_property
+    def path(self) -> str:
+        """The table's path or URL, as it was given.
+
+        Raises:
+            DeltaAnalysisException: None was given.
+        """
+        path = self.options.get("path")
+        if path is None:
+            raise DeltaAnalysisException(
+                "DELTA_TABLE_PATH_NOT_GIVEN",
+                "No path was given, and Spark does not tell a data source in Python which table of the catalog it "
+                "reads or writes. To read one by its name, make it of an existing table: CREATE TABLE name USING delta "
+                "LOCATION 'path', without columns. To write one: df.write.format('delta').mode('append').save(path), "
+                "or deltamerge.write_delta(df, path).",
+                sqlstate="42601",
+            )
+        return path
+
+    @cached_property
+    def store(self) -> Store:
+        scheme = SCHEME.match(self.path)
+        if scheme is None:
+            return open_store(self.path)
+        authority = self.path[scheme.end() :].lstrip("/").partition("/")[0]
+        keys = keys_of_store(scheme.group(1).lower(), authority)
+        session = {key: value for key in keys if (value := self._hadoop(self.settings, key))}
+        given = {key: value for key in keys if (value := self._hadoop(self.options, key.lower()))}
+        return open_store(self.path, given, session)
+
+    @cached_property
+    def files(self) -> Files:
+        """How tasks open the table's files.
+
+        Raises:
+            DeltaAnalysisException: They cannot.
+        """
+        files = self.store.files
+        if isinstance(files, NotOpened):
+            raise DeltaAnalysisException(
+                "DELTAMERGE_STORE_NOT_OPENED_BY_TASKS",
+                f"The data source delta cannot open the files of {self.path}: {files.reason}. Read it with "
+                "DeltaTable.forPath(spark, path).toDF(), write it with deltamerge.write_delta(df, path).",
+                sqlstate="0A000",
+                parameters={"path": self.path},
+            )
+        return files
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Load a version of the table, the latest by default."""
+        return SNAPSHOTS.update(self.store) if version is None else load_snapshot(self.store, version=version)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return an option that is true or false.
+
+        Raises:
+            DeltaIllegalArgumentException: It is neither.
+        """
+        value = self.options.get(name.lower())
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise illegal(name, value, "must be 'true' or 'false'")
+        return value.lower() == "true"
+
+    def number(self, name: str) -> int | None:
+        """Return an option that is a non-negative whole number; None where it is not given.
+
+        Raises:
+            DeltaIllegalArgumentException: It is none.
+        """
+        value = self.options.get(name.lower())
+        if value is None:
+            return None
+        if not value.isdigit():
+            raise illegal(name, value, "must be a non-negative integer")
+        return int(value)
+
+    def bytes(self, name: str) -> int | None:
+        """Return an option that is a size, in bytes or such as ``100mb``; None where it is not given."""
+        value = self.options.get(name.lower())
+        return None if value is None else parse_bytes(name, value)
+
+    def milliseconds(self, name: str) -> int | None:
+        """Return an option that is a timestamp, in milliseconds since 1970; None where it is not given.
+
+        Raises:
+            DeltaAnalysisException: It is none.
+        """
+        value = self.options.get(name.lower())
+        if value is None:
+            return None
+        parsed = parse_timestamp(value.strip())
+        zone = session_zone(self.conf.session_time_zone)
+        if parsed is not None:
+            local, offset = parsed
+            if offset is not None:
+                return (local_micros(local) - offset_micros(offset)) // 1000
+            if local.tzinfo is None and zone is not None:
+                return zoned_micros(local, zone) // 1000
+        raise DeltaAnalysisException(
+            "DELTA_TIMESTAMP_INVALID",
+            f"The provided timestamp ('{value}') cannot be converted to a valid timestamp. Write it as "
+            "'2024-05-01 12:30:00', or with its offset as '2024-05-01 12:30:00+02:00'.",
+            sqlstate="42816",
+            parameters={"expr": f"'{value}'"},
+        )
+
+    def setting_bytes(self, name: str, default: int) -> int:
+        value = self.settings.get(name)
+        return default if value is None else parse_bytes(name, value)
+
+    @staticmethod
+    def _hadoop(values: Mapping[str, str], key: str) -> str | None:
+        return values.get(key) or values.get(_HADOOP + key)
+
+
+def parse_bytes(name: str, value: str) -> int:
+    """Return a size such as ``128MB`` in bytes."""
+    match = _BYTES.fullmatch(value)
+    if match is None:
+        raise illegal(name, value, "must be a size in bytes, or such as '128mb'")
+    return int(match[1]) << 10 * ["", "k", "m", "g", "t"].index(match[2].lower())
+
+
+def illegal(name: str, value: str, why: str) -> DeltaIllegalArgumentException:
+    """Return the error of an option with a wrong value."""
+    return DeltaIllegalArgumentException(
+        "DELTA_ILLEGAL_OPTION",
+        f"Invalid value '{value}' for option '{name}', {why}",
+        sqlstate="42616",
+        parameters={"input": value, "name": name, "explain": why},
+    )

@@ -1,0 +1,57 @@
+"""What a session says about the data source ``delta``, and what the source takes from the session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import datasource
+
+from deltamerge.spark.session import conf_value, errors_not_logged, is_connect, settings_below
+from deltamerge.workers.data_source import PUSHES_FILTERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PREFIXES = ("spark.databricks.delta.", "spark.deltamerge.", "spark.hadoop.fs.", "fs.")
+_KEYS = (
+    "spark.default.parallelism",
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.openCostInBytes",
+    "spark.sql.parquet.compression.codec",
+    "spark.sql.session.timeZone",
+    "spark.sql.storeAssignmentPolicy",
+)
+_NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
+# Of this library's own source's error where it gets no path.
+_OWN = "DELTA_TABLE_PATH_NOT_GIVEN"
+
+
+def has_source_of_jar(spark: SparkSession) -> bool:
+    """Return whether the session has a data source ``delta`` that is not this library's."""
+    try:
+        with errors_not_logged():
+            spark.read.format("delta").load().schema  # noqa: B018
+    except Exception as error:  # noqa: BLE001
+        # Of a source that is not found classic Spark raises an error of Py4J's, and each source has errors of its own.
+        return not any(sign in str(error) for sign in (_NOT_FOUND, _OWN, "deltamerge"))
+    return True
+
+
+def source_settings(spark: SparkSession) -> dict[str, str]:
+    """Return the settings of a session that the source takes along; they may be secret.
+
+    Where Spark pushes filters down to Python, it is asked to.
+    """
+    if hasattr(datasource, "Filter") and conf_value(spark, PUSHES_FILTERS) in (None, "false"):
+        spark.conf.set(PUSHES_FILTERS, "true")
+    settings = {f"{prefix}{key}": value for prefix in _PREFIXES for key, value in settings_below(spark, prefix).items()}
+    for key in (*_KEYS, PUSHES_FILTERS):
+        value = conf_value(spark, key)
+        if value is not None:
+            settings[key] = value
+    if not is_connect(spark):
+        settings["spark.default.parallelism"] = str(spark.sparkContext.defaultParallelism)
+    settings["spark.version"] = spark.version
+    return settings

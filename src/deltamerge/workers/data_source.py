@@ -1,0 +1,221 @@
+"""The data source ``delta`` as Spark's Python workers have it.
+
+Spark runs a part of it in a Python worker beside its driver, which must have this package: there
+`deltamerge.data_source` reads and writes the log. Tasks read and write files by what travels with them, and executors
+need not have the package. The package's import is therefore a call.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import datasource
+from pyspark.sql.types import StructType
+
+from deltamerge.workers.table_files import RowsToWrite, WrittenPart
+from deltamerge.workers.table_rows import FilePart, RowsOfTable
+
+PUSHES_FILTERS = "spark.sql.python.filterPushdown.enabled"
+_QUERY_ID = "sql.streaming.queryId"
+
+
+class DeltaSource(datasource.DataSource):
+    """The data source of a session.
+
+    Attributes:
+        settings: The session's settings, as they were when the source was registered; they may be secret.
+        pinned: The version that a frame reads; None where it was not asked for its schema.
+    """
+
+    settings: ClassVar[Mapping[str, str]] = {}
+    pinned: int | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "delta"
+
+    def schema(self) -> StructType:
+        found, self.pinned = _beside_driver("reading").schema_of(self._options, self.settings)
+        schema: StructType = found
+        return schema
+
+    def reader(self, schema: StructType) -> TableReader:
+        rows, plan = _beside_driver("reading").plan_read(self._options, self.settings, schema, self.pinned)
+        pushes = self.settings.get(PUSHES_FILTERS, "").lower() == "true"
+        return FilteringReader(rows, plan) if pushes else TableReader(rows, plan)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
+        return TableWriter(*_beside_driver("writing").plan_write(self._options, self.settings, schema, overwrite))
+
+    def streamReader(self, schema: StructType) -> TableStreamReader:  # noqa: N802
+        stream = _beside_driver("stream_reading").open_stream(self._options, self.settings, schema)
+        kind = LimitedStreamReader if hasattr(datasource, "ReadLimit") else TableStreamReader
+        return kind(stream.rows, stream)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> datasource.DataSourceStreamWriter:  # noqa: N802
+        planned = _beside_driver("writing").plan_write(self._options, self.settings, schema, overwrite, streams=True)
+        return StreamWriter(*planned)
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return {key.lower(): str(value) for key, value in self.options.items()}
+
+
+class FileGroup(datasource.InputPartition):
+    """What one task reads."""
+
+    def __init__(self, parts: Sequence[FilePart]) -> None:
+        self.parts = parts
+
+    def __repr__(self) -> str:
+        return f"FileGroup({', '.join(part.path for part in self.parts)})"
+
+
+class TableReader(datasource.DataSourceReader):
+    """Read a version of a table.
+
+    Args:
+        rows: How tasks read files.
+        plan: Returns what each task reads, of the files that may have rows for which some filters hold.
+    """
+
+    def __init__(self, rows: RowsOfTable, plan: Callable[[Sequence[Any]], list[Sequence[FilePart]]] | None) -> None:
+        self._rows = rows
+        self._plan = plan
+        self._filters: list[Any] = []
+
+    def partitions(self) -> list[datasource.InputPartition]:
+        assert self._plan is not None
+        return [FileGroup(parts) for parts in self._plan(self._filters)]
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._rows, partition)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plan": None, "_filters": []}
+
+
+class FilteringReader(TableReader):
+    """Read a version of a table, but no files in which no row can pass Spark's filters."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
+        self._filters = filters
+        # Spark filters the rows of the files that are read.
+        return filters
+
+
+class TableStreamReader(datasource.DataSourceStreamReader):
+    """Read a table as it grows.
+
+    Args:
+        stream: The log's part of it, beside the driver.
+    """
+
+    def __init__(self, rows: RowsOfTable, stream: Any) -> None:  # noqa: ANN401
+        self._rows = rows
+        self._stream = stream
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return dict(self._stream.initial_offset())
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+        return dict(self._stream.latest_offset())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
+        return [FileGroup(parts) for parts in self._stream.parts(start, end)]
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._rows, partition)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_stream": None}
+
+
+class LimitedStreamReader(TableStreamReader):
+    """Read a table as it grows, so much at a time; Spark says from 4.2 on where a batch begins."""
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ANN401, ARG002, N802
+        return dict(self._stream.latest_offset(start))
+
+
+class Written(datasource.WriterCommitMessage):
+    """What a task has written.
+
+    Args:
+        plan: What the write is to commit, for the driver.
+        query: The id of the streaming query; None outside of one.
+    """
+
+    def __init__(self, parts: Sequence[WrittenPart], plan: str, query: str | None) -> None:
+        self.parts = [dict(vars(part)) for part in parts]
+        self.plan = plan
+        self.query = query
+
+
+class TableWriter(datasource.DataSourceArrowWriter):
+    """Write rows as files of a table.
+
+    Args:
+        rows: How tasks write them.
+        plan: What the write is to commit, for the driver.
+        settings: The session's.
+    """
+
+    def __init__(self, rows: RowsToWrite, plan: str, settings: Mapping[str, str]) -> None:
+        self._rows = rows
+        self._plan = plan
+        self._settings = settings
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return Written(self._rows.write(iterator), self._plan, None)
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        _beside_driver("writing").commit_write(self._plan, self._settings, messages)
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        _beside_driver("writing").abort_write(self._plan, self._settings, messages)
+
+
+# Spark 4.0 hands rows to writers of streams.
+_StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter)
+
+
+class StreamWriter(_StreamWriter):  # type: ignore[misc]
+    """Write batches of a stream as files of a table, each batch once; else as `TableWriter`."""
+
+    def __init__(self, rows: RowsToWrite, plan: str, settings: Mapping[str, str]) -> None:
+        self._rows = rows
+        self._plan = plan
+        self._settings = settings
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(_QUERY_ID)
+        return Written(self._rows.write(self._rows.as_batches(iterator)), self._plan, query)
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
+        _beside_driver("writing").commit_batch(self._settings, messages, batchId)
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: ARG002, N803
+        _beside_driver("writing").abort_write(self._plan, self._settings, messages)
+
+
+def _read(rows: RowsOfTable, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+    # Spark makes one partition of none. (The class itself may have travelled twice, as two classes.)
+    return rows.read(getattr(partition, "parts", ()))
+
+
+def _beside_driver(module: str) -> Any:  # noqa: ANN401
+    try:
+        return importlib.import_module(f"deltamerge.data_source.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "deltamerge":
+            raise
+        raise ImportError(
+            "the data source delta needs the package deltamerge in the Python that Spark runs beside its driver; over "
+            "Spark Connect that is the server's. Executors do not need it."
+        ) from error

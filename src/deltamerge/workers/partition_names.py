@@ -1,0 +1,62 @@
+"""Partition values as the log and folders spell them. Protocol: Partition Value Serialization."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^") | frozenset(chr(code) for code in range(1, 32))
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (local times are counted, too)
+
+
+def partition_folder(name: str, value: str | None) -> str:
+    """Return the name of a partition's folder, as Hive and Spark spell it."""
+    return f"{escape_path_name(name)}={escape_path_name(value) if value else NULL_PARTITION}"
+
+
+def escape_path_name(string: str) -> str:
+    """Spell a partition's name or value as Hive and Spark do in a folder's name."""
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in string)
+
+
+def unescape_path_name(string: str) -> str:
+    """Undo `escape_path_name`, and only that: other percent signs stay."""
+    return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), string)
+
+
+def partition_strings(column: Any) -> pa.Array:  # noqa: ANN401
+    """Return a partition column's values as strings; an empty string is NULL."""
+    encoded = column.dictionary_encode()
+    plain = encoded.dictionary
+    if pa.types.is_timestamp(plain.type):
+        # Python's calendar lacks some, and knows no nanoseconds.
+        plain = plain.cast(pa.int64())
+    strings = pa.array([_string(value, column.type) for value in plain.to_pylist()], pa.string())
+    return strings.take(encoded.indices) if len(strings) else pa.nulls(len(column), pa.string())
+
+
+def _string(value: Any, kind: pa.DataType) -> str | None:  # noqa: ANN401
+    if value is None or value in ("", b""):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if pa.types.is_timestamp(kind):
+        return _time(_EPOCH + timedelta(microseconds=value), is_instant=kind.tz is not None)
+    return str(value)
+
+
+def _time(value: datetime, *, is_instant: bool) -> str:
+    if is_instant:
+        return value.isoformat(timespec="microseconds") + "Z"
+    string = value.isoformat(sep=" ", timespec="microseconds")
+    return string.rstrip("0").rstrip(".")

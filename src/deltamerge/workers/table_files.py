@@ -1,0 +1,238 @@
+"""Rows of a frame as a table's files: with its columns, types and names there, in folders by partition."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamerge.workers.conditions import Condition, evaluate
+from deltamerge.workers.files import Files
+from deltamerge.workers.parquet_patch import TableWriter
+from deltamerge.workers.partition_names import partition_folder, partition_strings
+from deltamerge.workers.row_batches import batch_of_rows
+from deltamerge.workers.table_columns import Part, Shape, shaped
+
+# Rows wait for their file until they make a row group of this size.
+_GROUP_BYTES = 64 << 20
+_WAITING_BYTES = 256 << 20
+_MOST_OPEN = 64
+_ROWS_AT_ONCE = 10_000
+_ANY = Shape(pa.null())
+
+
+@dataclass(frozen=True)
+class WrittenPart:
+    """A file that a task has written; the footer is a Parquet file without rows."""
+
+    path: str
+    rows: int
+    size: int
+    footer: bytes
+
+
+@dataclass(frozen=True)
+class RowsToWrite:
+    """How tasks write a frame's rows as files of a table.
+
+    Args:
+        folder: The folder of the write, as tasks open it; it is there.
+        schema: The columns of files, in the types and with the names and ids that they have there.
+        columns: For each column of `schema` how the frame has it.
+        partitions: The names of partition columns in the log, and how the frame has them.
+        not_null: The columns and fields, as the frame names them, that are never NULL.
+        lengths: The most characters of columns, by their names.
+        condition: What must hold for every row, over the frame's columns by position, and its SQL.
+        most_bytes: The size at which a file ends; None for one file a task and partition.
+        frame_schema: The frame's columns.
+    """
+
+    files: Files
+    table: str
+    folder: str
+    schema: pa.Schema
+    columns: tuple[Part, ...]
+    partitions: tuple[tuple[str, Part], ...]
+    not_null: tuple[tuple[str, ...], ...]
+    lengths: Mapping[str, int]
+    condition: tuple[Condition, str] | None
+    most_bytes: int | None
+    options: Mapping[str, Any]
+    metadata: Mapping[bytes, bytes]
+    frame_schema: pa.Schema
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> list[WrittenPart]:
+        """Write a task's rows.
+
+        Raises:
+            ValueError: A row violates a constraint, or has a value that its column does not take.
+        """
+        with _OpenFiles(self) as opened:
+            for batch in batches:
+                if batch.num_rows:
+                    self._check(batch)
+                    opened.add(self._stored(batch), self._keys(batch))
+        return opened.written
+
+    def _stored(self, batch: pa.RecordBatch) -> pa.Table:
+        fields = list(batch.schema)
+        arrays = []
+        for column in self.columns:
+            index = column.index_in(fields)
+            try:
+                found = pa.nulls(batch.num_rows) if index is None else batch.column(index)
+                arrays.append(shaped(found, column.shape))
+            except (ValueError, pa.ArrowException) as error:
+                raise ValueError(f"column {column.name} of table {self.table} cannot be written: {error}") from error
+        return pa.table(arrays, schema=self.schema)
+
+    def _keys(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        fields = list(batch.schema)
+        keys = []
+        for _, column in self.partitions:
+            index = column.index_in(fields)
+            keys.append(
+                pa.nulls(batch.num_rows, pa.string())
+                if index is None
+                else partition_strings(shaped(batch.column(index), column.shape))
+            )
+        return keys
+
+    def _check(self, batch: pa.RecordBatch) -> None:
+        fields = list(batch.schema)
+        for path in self.not_null:
+            index = Part(path[0], _ANY).index_in(fields)
+            if index is None or _has_null(batch.column(index), path[1:]):
+                raise ValueError(
+                    f"[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL constraint violated for column: {'.'.join(path)}. "
+                    f"A row for table {self.table} has NULL there; nothing was written. SQLSTATE: 23502"
+                )
+        for name, most in self.lengths.items():
+            index = Part(name, _ANY).index_in(fields)
+            longest = None if index is None else pc.max(pc.utf8_length(batch.column(index))).as_py()
+            if longest is not None and longest > most:
+                raise ValueError(
+                    f"[DELTA_EXCEED_CHAR_VARCHAR_LIMIT] A value of column {name} of table {self.table} has {longest} "
+                    f"characters, more than {most}; nothing was written. SQLSTATE: 22001"
+                )
+        if self.condition is not None:
+            condition, sql = self.condition
+            numbered = pa.table(list(batch.columns), names=[str(index) for index in range(batch.num_columns)])
+            holds = evaluate(condition, numbered)
+            if not (holds.as_py() if isinstance(holds, pa.Scalar) else pc.all(holds.fill_null(False)).as_py()):
+                raise ValueError(
+                    f"[DELTA_REPLACE_WHERE_MISMATCH] Written data does not conform to the replaceWhere condition {sql} "
+                    f"of table {self.table}; nothing was written. SQLSTATE: 44000"
+                )
+
+    def as_batches(self, given: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        """Return what Spark hands to the writer of a stream as batches: Spark 4.0 hands rows."""
+        waiting: list[Any] = []
+        for each in given:
+            if isinstance(each, pa.RecordBatch):
+                yield each
+                continue
+            waiting.append(each)
+            if len(waiting) == _ROWS_AT_ONCE:
+                yield batch_of_rows(waiting, self.frame_schema)
+                waiting = []
+        if waiting:
+            yield batch_of_rows(waiting, self.frame_schema)
+
+
+class _OpenFiles:
+    """The files that a task is writing, one for each partition."""
+
+    def __init__(self, rows: RowsToWrite) -> None:
+        self.written: list[WrittenPart] = []
+        self._rows = rows
+        self._writers: dict[tuple[str | None, ...], tuple[TableWriter, str]] = {}
+        self._waiting: dict[tuple[str | None, ...], list[pa.Table]] = {}
+        self._number = 0
+
+    def add(self, table: pa.Table, keys: Sequence[pa.Array]) -> None:
+        for key, rows in _by_partition(table, keys):
+            self._waiting.setdefault(key, []).append(rows)
+            if sum(piece.nbytes for piece in self._waiting[key]) >= _GROUP_BYTES:
+                self._flush(key)
+        while sum(piece.nbytes for pieces in self._waiting.values() for piece in pieces) >= _WAITING_BYTES:
+            self._flush(max(self._waiting, key=lambda key: sum(piece.nbytes for piece in self._waiting[key])))
+
+    def _flush(self, key: tuple[str | None, ...]) -> None:
+        pieces = self._waiting.pop(key, [])
+        if not pieces:
+            return
+        if key not in self._writers:
+            if len(self._writers) >= _MOST_OPEN:
+                self._close(next(iter(self._writers)))
+            self._writers[key] = self._open(key)
+        writer, _ = self._writers[key]
+        writer.write(pa.concat_tables(pieces).combine_chunks())
+        if self._rows.most_bytes is not None and writer.bytes_so_far >= self._rows.most_bytes:
+            self._close(key)
+
+    def _open(self, key: tuple[str | None, ...]) -> tuple[TableWriter, str]:
+        rows = self._rows
+        folder = rows.folder
+        for (name, _), value in zip(rows.partitions, key, strict=True):
+            folder = f"{folder}/{partition_folder(name, value)}"
+            if folder.startswith("/"):
+                # Only below the write's own folder, which is gone where the write has failed.
+                with suppress(FileExistsError):
+                    Path(folder).mkdir()
+        self._number += 1
+        path = rows.files.attempt_path(f"{folder}/part-{self._number:05d}-{uuid.uuid4().hex}.parquet")
+        writer = TableWriter(rows.files, path, rows.schema, rows.options, rows.metadata)
+        return writer.__enter__(), path
+
+    def _close(self, key: tuple[str | None, ...]) -> None:
+        writer, path = self._writers.pop(key)
+        writer.__exit__(None)
+        self.written.append(WrittenPart(path, writer.rows, writer.size, writer.footer))
+
+    def __enter__(self) -> _OpenFiles:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            for key in list(self._waiting):
+                self._flush(key)
+            for key in list(self._writers):
+                self._close(key)
+        for writer, _path in self._writers.values():
+            writer.__exit__(kind)
+
+
+def _by_partition(table: pa.Table, keys: Sequence[pa.Array]) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
+    if not keys:
+        yield (), table
+        return
+    encoded = [key.dictionary_encode() for key in keys]
+    codes = [pc.fill_null(each.indices, -1).to_numpy(zero_copy_only=False) for each in encoded]
+    sizes = [len(each.dictionary) + 1 for each in encoded]
+    combined = reduce(lambda left, right: left * right[1] + right[0] + 1, zip(codes, sizes, strict=True), np.int64(0))
+    numbers, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
+    values = [
+        [None if code < 0 else each.dictionary[int(code)].as_py() for code in of_column[first]]
+        for each, of_column in zip(encoded, codes, strict=True)
+    ]
+    for place in range(len(numbers)):
+        key = tuple(of_column[place] for of_column in values)
+        yield key, table if len(numbers) == 1 else table.filter(pa.array(inverse == place))
+
+
+def _has_null(column: pa.Array, path: Sequence[str]) -> bool:
+    if column.null_count:
+        return True
+    if not path:
+        return False
+    index = Part(path[0], _ANY).index_in([column.type.field(i) for i in range(column.type.num_fields)])
+    return index is None or _has_null(column.field(index), path[1:])

@@ -1,0 +1,147 @@
+"""Rows of a table's files as Arrow batches in the table's schema, without the rows that deletion vectors delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamerge.workers.files import Files
+from deltamerge.workers.row_blocks import Blocks, mask_of
+from deltamerge.workers.staged_rows import is_of_other_calendar
+from deltamerge.workers.table_columns import Part, shaped
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Rows of a file: those of the row groups whose middle is in a range of its bytes, or all.
+
+    Args:
+        path: The path, as tasks open it.
+        bytes: The first of the bytes, and the one after the last; None for all.
+        deleted: The positions of the rows that are deleted.
+        values: The values of columns that are the same for all rows, each an array of one value.
+    """
+
+    path: str
+    bytes: tuple[int, int] | None = None
+    deleted: Blocks | None = None
+    values: Mapping[str, pa.Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RowsOfTable:
+    """How a table's files are read.
+
+    Args:
+        columns: For each column of `schema` how files have it.
+        expected: The columns of which every file has one; none where that is not certain.
+        batch_rows: The most rows of a batch.
+    """
+
+    files: Files
+    table: str
+    schema: pa.Schema
+    columns: tuple[Part, ...]
+    expected: tuple[str, ...]
+    batch_rows: int
+
+    def read(self, parts: Iterable[FilePart]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of parts of files.
+
+        Raises:
+            ValueError: A file is not to be read in this way; the message has its name.
+        """
+        for part in parts:
+            try:
+                yield from self._rows(part)
+            except FileNotFoundError as error:
+                raise ValueError(
+                    f"[DELTA_FILE_NOT_FOUND_DETAILED] The data file {part.path} of table {self.table} does not exist: "
+                    "it may have been deleted by a vacuum since the frame was made, or by hand."
+                ) from error
+            except (ValueError, pa.ArrowException) as error:
+                raise ValueError(f"The data file {part.path} of table {self.table} cannot be read: {error}") from error
+
+    def _rows(self, part: FilePart) -> Iterator[pa.RecordBatch]:
+        with self.files.parquet(part.path, int96="us") as file:
+            fields = list(file.schema_arrow)
+            self._check(file, fields)
+            stored = {
+                name: index
+                for name, column in zip(self.schema.names, self.columns, strict=True)
+                if name not in part.values and (index := column.index_in(fields)) is not None
+            }
+            keep = None if part.deleted is None else ~mask_of(part.deleted, file.metadata.num_rows)
+            start = 0
+            for group in range(file.metadata.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                wanted = keep is None or keep[start : start + rows].any()
+                if wanted and (part.bytes is None or _is_within(file.metadata.row_group(group), part.bytes)):
+                    yield from self._group(file, group, rows, stored, part, None if keep is None else keep[start:])
+                start += rows
+
+    def _check(self, file: pq.ParquetFile, fields: list[pa.Field]) -> None:
+        found = {each.name.lower() for each in fields}
+        if self.expected and found.isdisjoint(name.lower() for name in self.expected):
+            raise ValueError(
+                f"[DELTAMERGE_FILE_WITHOUT_COLUMNS] It has none of the table's columns {', '.join(self.expected)}, but "
+                f"{', '.join(each.name for each in fields)}: it was written under other names"
+            )
+        if is_of_other_calendar(file.metadata):
+            raise ValueError("its dates and times are those of Spark 2; read the table with DeltaTable.toDF()")
+
+    def _group(
+        self,
+        file: pq.ParquetFile,
+        group: int,
+        rows: int,
+        stored: Mapping[str, int],
+        part: FilePart,
+        keep: np.ndarray | None,
+    ) -> Iterator[pa.RecordBatch]:
+        names = list(dict.fromkeys(file.schema_arrow.field(index).name for index in stored.values()))
+        batches: Iterable[pa.RecordBatch | int]
+        if names:
+            batches = file.iter_batches(self.batch_rows, row_groups=[group], columns=names, use_threads=False)
+        else:
+            batches = [min(self.batch_rows, rows - start) for start in range(0, rows, self.batch_rows)]
+        start = 0
+        for batch in batches:
+            length = batch if isinstance(batch, int) else batch.num_rows
+            arrays = []
+            for name, column in zip(self.schema.names, self.columns, strict=True):
+                if name in part.values:
+                    arrays.append(pa.repeat(part.values[name][0], length))
+                elif name not in stored or isinstance(batch, int):
+                    arrays.append(pa.nulls(length, column.shape.target))
+                else:
+                    found = batch.column(file.schema_arrow.field(stored[name]).name)
+                    arrays.append(_shaped(found, column, name))
+            made = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            if keep is not None:
+                mask = keep[start : start + length]
+                made = made if mask.all() else made.filter(pa.array(mask))
+            start += length
+            if made.num_rows:
+                yield made
+
+
+def _shaped(found: pa.Array, column: Part, name: str) -> pa.Array:
+    try:
+        return shaped(found, column.shape)
+    except (ValueError, pa.ArrowException) as error:
+        raise ValueError(f"column {name}: {error}") from error
+
+
+def _is_within(group: pq.RowGroupMetaData, wanted: tuple[int, int]) -> bool:
+    """Return whether the middle of a row group is among some bytes, as Spark decides which task reads it."""
+    chunks = [group.column(index) for index in range(group.num_columns)]
+    begin = min(
+        chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset for chunk in chunks
+    )
+    middle = begin + sum(chunk.total_compressed_size for chunk in chunks) // 2
+    return bool(wanted[0] <= middle < wanted[1])

@@ -1,0 +1,219 @@
+"""Commits of written rows and of definitions; what Spark does for a write is done before."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql.types import StructType
+
+from deltamerge.log.actions import Action, Metadata, Protocol, SetTransaction
+from deltamerge.log.features.clustering import FEATURE, clustering_columns, clustering_domain
+from deltamerge.log.features.column_mapping import NONE, mapping_mode, with_column_ids, without_mapping
+from deltamerge.log.features.row_tracking import with_column_names
+from deltamerge.log.file_table import FileTable
+from deltamerge.log.schema import parse_schema, schema_to_json
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.skipping.predicates import ALWAYS
+from deltamerge.spark.config import MergeConf
+from deltamerge.storage.store import Store
+from deltamerge.txn.prepared import PreparedCommit, ReadSet
+from deltamerge.txn.transaction import commit
+from deltamerge.version import ENGINE_INFO
+from deltamerge.write.data_files import WrittenFiles
+from deltamerge.write.definition import TableDefinition, physical_names
+from deltamerge.write.inert import schema_to_commit, schema_to_write
+from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a table is committed: its store, and the settings of the session."""
+
+    store: Store
+    conf: MergeConf
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
+def rows_definition(snapshot: Snapshot, properties: Mapping[str, str] | None) -> TableDefinition:
+    """Return the definition of a table that gets rows: as it is, with other properties where these are given."""
+    metadata = snapshot.metadata
+    definition = TableDefinition(schema_to_write(snapshot), metadata.partition_columns, metadata.configuration)
+    if properties is None:
+        return definition
+    configuration = with_column_names({**metadata.configuration, **stored_properties(properties)})
+    definition = replace(definition, properties=configuration)
+    is_mapped_anew = mapping_mode(configuration) != mapping_mode(metadata.configuration)
+    return identified(definition, snapshot) if is_mapped_anew else definition
+
+
+@dataclass(frozen=True)
+class WrittenRows:
+    """Rows to commit to an existing table.
+
+    Args:
+        definition: The table's after the commit.
+        protocol: The table's after the commit.
+        removed: The files that they replace; None for an append.
+        predicate: Of which rows they take the place, as the history shows it; None for all.
+    """
+
+    definition: TableDefinition
+    protocol: Protocol
+    files: WrittenFiles
+    removed: FileTable | None = None
+    predicate: str | None = None
+
+
+def commit_rows(
+    destination: Destination, snapshot: Snapshot, rows: WrittenRows, named: tuple[SetTransaction, ...] = ()
+) -> int:
+    """Commit rows of an existing table.
+
+    Delta: ImplicitMetadataOperation, without overwriteSchema.
+    """
+    definition = rows.definition
+    actions: tuple[Action, ...] = (
+        *(() if rows.protocol == snapshot.protocol else (rows.protocol,)),
+        *_changed_metadata(snapshot, definition.properties, definition.schema),
+        *named,
+        *(() if rows.removed is None else removals_of(rows.removed)),
+        *rows.files.files,
+    )
+    parameters = _write_parameters("Append" if rows.removed is None else "Overwrite", definition)
+    if rows.predicate is not None:
+        parameters["predicate"] = rows.predicate
+    prepared = _prepared(destination, snapshot, actions, rows.files, parameters)
+    if rows.removed is None:
+        prepared = replace(prepared, read_set=ReadSet(), is_blind_append=True)
+    return commit(prepared, now_ms).version
+
+
+def removals_of(files: FileTable) -> list[Action]:
+    now = now_ms()
+    return [file.remove(now) for file in files.add_files()]
+
+
+def _changed_metadata(snapshot: Snapshot, configuration: Mapping[str, str], schema: StructType) -> tuple[Metadata, ...]:
+    """Return the metadata to commit, none where nothing of it changes."""
+    metadata = replace(snapshot.metadata, configuration=dict(configuration))
+    if schema != schema_to_write(snapshot):
+        committed = json.dumps(schema_to_commit(schema, snapshot).jsonValue())
+        metadata = replace(metadata, schema_string=committed)
+    return () if metadata == snapshot.metadata else (metadata,)
+
+
+def commit_definition(
+    destination: Destination,
+    snapshot: Snapshot | None,
+    definition: TableDefinition,
+    files: WrittenFiles,
+    named: tuple[SetTransaction, ...] = (),
+) -> int:
+    """Commit a table's definition, and the rows that it has from then on; they take the place of all before."""
+    metadata = Metadata(
+        id=snapshot.metadata.id if snapshot is not None else str(uuid.uuid4()),
+        name=definition.name,
+        description=definition.description,
+        schema_string=json.dumps(definition.schema.jsonValue()),
+        partition_columns=definition.partition_columns,
+        configuration=with_column_names(stored_properties(definition.properties)),
+        created_time=snapshot.metadata.created_time if snapshot is not None else now_ms(),
+    )
+    protocol = protocol_of(snapshot, definition)
+    actions: list[Action] = [metadata, *named]
+    if snapshot is None or snapshot.protocol != protocol:
+        actions.insert(0, protocol)
+    if snapshot is not None:
+        snapshot.check_writable()
+        actions += removals_of(snapshot.files)
+    actions += files.files
+    actions += _clustering(snapshot, definition)
+    if files.files:
+        mode = "ErrorIfExists" if snapshot is None else "Overwrite"
+        prepared = _prepared(destination, snapshot, tuple(actions), files, _write_parameters(mode, definition))
+    else:
+        operation = "CREATE TABLE" if snapshot is None else "REPLACE TABLE"
+        prepared = _prepared(destination, snapshot, tuple(actions), None, _create_parameters(definition), operation)
+    return commit(prepared, now_ms).version
+
+
+def protocol_of(snapshot: Snapshot | None, definition: TableDefinition) -> Protocol:
+    """Return a new table's protocol, or an existing table's with what the definition needs besides."""
+    clustering = {f"delta.feature.{FEATURE}": "supported"} if definition.clustered_by else {}
+    needed = protocol_for(definition.schema, {**definition.properties, **clustering})
+    return needed if snapshot is None else upgraded(snapshot.protocol, needed)
+
+
+def identified(definition: TableDefinition, before: Snapshot | None) -> TableDefinition:
+    """Assign ids to the columns of a definition that maps them; an overwritten table's columns keep theirs."""
+    unmapped = schema_to_json(without_mapping(parse_schema(json.dumps(definition.schema.jsonValue()))))
+    found = with_column_ids(
+        Metadata("", schema_string=unmapped, configuration=definition.properties),
+        lambda: str(uuid.uuid4()),
+        None if before is None or mapping_mode(before.metadata.configuration) == NONE else before.schema,
+    )
+    schema = StructType.fromJson(json.loads(found.schema_string or unmapped))
+    return replace(definition, schema=schema, properties=found.configuration)
+
+
+def _clustering(snapshot: Snapshot | None, definition: TableDefinition) -> list[Action]:
+    """Return the clustering to commit; columns that the table no longer has are dropped from it."""
+    physical = physical_names(definition.schema)
+    if definition.clustered_by:
+        return [clustering_domain([(physical[name],) for name in definition.clustered_by])]
+    before = () if snapshot is None else clustering_columns(snapshot.domain_metadata)
+    if all(parts[0] in physical.values() for parts in before):
+        return []
+    return [clustering_domain([])]
+
+
+def _prepared(
+    destination: Destination,
+    snapshot: Snapshot | None,
+    actions: tuple[Action, ...],
+    written: WrittenFiles | None,
+    parameters: dict[str, str],
+    operation: str = "WRITE",
+) -> PreparedCommit:
+    conf, metrics = destination.conf, {}
+    if written is not None:
+        metrics = {
+            "numFiles": str(len(written.files)),
+            "numOutputRows": str(written.row_count),
+            "numOutputBytes": str(sum(file.size for file in written.files)),
+        }
+    return PreparedCommit(
+        snapshot=destination.store if snapshot is None else snapshot,
+        actions=actions,
+        read_set=ReadSet() if snapshot is None else ReadSet((ALWAYS,), frozenset(), whole_table=True),
+        operation=operation,
+        operation_parameters=parameters,
+        operation_metrics=metrics,
+        isolation_level="Serializable",
+        is_blind_append=False,
+        user_metadata=conf.user_metadata,
+        engine_info=ENGINE_INFO,
+        txn_id=str(uuid.uuid4()),
+        session_time_zone=conf.session_time_zone,
+    )
+
+
+def _write_parameters(mode: str, definition: TableDefinition) -> dict[str, str]:
+    return {"mode": mode, "partitionBy": json.dumps(list(definition.partition_columns))}
+
+
+def _create_parameters(definition: TableDefinition) -> dict[str, str]:
+    return {
+        "isManaged": "false",
+        "description": definition.description or "",
+        "partitionBy": json.dumps(list(definition.partition_columns)),
+        "properties": json.dumps(dict(definition.properties)),
+    }
