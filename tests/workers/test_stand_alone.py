@@ -19,6 +19,10 @@ from deltamerge.workers.matched_rows import pairing_rows, reading_staged
 from deltamerge.workers.new_rows import NewRows
 from deltamerge.workers.parquet_patch import AS_IT_WAS
 from deltamerge.workers.staged_rows import KeptFile, KeptRows, StagedRows, staging
+from deltamerge.workers.table_columns import Part, Shape
+from deltamerge.workers.table_files import RowsToWrite
+from deltamerge.workers.table_rows import RowsOfTable
+from deltamerge.workers.data_source import DeltaSource, TableReader, TableWriter, StreamWriter
 
 
 def of_pairs() -> PairChoice:
@@ -34,6 +38,16 @@ def by_source() -> TargetChoice:
     return TargetChoice({}, ClauseChoice(((0, condition),), frozenset({0})))
 
 
+def of_table() -> RowsOfTable:
+    return RowsOfTable(LOCAL_FILES, "t", pa.schema([("a", pa.int64())]), (COLUMN,), ("a",), 10)
+
+
+def to_table() -> RowsToWrite:
+    schema = pa.schema([("a", pa.int64())])
+    return RowsToWrite(LOCAL_FILES, "t", "/x", schema, (COLUMN,), (), (), {}, None, None, {}, {}, schema)
+
+
+COLUMN = Part("a", Shape(pa.int64()))
 KEY = ComparedKey("b", pa.int64())
 KEPT = KeptRows((KeptFile("a", 1, 2),))
 FUNCTIONS = {
@@ -47,6 +61,8 @@ FUNCTIONS = {
     ),
     "pairing_rows": pairing_rows(LOCAL_FILES, KEPT, ("a",), {}, {"f": "file"}, among="changing"),
     "reading_staged": reading_staged(LOCAL_FILES, KEPT, ("a",), "n"),
+    "reading a table": of_table().read,
+    "writing a table": to_table().write,
     "staging": staging(LOCAL_FILES, StagedRows("/x", ("k",), 1, 1)),
 }
 WITHOUT_PACKAGE = """
@@ -72,3 +88,23 @@ def test_executors_need_not_have_the_package() -> None:
     pickled = {name: cloudpickle.dumps(function) for name, function in FUNCTIONS.items()}  # type: ignore[no-untyped-call]
     work = cloudpickle.dumps(pickled)  # type: ignore[no-untyped-call]
     subprocess.run([sys.executable, "-c", WITHOUT_PACKAGE], input=work, check=True)
+
+
+WITHOUT_PACKAGE_TOO = WITHOUT_PACKAGE.split("for name, pickled")[0] + """
+from pyspark.sql.datasource import InputPartition
+source, reader, *writers = cloudpickle.loads(sys.stdin.buffer.read())
+assert list(reader.read(InputPartition(None))) == []
+for writer in writers:
+    assert writer.write(iter([])).parts == []
+try:
+    source({"path": "/x"}).schema()
+except ImportError as error:
+    assert "deltamerge" in str(error)
+"""
+
+
+def test_neither_does_the_data_source() -> None:
+    source = type("DeltaSource", (DeltaSource,), {"settings": {}})
+    parts = source, TableReader(of_table(), None), TableWriter(to_table(), "", {}), StreamWriter(to_table(), "", {})
+    work = cloudpickle.dumps(parts)  # type: ignore[no-untyped-call]
+    subprocess.run([sys.executable, "-c", WITHOUT_PACKAGE_TOO], input=work, check=True)

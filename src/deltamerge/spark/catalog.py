@@ -54,4 +54,22 @@ def _described(spark: SparkSession, name: str) -> str | None:
         return None
     details = {row["col_name"]: row["data_type"] for row in rows}
     location = details.get("Location")
+    if location is None:
+        location = _shown(spark, name)
     return None if location is None else re.sub(r"^file:/+", "/", location)
+
+
+def _shown(spark: SparkSession, name: str) -> str | None:
+    """Return the location of a table of a data source in Python, which DESCRIBE does not show."""
+    *above, last = parse_name(name)
+    if not last.isidentifier():
+        # It would be a pattern.
+        return None
+    database = f"IN {quote_name(above)} " if above else ""
+    try:
+        rows = spark.sql(f"SHOW TABLE EXTENDED {database}LIKE '{last}'").collect()
+    except PySparkException:
+        return None
+    information = "\n".join(row["information"] for row in rows if row["tableName"] == last.lower())
+    found = re.search(r"^Location: (.+)$", information, re.MULTILINE)
+    return None if found is None else found.group(1)

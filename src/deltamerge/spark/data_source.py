@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import datasource
 
+from deltamerge.spark.config import KEYS
 from deltamerge.spark.session import conf_value, errors_not_logged, is_connect, settings_below
 from deltamerge.workers.data_source import PUSHES_FILTERS
 
@@ -23,6 +24,8 @@ _KEYS = (
     "spark.sql.session.timeZone",
     "spark.sql.storeAssignmentPolicy",
 )
+# They change from write to write, and the source would go on with what they were.
+_OF_ONE_WRITE = tuple(KEYS[name] for name in ("txn_app_id", "txn_version", "user_metadata"))
 _NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
 # Of this library's own source's error where it gets no path.
 _OWN = "DELTA_TABLE_PATH_NOT_GIVEN"
@@ -47,6 +50,8 @@ def source_settings(spark: SparkSession) -> dict[str, str]:
     if hasattr(datasource, "Filter") and conf_value(spark, PUSHES_FILTERS) in (None, "false"):
         spark.conf.set(PUSHES_FILTERS, "true")
     settings = {f"{prefix}{key}": value for prefix in _PREFIXES for key, value in settings_below(spark, prefix).items()}
+    for key in _OF_ONE_WRITE:
+        settings.pop(key, None)
     for key in (*_KEYS, PUSHES_FILTERS):
         value = conf_value(spark, key)
         if value is not None:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from deltamerge.workers.widening import widened
 
 _FIELD_ID = b"PARQUET:field_id"
+_SHREDDED = "typed_value"
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ def _struct(column: Any, shape: Shape) -> Any:  # noqa: ANN401
     if not pa.types.is_struct(column.type):
         raise _unfit(column.type, shape.target)
     fields = [column.type.field(index) for index in range(column.type.num_fields)]
+    if _SHREDDED in {field.name for field in fields} and _is_variant(shape.target):
+        raise ValueError("it is a shredded VARIANT, which only Spark puts together: read it with DeltaTable.toDF()")
     children = []
     for part in shape.parts:
         index = part.index_in(fields)
@@ -98,6 +101,10 @@ def _struct(column: Any, shape: Shape) -> Any:  # noqa: ANN401
         )
     mask = column.is_null() if column.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(shape.target), mask=mask)
+
+
+def _is_variant(target: pa.DataType) -> bool:
+    return any((field.metadata or {}).get(b"variant") == b"true" for field in target)
 
 
 def _list(column: Any, shape: Shape) -> Any:  # noqa: ANN401

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def new_schema(frame: DataFrame) -> StructType:
-    """Return the schema of a new table: nullable and never generated, as delta-spark makes it of a frame."""
-    schema = frame.schema
+def new_schema(schema: StructType) -> StructType:
+    """Return the schema of a new table: nullable and never generated, as delta-spark makes it of a frame's."""
     return as_strings(
         StructType([StructField(f.name, as_nullable(f.dataType), True, _plain(f)) for f in schema.fields])
     )

@@ -116,8 +116,13 @@ def commit_definition(
     definition: TableDefinition,
     files: WrittenFiles,
     named: tuple[SetTransaction, ...] = (),
+    mode: str = "ErrorIfExists",
 ) -> int:
-    """Commit a table's definition, and the rows that it has from then on; they take the place of all before."""
+    """Commit a table's definition, and the rows that it has from then on; they take the place of all before.
+
+    Args:
+        mode: How the history calls the write of a new table.
+    """
     metadata = Metadata(
         id=snapshot.metadata.id if snapshot is not None else str(uuid.uuid4()),
         name=definition.name,
@@ -137,7 +142,7 @@ def commit_definition(
     actions += files.files
     actions += _clustering(snapshot, definition)
     if files.files:
-        mode = "ErrorIfExists" if snapshot is None else "Overwrite"
+        mode = mode if snapshot is None else "Overwrite"
         prepared = _prepared(destination, snapshot, tuple(actions), files, _write_parameters(mode, definition))
     else:
         operation = "CREATE TABLE" if snapshot is None else "REPLACE TABLE"

@@ -120,7 +120,7 @@ def write_table(
         new_properties = properties if mode == "overwrite" else None
         return _write_rows(table, before, frame, partition_columns, new_properties, named)
     given = properties if exists else {**_default_properties(table), **properties}
-    definition = TableDefinition(new_schema(frame), partition_columns or (), given)
+    definition = TableDefinition(new_schema(frame.schema), partition_columns or (), given)
     if before is not None:
         before.check_writable()
         refuse_append_only(before, table.name, "the overwrite deletes rows")

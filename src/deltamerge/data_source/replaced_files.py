@@ -1,0 +1,83 @@
+"""The files whose place an overwrite of partitions takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from deltamerge.data_source.file_parts import partition_value
+from deltamerge.data_source.request import Request
+from deltamerge.data_source.shapes import arrow_schema, unsupported
+from deltamerge.log.file_table import FileTable
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.analysis.arrow_conditions import arrow_condition
+from deltamerge.scan.column_mapping import physical_field
+from deltamerge.sql.condition_reader import read_condition
+from deltamerge.sql.expression import Name
+from deltamerge.workers.conditions import Condition, evaluate
+from deltamerge.write.data_files import WrittenFiles
+from deltamerge.write.definition import TableDefinition
+
+_INSTEAD = "DeltaTable.forPath(spark, path).delete(condition), then append"
+
+
+def rows_condition(sql: str, given: StructType, definition: TableDefinition, request: Request) -> tuple[Condition, str]:
+    """Return the condition of ``replaceWhere`` over a frame's columns.
+
+    Raises:
+        DeltaAnalysisException: It is not one over partition columns that Arrow evaluates as Spark does.
+    """
+    condition_of(sql, _partition_schema(definition), request)
+    return condition_of(sql, given, request), sql
+
+
+def where_files(sql: str, definition: TableDefinition, request: Request, snapshot: Snapshot) -> FileTable:
+    """Return the files for whose partition values a condition is TRUE."""
+    schema = _partition_schema(definition)
+    condition = condition_of(sql, schema, request)
+    zone = request.conf.session_time_zone
+    names = [physical_field(field, snapshot.mapping_mode).name for field in schema.fields]
+    values = [file.partition_values for file in snapshot.files.add_files()]
+    columns = []
+    for name, arrow in zip(names, arrow_schema(schema), strict=True):
+        of_files = [partition_value(each.get(name), arrow.type, zone) for each in values]
+        columns.append(pa.concat_arrays(of_files) if of_files else pa.nulls(0, arrow.type))
+    found = evaluate(condition, pa.table(columns, names=[str(index) for index in range(len(columns))]))
+    if isinstance(found, pa.Scalar):
+        mask = np.full(len(values), found.as_py() is True)
+    else:
+        mask = found.fill_null(False).to_numpy(zero_copy_only=False)
+    return snapshot.files.filter(mask)
+
+
+def dynamic_files(snapshot: Snapshot, files: WrittenFiles) -> FileTable:
+    """Return the files of the partitions that got files."""
+    written = {tuple(sorted(file.partition_values.items(), key=str)) for file in files.files}
+    before = (tuple(sorted(file.partition_values.items(), key=str)) for file in snapshot.files.add_files())
+    return snapshot.files.filter(np.fromiter((values in written for values in before), np.bool_))
+
+
+def condition_of(sql: str, schema: StructType, request: Request) -> Condition:
+    """Return a condition over columns by their positions.
+
+    Raises:
+        DeltaAnalysisException: Arrow does not evaluate it as Spark does, or it names other columns.
+    """
+    by_name = {field.name.lower(): index for index, field in enumerate(schema.fields)}
+
+    def column(name: Name) -> int | None:
+        return by_name.get(name.parts[0].lower()) if len(name.parts) == 1 else None
+
+    node = read_condition(sql, request.conf.double_quoted_identifiers)
+    found = arrow_condition(node, column, schema.fields)
+    if found is None:
+        raise unsupported(
+            f"replaceWhere with {sql}: only comparisons of partition columns with values of their types", _INSTEAD
+        )
+    return found
+
+
+def _partition_schema(definition: TableDefinition) -> StructType:
+    by_name = {field.name: field for field in definition.schema.fields}
+    return StructType([by_name[name] for name in definition.partition_columns])

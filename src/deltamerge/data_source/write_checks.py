@@ -1,0 +1,104 @@
+"""What the data source refuses to write: there is no Spark beside it that would evaluate expressions."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType, VariantType
+
+from deltamerge.data_source.shapes import arrow_schema, limited, unsupported
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark.nested_types import contains, matching_inner_types
+from deltamerge.workers.widening import can_widen
+from deltamerge.write.constraints import Check, constraints_of
+from deltamerge.write.defaults import CURRENT_DEFAULT
+from deltamerge.write.definition import TableDefinition
+from deltamerge.write.generated_columns import generation_expression
+from deltamerge.write.identity_columns import IDENTITY
+
+INSTEAD = "deltamerge.write_delta(df, path, mode)"
+
+
+def check_expressions(definition: TableDefinition, given: StructType) -> None:
+    """Refuse tables for whose rows Spark must evaluate expressions.
+
+    Raises:
+        DeltaAnalysisException: The table is such a one.
+    """
+    names = {field.name.lower() for field in given.fields}
+    for field in definition.schema.fields:
+        metadata = field.metadata or {}
+        if generation_expression(field) is not None:
+            raise unsupported(f"writing tables with generated columns, such as {field.name}", INSTEAD)
+        if any(key.startswith(IDENTITY) for key in metadata):
+            raise unsupported(f"writing tables with identity columns, such as {field.name}", INSTEAD)
+        if CURRENT_DEFAULT in metadata and field.name.lower() not in names:
+            raise unsupported(f"writing rows without column {field.name}, which has a default", INSTEAD)
+        if contains(field.dataType, VariantType):
+            raise unsupported(f"writing VARIANT, the type of column {field.name}", INSTEAD)
+        limited(field)
+    for constraint in constraints_of(definition.schema, definition.properties):
+        if isinstance(constraint, Check):
+            raise unsupported(
+                f"writing tables with CHECK constraints, such as {constraint.name} ({constraint.expression})", INSTEAD
+            )
+
+
+def check_columns(definition: TableDefinition, given: StructType, table: str) -> None:
+    """Refuse a frame whose columns the table lacks, or has with types that do not take their values.
+
+    Raises:
+        DeltaAnalysisException: DELTA_SCHEMA_MISMATCH or DELTA_FAILED_TO_MERGE_FIELDS.
+    """
+    unknown = _unknown(given, definition.schema, ())
+    if unknown:
+        raise DeltaAnalysisException(
+            "DELTA_SCHEMA_MISMATCH",
+            f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out, add them to the "
+            "table with .option('mergeSchema', 'true'), or replace the table's columns with .mode('overwrite') and "
+            ".option('overwriteSchema', 'true').",
+            sqlstate="42KDG",
+        )
+    by_name = {field.name.lower(): field for field in definition.schema.fields}
+    for field in given.fields:
+        _check_type(field.dataType, by_name[field.name.lower()].dataType, (field.name,), table)
+
+
+def _unknown(given: DataType, known: DataType, above: tuple[str, ...]) -> list[str]:
+    if isinstance(given, StructType) and isinstance(known, StructType):
+        by_name = {field.name.lower(): field for field in known.fields}
+        found = []
+        for field in given.fields:
+            path = (*above, field.name)
+            same = by_name.get(field.name.lower())
+            found += [".".join(path)] if same is None else _unknown(field.dataType, same.dataType, path)
+        return found
+    inner = matching_inner_types(given, known)
+    return [name for part, one, other in inner for name in _unknown(one, other, (*above, part))]
+
+
+def _check_type(given: DataType, wanted: DataType, path: tuple[str, ...], table: str) -> None:
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        by_name = {field.name.lower(): field for field in wanted.fields}
+        for field in given.fields:
+            _check_type(field.dataType, by_name[field.name.lower()].dataType, (*path, field.name), table)
+        return
+    inner = matching_inner_types(given, wanted)
+    for part, one, other in inner:
+        _check_type(one, other, (*path, part), table)
+    if inner or isinstance(given, NullType) or given.simpleString() == wanted.simpleString():
+        return
+    nested = (StructType, ArrayType, MapType)
+    if isinstance(given, nested) or isinstance(wanted, nested) or not can_widen(_arrow(given), _arrow(wanted)):
+        name = ".".join(path)
+        raise DeltaAnalysisException(
+            "DELTA_FAILED_TO_MERGE_FIELDS",
+            f"Failed to merge fields: column {name} is {given.simpleString()} in the frame and "
+            f"{wanted.simpleString()} in table {table}. Cast it: df.withColumn('{path[0]}', …). What Spark's own rules "
+            f"of assignment convert, {INSTEAD} writes.",
+            sqlstate="22005",
+            parameters={"currentField": name, "updateField": name},
+        )
+
+
+def _arrow(data_type: DataType) -> pa.DataType:
+    return arrow_schema(StructType([StructField("c", data_type)])).field(0).type

@@ -1,0 +1,126 @@
+"""What the options of a write ask for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from deltamerge.data_source.request import Request, illegal
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark.config import MergeConf
+from deltamerge.txn.application import ApplicationTransaction, option_transaction
+
+_DEFAULTS = "spark.databricks.delta.properties.defaults."
+# Spark hands options over in lower case.
+_PROPERTIES = (
+    "delta.appendOnly", "delta.autoOptimize.autoCompact", "delta.autoOptimize.optimizeWrite",
+    "delta.checkpointInterval", "delta.checkpointPolicy", "delta.checkpoint.writeStatsAsJson",
+    "delta.checkpoint.writeStatsAsStruct", "delta.columnMapping.mode", "delta.dataSkippingNumIndexedCols",
+    "delta.dataSkippingStatsColumns", "delta.deletedFileRetentionDuration", "delta.enableChangeDataFeed",
+    "delta.enableDeletionVectors", "delta.enableExpiredLogCleanup", "delta.enableInCommitTimestamps",
+    "delta.enableRowTracking", "delta.enableTypeWidening", "delta.isolationLevel", "delta.logRetentionDuration",
+    "delta.minReaderVersion", "delta.minWriterVersion", "delta.randomizeFilePrefixes", "delta.randomPrefixLength",
+    "delta.targetFileSize",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What a write asks for.
+
+    Args:
+        kind: ``append``, ``overwrite``, ``overwrite_schema``, ``replace_where`` or ``dynamic``.
+        partition_columns: Of a new table, or of one whose schema is replaced; None where they are not given.
+        properties: Of a new table, or of one whose schema is replaced.
+    """
+
+    kind: str
+    merges_schema: bool
+    replace_where: str | None
+    partition_columns: tuple[str, ...] | None
+    properties: Mapping[str, str]
+    transaction: ApplicationTransaction | None
+
+    @staticmethod
+    def of(request: Request, overwrite: bool) -> WriteOptions:
+        where = request.options.get("replacewhere")
+        kind = _kind(request, overwrite, where)
+        return WriteOptions(
+            kind,
+            request.flag("mergeSchema", request.conf.schema_auto_merge),
+            where if kind == "replace_where" else None,
+            _partition_columns(request),
+            _properties(request),
+            option_transaction(request.options.get("txnappid"), request.number("txnVersion")),
+        )
+
+
+def write_conf(request: Request) -> MergeConf:
+    """Return the session's settings with those of a write's options."""
+    metadata = request.options.get("usermetadata")
+    return request.conf if metadata is None else replace(request.conf, user_metadata=metadata)
+
+
+def _kind(request: Request, overwrite: bool, where: str | None) -> str:
+    dynamic = request.options.get("partitionoverwritemode", "static").lower()
+    if dynamic not in ("static", "dynamic"):
+        raise illegal("partitionOverwriteMode", dynamic, "must be 'static' or 'dynamic'")
+    schema = request.flag("overwriteSchema")
+    if not overwrite:
+        if where is not None:
+            raise DeltaAnalysisException(
+                "DELTA_REPLACE_WHERE_WITHOUT_OVERWRITE",
+                "The option replaceWhere goes with .mode('overwrite').",
+                sqlstate="42613",
+            )
+        return "append"
+    if dynamic == "dynamic" and (schema or where is not None):
+        other = "overwriteSchema" if schema else "replaceWhere"
+        raise DeltaAnalysisException(
+            "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"
+            if schema
+            else "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
+            f"A write with {other} cannot overwrite partitions dynamically: leave out one of the options.",
+            sqlstate="42613",
+        )
+    if schema and where is not None:
+        raise DeltaAnalysisException(
+            "DELTA_REPLACE_WHERE_WITH_OVERWRITE_SCHEMA",
+            "A write with replaceWhere keeps the rows that do not match, so that it cannot replace the schema: leave "
+            "out overwriteSchema.",
+            sqlstate="42613",
+        )
+    if schema:
+        return "overwrite_schema"
+    if where is not None:
+        return "replace_where"
+    return "dynamic" if dynamic == "dynamic" else "overwrite"
+
+
+def _partition_columns(request: Request) -> tuple[str, ...] | None:
+    given = request.options.get("partitionby")
+    if given is None:
+        return None
+    try:
+        found = json.loads(given) if given.strip().startswith("[") else given.split(",")
+    except ValueError:
+        raise illegal("partitionBy", given, "must be names with commas between them, or a list as JSON") from None
+    return tuple(str(name).strip() for name in found if str(name).strip())
+
+
+def _properties(request: Request) -> dict[str, str]:
+    found = {
+        f"delta.{key.removeprefix(_DEFAULTS)}": value
+        for key, value in request.settings.items()
+        if key.startswith(_DEFAULTS)
+    }
+    by_lower = {name.lower(): name for name in _PROPERTIES}
+    for key, value in request.options.items():
+        if key.startswith("delta."):
+            if key not in by_lower:
+                raise illegal(
+                    key, value, "which is no table property that a write sets; deltamerge.write_delta takes properties"
+                )
+            found[by_lower[key]] = value
+    return found

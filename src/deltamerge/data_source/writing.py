@@ -1,0 +1,341 @@
+"""Writing a table: what tasks are to write, and the commit of what they have written."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from deltamerge.data_source.replaced_files import dynamic_files, rows_condition, where_files
+from deltamerge.data_source.request import LOCATION, Request
+from deltamerge.data_source.shapes import arrow_schema, file_field, given_part, limited
+from deltamerge.data_source.write_checks import check_columns, check_expressions
+from deltamerge.data_source.write_options import WriteOptions, write_conf
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
+from deltamerge.log.file_table import FileTable
+from deltamerge.log.schema import parse_schema
+from deltamerge.log.snapshot import Snapshot, table_exists
+from deltamerge.merge.analysis.schema_evolution import evolved_schema
+from deltamerge.merge.planning.fit import PARQUET_CODECS
+from deltamerge.scan.paths import located
+from deltamerge.txn.application import ApplicationTransaction
+from deltamerge.workers.staged_rows import SPARK_VERSION
+from deltamerge.workers.table_files import RowsToWrite
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.constraints import NotNull, constraints_of
+from deltamerge.write.data_files import (
+    WriteTarget,
+    WrittenFiles,
+    files_of_tasks,
+    remove_leftovers,
+    removing_leftovers,
+)
+from deltamerge.write.definition import TableDefinition, check_definition
+from deltamerge.write.frame_rows import new_schema
+from deltamerge.write.layout import data_folder, target_file_size
+from deltamerge.write.table_commits import (
+    Destination,
+    WrittenRows,
+    commit_definition,
+    commit_rows,
+    identified,
+    now_ms,
+    protocol_of,
+    rows_definition,
+)
+from deltamerge.write.table_features import check_evolution
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """What a write is to commit; it travels with the work of tasks as JSON.
+
+    Args:
+        version: The version that was read; None where there is no table.
+        kind: As in `WriteOptions`.
+    """
+
+    options: Mapping[str, str]
+    folder: str
+    version: int | None
+    kind: str
+    where: str | None
+    schema: str
+    partition_columns: Sequence[str]
+    properties: Mapping[str, str]
+    description: str | None = None
+    name: str | None = None
+
+    @property
+    def definition(self) -> TableDefinition:
+        schema = StructType.fromJson(json.loads(self.schema))
+        return TableDefinition(schema, tuple(self.partition_columns), self.properties, self.description, name=self.name)
+
+    def to_json(self) -> str:
+        return json.dumps(vars(self))
+
+    @staticmethod
+    def of_json(plan: str) -> WritePlan:
+        return WritePlan(**json.loads(plan))
+
+
+def plan_write(
+    options: Mapping[str, str],
+    settings: Mapping[str, str],
+    schema: StructType,
+    overwrite: bool,
+    *,
+    streams: bool = False,
+) -> tuple[RowsToWrite, str, Mapping[str, str]]:
+    """Plan a write.
+
+    Args:
+        schema: The frame's columns.
+        overwrite: Whether the rows take the place of others.
+        streams: Whether it is one batch of a stream.
+
+    Returns:
+        How tasks write rows; what is to be committed, as JSON; the settings.
+
+    Raises:
+        DeltaAnalysisException: The rows do not fit the table, or the data source does not write it.
+    """
+    request = Request(options, settings)
+    given = _without_location(schema)
+    wanted = WriteOptions.of(request, overwrite)
+    if streams:
+        # Spark says with each batch which one it is; these are for batch writes.
+        wanted = replace(wanted, transaction=None)
+    snapshot = request.snapshot() if table_exists(request.store) else None
+    definition = _definition(request, wanted, snapshot, given)
+    condition = None
+    if wanted.replace_where is not None:
+        condition = rows_condition(wanted.replace_where, given, definition, request)
+    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    plan = WritePlan(
+        options,
+        folder,
+        None if snapshot is None else snapshot.version,
+        wanted.kind,
+        wanted.replace_where,
+        definition.schema.json(),
+        definition.partition_columns,
+        dict(definition.properties),
+        definition.description,
+        definition.name,
+    )
+    rows = _rows_to_write(request, definition, given, folder, condition)
+    request.store.make_folder(folder)
+    return rows, plan.to_json(), settings
+
+
+def _without_location(schema: StructType) -> StructType:
+    """Return a frame's schema without the location that a table of the catalog has in its columns' metadata."""
+    fields = []
+    for field in schema.fields:
+        metadata = {key: value for key, value in (field.metadata or {}).items() if key != LOCATION}
+        fields.append(StructField(field.name, field.dataType, field.nullable, metadata))
+    return StructType(fields)
+
+
+def _definition(
+    request: Request, wanted: WriteOptions, snapshot: Snapshot | None, given: StructType
+) -> TableDefinition:
+    """Return the table's definition after the write, and check that rows of the frame can be written to it."""
+    if snapshot is None or wanted.kind == "overwrite_schema":
+        definition = _new_definition(request, wanted, snapshot, given)
+    else:
+        definition = _kept_definition(request, wanted, snapshot, given)
+    check_expressions(definition, given)
+    check_columns(definition, given, request.path)
+    return definition
+
+
+def _new_definition(
+    request: Request, wanted: WriteOptions, snapshot: Snapshot | None, given: StructType
+) -> TableDefinition:
+    definition = TableDefinition(new_schema(given), wanted.partition_columns or (), wanted.properties)
+    if snapshot is not None:
+        snapshot.check_writable()
+        refuse_append_only(snapshot, request.path, "the overwrite deletes rows")
+        metadata = snapshot.metadata
+        definition = replace(
+            definition,
+            partition_columns=metadata.partition_columns
+            if wanted.partition_columns is None
+            else wanted.partition_columns,
+            properties={**metadata.configuration, **wanted.properties},
+            description=metadata.description,
+            name=metadata.name,
+        )
+    check_definition(definition)
+    protocol_of(snapshot, definition)
+    return identified(definition, snapshot)
+
+
+def _kept_definition(request: Request, wanted: WriteOptions, snapshot: Snapshot, given: StructType) -> TableDefinition:
+    snapshot.check_writable()
+    if wanted.kind != "append":
+        refuse_append_only(snapshot, request.path, "the overwrite deletes rows")
+    columns = snapshot.metadata.partition_columns
+    if wanted.partition_columns not in (None, columns):
+        raise DeltaAnalysisException(
+            "DELTA_PARTITION_COLUMNS_MISMATCH",
+            f"Partition columns do not match those of table {request.path}: given "
+            f"{list(wanted.partition_columns or ())}, the table has {list(columns)}. To replace them: "
+            ".mode('overwrite').option('overwriteSchema', 'true').",
+            sqlstate="42K0E",
+        )
+    definition = rows_definition(snapshot, None)
+    if not wanted.merges_schema:
+        return definition
+    schema = evolved_schema(definition.schema, given, ((name,) for name in given.names), case_sensitive=False)
+    if schema == definition.schema:
+        return definition
+    check_evolution(snapshot, schema)
+    definition = replace(definition, schema=schema)
+    check_definition(definition)
+    return identified(definition, snapshot)
+
+
+def _rows_to_write(
+    request: Request,
+    definition: TableDefinition,
+    given: StructType,
+    folder: str,
+    condition: Any,  # noqa: ANN401
+) -> RowsToWrite:
+    target = _target(request, definition, folder)
+    columns, partitions, fields, lengths = [], {}, [], {}
+    for field in definition.schema.fields:
+        stored = file_field(field, target.mode)
+        part = given_part(field.name, field.dataType, stored.type)
+        if field.name in definition.partition_columns:
+            partitions[field.name] = (stored.name, part)
+        else:
+            fields.append(stored)
+            columns.append(part)
+        length = limited(field)
+        if length is not None:
+            lengths[field.name] = length[1]
+    codec = request.options.get("compression", request.settings.get("spark.sql.parquet.compression.codec", "snappy"))
+    constraints = constraints_of(definition.schema, definition.properties)
+    return RowsToWrite(
+        files=request.files,
+        table=request.path,
+        folder=located(request.store, folder),
+        schema=pa.schema(fields),
+        columns=tuple(columns),
+        partitions=tuple(partitions[name] for name in definition.partition_columns),
+        not_null=tuple(each.path for each in constraints if isinstance(each, NotNull)),
+        lengths=lengths,
+        condition=condition,
+        most_bytes=target_file_size(definition.properties),
+        options={
+            "compression": PARQUET_CODECS.get(codec.lower(), "snappy"),
+            "store_decimal_as_integer": True,
+            "store_schema": False,
+            "write_page_index": True,
+        },
+        metadata={SPARK_VERSION: request.settings.get("spark.version", "").encode()},
+        frame_schema=arrow_schema(given),
+    )
+
+
+def _target(request: Request, definition: TableDefinition, folder: str) -> WriteTarget:
+    return WriteTarget(
+        store=request.store,
+        schema=definition.schema,
+        log_schema=parse_schema(definition.schema.json()),
+        partition_columns=definition.partition_columns,
+        configuration=definition.properties,
+        folder=folder,
+        clock=now_ms,
+    )
+
+
+def commit_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
+    """Commit what the tasks of a write have written.
+
+    Raises:
+        DeltaConcurrentModificationException: Another writer's commit conflicts; nothing was written.
+        CommitStateUnknownException: The store did not say whether the commit landed.
+    """
+    found = WritePlan.of_json(plan)
+    request = Request(found.options, settings)
+    _commit(found, request, messages, WriteOptions.of(request, found.kind != "append").transaction)
+
+
+def commit_batch(settings: Mapping[str, str], messages: Sequence[Any], batch: int) -> None:
+    """Commit a batch of a stream, unless the table has it already; else as `commit_write`."""
+    given = [message for message in messages if message is not None]
+    if not given:
+        return
+    query = given[0].query
+    if query is None:
+        raise DeltaRuntimeException(
+            "DELTAMERGE_STREAM_WITHOUT_ID",
+            "Spark does not tell the id of the streaming query, so that a batch could be written twice. Write with "
+            "foreachBatch and deltamerge.write_delta(df, path, txn_app_id=…, txn_version=batch_id).",
+            sqlstate="0A000",
+        )
+    plan = WritePlan.of_json(given[0].plan)
+    _commit(plan, Request(plan.options, settings), given, ApplicationTransaction(query, batch))
+
+
+def abort_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
+    """Delete what the tasks of a write have written."""
+    plans = {plan, *(message.plan for message in messages if message is not None)}
+    for found in map(WritePlan.of_json, plans):
+        remove_leftovers(Request(found.options, settings).store, found.folder)
+
+
+def _commit(
+    plan: WritePlan, request: Request, messages: Sequence[Any], transaction: ApplicationTransaction | None
+) -> None:
+    store = request.store
+    if transaction is not None and table_exists(store) and transaction.is_in(request.snapshot()):
+        remove_leftovers(store, plan.folder)
+        return
+    with removing_leftovers(store, plan.folder):
+        definition = plan.definition
+        done = [part for message in messages if message is not None for part in message.parts]
+        files = files_of_tasks(_target(request, definition, plan.folder), done)
+        if not files.files:
+            store.delete_folder(plan.folder)
+        destination = Destination(store, write_conf(request))
+        named = () if transaction is None else (transaction.action(now_ms()),)
+        if plan.version is None:
+            mode = "Append" if plan.kind == "append" else "Overwrite"
+            commit_definition(destination, None, definition, files, named, mode)
+            return
+        snapshot = request.snapshot(plan.version)
+        if plan.kind == "overwrite_schema":
+            commit_definition(destination, snapshot, definition, files, named)
+            return
+        removed, predicate = _REMOVED[plan.kind](plan, request, snapshot, files)
+        protocol = snapshot.protocol
+        commit_rows(destination, snapshot, WrittenRows(definition, protocol, files, removed, predicate), named)
+
+
+_Removed = Callable[[WritePlan, Request, Snapshot, WrittenFiles], tuple[FileTable | None, str | None]]
+
+
+def _of_where(
+    plan: WritePlan, request: Request, snapshot: Snapshot, _: WrittenFiles
+) -> tuple[FileTable | None, str | None]:
+    assert plan.where is not None
+    return where_files(plan.where, plan.definition, request, snapshot), json.dumps([plan.where])
+
+
+_REMOVED: dict[str, _Removed] = {
+    "append": lambda *_: (None, None),
+    "overwrite": lambda _plan, _request, snapshot, _files: (snapshot.files, None),
+    "replace_where": _of_where,
+    "dynamic": lambda _plan, _request, snapshot, files: (dynamic_files(snapshot, files), None),
+}

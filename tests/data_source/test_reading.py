@@ -1,0 +1,124 @@
+"""Tables read by ``format("delta")``, beside the same tables read by the rest of the library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from deltamerge import DeltaTable, write_delta
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLES = Path(__file__).parents[1] / "data" / "tables"
+NAMES = sorted(path.name for path in TABLES.iterdir() if path.is_dir() and not path.name.startswith("broken-"))
+
+
+def read(spark: SparkSession, path: object, **options: Any) -> DataFrame:
+    return spark.read.format("delta").options(**options).load(str(path))
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "variant-shredded"])
+def test_tables_of_other_writers(registered: SparkSession, name: str) -> None:
+    expected = DeltaTable.forPath(registered, str(TABLES / name)).toDF()
+    found = read(registered, TABLES / name)
+    assert found.schema.simpleString() == expected.schema.simpleString()
+    assert rows(found) == rows(expected)
+
+
+@pytest.mark.slow
+def test_shredded_variants_are_refused(registered: SparkSession) -> None:
+    with pytest.raises(Exception, match="shredded VARIANT"):
+        read(registered, TABLES / "variant-shredded").collect()
+
+
+@pytest.fixture(scope="module")
+def table(registered: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table with change data: ten rows, of which one is updated and one deleted, in two partitions."""
+    path = str(tmp_path_factory.mktemp("source") / "t")
+    frame = registered.range(10).select("id", (F.col("id") % 2).alias("p"), F.col("id").cast("string").alias("s"))
+    properties = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
+    write_delta(frame, path, partition_by="p", properties=properties)
+    DeltaTable.forPath(registered, path).update("id = 1", {"s": "'new'"})
+    DeltaTable.forPath(registered, path).delete("id = 2")
+    return path
+
+
+@pytest.mark.sessions
+def test_versions(registered: SparkSession, table: str) -> None:
+    assert read(registered, table).count() == 9
+    assert read(registered, table, versionAsOf=0).count() == 10
+    first, second, _ = reversed(DeltaTable.forPath(registered, table).history().collect())
+    assert second.version == 1
+    at = first.timestamp.astimezone().isoformat(sep=" ", timespec="milliseconds")
+    assert rows(read(registered, table, timestampAsOf=at).where("id = 1")) == ["Row(id=1, p=1, s='1')"]
+    with pytest.raises(Exception, match="DELTA_TIMESTAMP_INVALID"):
+        read(registered, table, timestampAsOf="yesterday")
+    with pytest.raises(Exception, match="DELTA_ILLEGAL_OPTION"):
+        read(registered, table, versionAsOf="-1")
+
+
+@pytest.mark.sessions
+def test_a_frame_stays_at_its_version(registered: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(registered.range(3), path)
+    before = read(registered, path)
+    write_delta(registered.range(3), path, mode="append")
+    assert (before.count(), before.where("id >= 0").count(), read(registered, path).count()) == (3, 3, 6)
+
+
+@pytest.mark.sessions
+def test_changes(registered: SparkSession, table: str) -> None:
+    found = read(registered, table, readChangeFeed="true", startingVersion=0)
+    expected = DeltaTable.forPath(registered, table).changes(0)
+    assert found.columns == expected.columns
+    assert rows(found) == rows(expected)
+    kinds = [row[0] for row in read(registered, table, readChangeFeed="true", startingVersion=2).select("_change_type").collect()]
+    assert kinds == ["delete"]
+
+
+@pytest.mark.sessions
+def test_files_are_skipped(registered: SparkSession, table: str, tmp_path: Path) -> None:
+    """A file that is not read may as well be missing."""
+    copy = tmp_path / "t"
+    write_delta(registered.range(0, 10, 1, 1), str(copy))
+    write_delta(registered.range(100, 110, 1, 1), str(copy), mode="append")
+    for line in (copy / "_delta_log" / "00000000000000000001.json").read_text().splitlines():
+        if "add" in (action := json.loads(line)):
+            (copy / action["add"]["path"]).unlink()
+    if registered.conf.get("spark.sql.python.filterPushdown.enabled", None) == "true":
+        assert read(registered, copy).where("id < 5").count() == 5
+    with pytest.raises(Exception, match="DELTA_FILE_NOT_FOUND_DETAILED"):
+        read(registered, copy).collect()
+
+
+@pytest.mark.sessions
+def test_tables_of_the_catalog_and_views(registered: SparkSession, table: str) -> None:
+    registered.sql(f"CREATE TABLE attached USING delta LOCATION '{table}'")
+    try:
+        assert registered.table("attached").where("p = 1").count() == 5
+        assert DeltaTable.forName(registered, "attached").toDF().count() == 9
+        with pytest.raises(Exception, match="CREATE TABLE name USING delta LOCATION"):
+            registered.sql("INSERT INTO attached SELECT * FROM attached")
+        registered.sql(f"CREATE OR REPLACE TEMPORARY VIEW seen USING delta OPTIONS (path '{table}', versionAsOf '0')")
+        assert registered.table("seen").count() == 10
+    finally:
+        registered.sql("DROP TABLE attached")
+        registered.catalog.dropTempView("seen")
+
+
+@pytest.mark.sessions
+def test_a_schema_of_ones_own_prunes_columns(registered: SparkSession, table: str) -> None:
+    found = registered.read.format("delta").schema("s STRING, id BIGINT").load(table).where("id = 1")
+    assert rows(found) == ["Row(s='new', id=1)"]
+    with pytest.raises(Exception, match="DELTA_SCHEMA_CHANGED"):
+        registered.read.format("delta").schema("id INT").load(table).collect()

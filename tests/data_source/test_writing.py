@@ -1,0 +1,150 @@
+"""Tables written by ``format("delta")``, read back by it, by the rest of the library and by delta-rs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable as DeltaRs
+from pyspark.sql import functions as F
+
+from deltamerge import DeltaTable, write_delta
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NESTED = (
+    "SELECT id, named_struct('a', id, 'b', array(named_struct('x', cast(id AS INT), 'y', 'q'))) AS s, "
+    "map('k', named_struct('c', id)) AS m, cast(id AS DECIMAL(10, 2)) AS n, cast(id AS FLOAT) AS f, X'01' AS bytes, "
+    "if(id = 1, NULL, id % 2 = 0) AS flag, TIMESTAMP_NTZ'2024-01-01 00:00:00' AS local FROM range(3)"
+)
+PARTITIONED = (
+    "SELECT id, cast(id % 3 AS INT) AS p, DATE'2024-01-01' + cast(id % 2 AS INT) AS d, "
+    "if(id = 5, NULL, TIMESTAMP'2024-05-01 12:00:00') AS t, 'a/b=' || (id % 2) AS s FROM range(10)"
+)
+
+
+def write(frame: DataFrame, path: object, mode: str = "append", **options: Any) -> None:
+    frame.write.format("delta").mode(mode).options(**options).save(str(path))
+
+
+def read(spark: SparkSession, path: object) -> DataFrame:
+    return spark.read.format("delta").load(str(path))
+
+
+def ids(spark: SparkSession, path: object) -> list[int]:
+    found = sorted(row.id for row in read(spark, path).select("id").collect())
+    assert found == sorted(row.id for row in DeltaTable.forPath(spark, str(path)).toDF().select("id").collect())
+    return found
+
+
+@pytest.mark.quick
+def test_append_and_overwrite(registered: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write(registered.range(3), path)
+    write(registered.range(3, 5), path)
+    assert ids(registered, path) == [0, 1, 2, 3, 4]
+    write(registered.range(7, 8), path, "overwrite", userMetadata="by hand")
+    assert ids(registered, path) == [7]
+    last, _, first = DeltaTable.forPath(registered, str(path)).history().collect()
+    assert (first.operation, first.operationParameters["mode"]) == ("WRITE", "Append")
+    assert (last.operationParameters["mode"], last.userMetadata) == ("Overwrite", "by hand")
+    assert last.operationMetrics["numOutputRows"] == "1"
+    assert DeltaRs(path).to_pyarrow_table().to_pydict() == {"id": [7]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["none", "name", "id"])
+def test_types(registered: SparkSession, tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "t"
+    frame = registered.sql(NESTED)
+    write(frame, path, **({} if mode == "none" else {"delta.columnMapping.mode": mode}))
+    expected = frame.orderBy("id").collect()
+    assert read(registered, path).orderBy("id").collect() == expected
+    assert DeltaTable.forPath(registered, str(path)).toDF().orderBy("id").collect() == expected
+    evolving = registered.sql("SELECT 9L AS id, named_struct('new', 1, 'a', 2L) AS s, 5 AS more")
+    write(evolving, path, mergeSchema="true")
+    found = read(registered, path).where("id = 9").select("s.*", "more", "f").collect()
+    assert [row.asDict() for row in found] == [{"a": 2, "b": None, "new": 1, "more": 5, "f": None}]
+
+
+@pytest.mark.slow
+def test_partitions(registered: SparkSession, tmp_path: Path) -> None:
+    path, frame = tmp_path / "t", registered.sql(PARTITIONED)
+    write(frame, path, partitionBy="p,d,t,s")
+    assert read(registered, path).orderBy("id").collect() == frame.orderBy("id").collect()
+    assert DeltaTable.forPath(registered, str(path)).toDF().orderBy("id").collect() == frame.orderBy("id").collect()
+    assert sorted(DeltaRs(path).to_pyarrow_table()["id"].to_pylist()) == list(range(10))
+    moved = frame.withColumn("id", F.col("id") + 100)
+    write(moved.where("p = 1"), path, "overwrite", replaceWhere="p = 1 AND d > '2000-01-01'")
+    assert ids(registered, path) == [0, 2, 3, 5, 6, 8, 9, 101, 104, 107]
+    write(moved.where("p = 2"), path, "overwrite", partitionOverwriteMode="dynamic")
+    assert ids(registered, path) == [0, 3, 6, 9, 101, 102, 104, 105, 107, 108]
+    with pytest.raises(Exception, match="DELTA_REPLACE_WHERE_MISMATCH"):
+        write(frame, path, "overwrite", replaceWhere="p = 1")
+    with pytest.raises(Exception, match="DELTAMERGE_UNSUPPORTED_BY_DATA_SOURCE"):
+        write(frame, path, "overwrite", replaceWhere="id = 1")
+    with pytest.raises(Exception, match="DELTA_REPLACE_WHERE_WITHOUT_OVERWRITE"):
+        write(frame, path, replaceWhere="p = 1")
+
+
+@pytest.mark.sessions
+def test_columns_must_fit(registered: SparkSession, tmp_path: Path) -> None:
+    path, frame = tmp_path / "t", registered.sql("SELECT 1L AS id, 'a' AS s")
+    write(frame, path)
+    with pytest.raises(Exception, match="DELTA_SCHEMA_MISMATCH.*mergeSchema"):
+        write(frame.withColumn("z", F.lit(1)), path)
+    with pytest.raises(Exception, match="DELTA_FAILED_TO_MERGE_FIELDS.*column id is string"):
+        write(frame.select(F.col("s").alias("id")), path)
+    write(frame.selectExpr("s AS S", "cast(id AS INT) AS ID"), path)
+    write(frame.selectExpr("NULL AS s", "id"), path)
+    assert ids(registered, path) == [1, 1, 1]
+    write(frame.select("s"), path, "overwrite", overwriteSchema="true")
+    assert read(registered, path).columns == ["s"]
+
+
+@pytest.mark.sessions
+def test_transactions_are_written_once(registered: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    for _ in range(3):
+        write(registered.range(2), path, txnAppId="job", txnVersion="1")
+    assert ids(registered, path) == [0, 1]
+    assert len(list(path.rglob("*.parquet"))) == len(read(registered, path).inputFiles() or DeltaRs(path).files())
+    with pytest.raises(Exception, match="DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS"):
+        write(registered.range(2), path, txnAppId="job")
+
+
+@pytest.mark.sessions
+def test_constraints(registered: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    builder = DeltaTable.create(registered).location(path)
+    builder.addColumn("id", "BIGINT", nullable=False).addColumn("v", "VARCHAR(3)").execute()
+    with pytest.raises(Exception, match="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"):
+        write(registered.sql("SELECT cast(NULL AS BIGINT) AS id, 'a' AS v"), path)
+    with pytest.raises(Exception, match="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"):
+        write(registered.sql("SELECT 'a' AS v"), path)
+    with pytest.raises(Exception, match="DELTA_EXCEED_CHAR_VARCHAR_LIMIT"):
+        write(registered.sql("SELECT 1L AS id, 'abcd' AS v"), path)
+    assert not list(Path(path).rglob("*.parquet"))
+    write(registered.sql("SELECT 1L AS id, 'abc' AS v"), path)
+    assert ids(registered, path) == [1]
+    checked = str(tmp_path / "checked")
+    write_delta(registered.range(1, 2), checked, properties={"delta.constraints.positive": "id > 0"})
+    with pytest.raises(Exception, match="CHECK constraints, such as positive.*deltamerge.write_delta"):
+        write(registered.range(1, 2), checked)
+
+
+@pytest.mark.sessions
+def test_what_spark_does_not_hand_over(registered: SparkSession) -> None:
+    with pytest.raises(Exception, match="DELTA_TABLE_PATH_NOT_GIVEN"):
+        registered.range(1).write.format("delta").saveAsTable("never_made")
+    assert not registered.catalog.tableExists("never_made")
+
+
+@pytest.mark.sessions
+def test_a_table_without_rows(registered: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write(registered.range(0), path)
+    assert ids(registered, path) == []
+    assert [entry.name for entry in path.iterdir()] == ["_delta_log"]
