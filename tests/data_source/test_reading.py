@@ -82,7 +82,10 @@ def test_changes(registered: SparkSession, table: str) -> None:
     expected = DeltaTable.forPath(registered, table).changes(0)
     assert found.columns == expected.columns
     assert rows(found) == rows(expected)
-    kinds = [row[0] for row in read(registered, table, readChangeFeed="true", startingVersion=2).select("_change_type").collect()]
+    kinds = [
+        row[0]
+        for row in read(registered, table, readChangeFeed="true", startingVersion=2).select("_change_type").collect()
+    ]
     assert kinds == ["delete"]
 
 

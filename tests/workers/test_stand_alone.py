@@ -13,6 +13,7 @@ from deltamerge.merge.analysis.arrow_conditions import arrow_condition
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.workers.arrow_rows import writing
 from deltamerge.workers.conditions import ClauseChoice
+from deltamerge.workers.data_source import DeltaSource, StreamWriter, TableReader, TableWriter
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.key_lookup import ComparedKey, PairChoice, TargetChoice, pairing
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
@@ -22,7 +23,6 @@ from deltamerge.workers.staged_rows import KeptFile, KeptRows, StagedRows, stagi
 from deltamerge.workers.table_columns import Part, Shape
 from deltamerge.workers.table_files import RowsToWrite
 from deltamerge.workers.table_rows import RowsOfTable
-from deltamerge.workers.data_source import DeltaSource, TableReader, TableWriter, StreamWriter
 
 
 def of_pairs() -> PairChoice:
@@ -90,7 +90,9 @@ def test_executors_need_not_have_the_package() -> None:
     subprocess.run([sys.executable, "-c", WITHOUT_PACKAGE], input=work, check=True)
 
 
-WITHOUT_PACKAGE_TOO = WITHOUT_PACKAGE.split("for name, pickled")[0] + """
+WITHOUT_PACKAGE_TOO = (
+    WITHOUT_PACKAGE.split("for name, pickled", maxsplit=1)[0]
+    + """
 from pyspark.sql.datasource import InputPartition
 source, reader, *writers = cloudpickle.loads(sys.stdin.buffer.read())
 assert list(reader.read(InputPartition(None))) == []
@@ -101,6 +103,7 @@ try:
 except ImportError as error:
     assert "deltamerge" in str(error)
 """
+)
 
 
 def test_neither_does_the_data_source() -> None:

@@ -40,6 +40,7 @@ from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.layout import data_folder, target_file_size
 from deltamerge.write.table_commits import (
     Destination,
+    HistoryEntry,
     WrittenRows,
     commit_definition,
     commit_rows,
@@ -285,7 +286,9 @@ def commit_batch(settings: Mapping[str, str], messages: Sequence[Any], batch: in
             sqlstate="0A000",
         )
     plan = WritePlan.of_json(given[0].plan)
-    _commit(plan, Request(plan.options, settings), given, ApplicationTransaction(query, batch))
+    mode = "Append" if plan.kind == "append" else "Complete"
+    entry = HistoryEntry("STREAMING UPDATE", {"outputMode": mode, "queryId": query, "epochId": str(batch)})
+    _commit(plan, Request(plan.options, settings), given, ApplicationTransaction(query, batch), entry)
 
 
 def abort_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
@@ -296,7 +299,11 @@ def abort_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any])
 
 
 def _commit(
-    plan: WritePlan, request: Request, messages: Sequence[Any], transaction: ApplicationTransaction | None
+    plan: WritePlan,
+    request: Request,
+    messages: Sequence[Any],
+    transaction: ApplicationTransaction | None,
+    entry: HistoryEntry | None = None,
 ) -> None:
     store = request.store
     if transaction is not None and table_exists(store) and transaction.is_in(request.snapshot()):
@@ -312,15 +319,16 @@ def _commit(
         named = () if transaction is None else (transaction.action(now_ms()),)
         if plan.version is None:
             mode = "Append" if plan.kind == "append" else "Overwrite"
-            commit_definition(destination, None, definition, files, named, mode)
+            commit_definition(destination, None, definition, files, named, mode, entry)
             return
         snapshot = request.snapshot(plan.version)
         if plan.kind == "overwrite_schema":
-            commit_definition(destination, snapshot, definition, files, named)
+            commit_definition(destination, snapshot, definition, files, named, entry=entry)
             return
         removed, predicate = _REMOVED[plan.kind](plan, request, snapshot, files)
         protocol = snapshot.protocol
-        commit_rows(destination, snapshot, WrittenRows(definition, protocol, files, removed, predicate), named)
+        rows = WrittenRows(definition, protocol, files, removed, predicate)
+        commit_rows(destination, snapshot, rows, named, entry)
 
 
 _Removed = Callable[[WritePlan, Request, Snapshot, WrittenFiles], tuple[FileTable | None, str | None]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -18,6 +19,11 @@ from pyspark.sql.types import StructType
 
 from deltamerge.workers.table_files import RowsToWrite, WrittenPart
 from deltamerge.workers.table_rows import FilePart, RowsOfTable
+
+# Spark says from 4.2 on where a batch of a stream begins, and how much it wants.
+limits: Any = None
+with suppress(ImportError):
+    limits = importlib.import_module("pyspark.sql.streaming.datasource")
 
 PUSHES_FILTERS = "spark.sql.python.filterPushdown.enabled"
 _QUERY_ID = "sql.streaming.queryId"
@@ -53,7 +59,7 @@ class DeltaSource(datasource.DataSource):
 
     def streamReader(self, schema: StructType) -> TableStreamReader:  # noqa: N802
         stream = _beside_driver("stream_reading").open_stream(self._options, self.settings, schema)
-        kind = LimitedStreamReader if hasattr(datasource, "ReadLimit") else TableStreamReader
+        kind = TableStreamReader if limits is None else LimitedStreamReader
         return kind(stream.rows, stream)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> datasource.DataSourceStreamWriter:  # noqa: N802
@@ -135,11 +141,23 @@ class TableStreamReader(datasource.DataSourceStreamReader):
         return {**self.__dict__, "_stream": None}
 
 
-class LimitedStreamReader(TableStreamReader):
-    """Read a table as it grows, so much at a time; Spark says from 4.2 on where a batch begins."""
+_Limits: Any = object if limits is None else limits.SupportsTriggerAvailableNow
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ANN401, ARG002, N802
-        return dict(self._stream.latest_offset(start))
+
+class LimitedStreamReader(TableStreamReader, _Limits):  # type: ignore[misc]
+    """Read a table as it grows, so much at a time."""
+
+    _end: dict[str, Any] | None = None
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: ANN401, N802
+        return limits.ReadMaxFiles(self._stream.max_files)
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ANN401, N802
+        is_limited = not isinstance(limit, limits.ReadAllAvailable)
+        return dict(self._stream.latest_offset(start if is_limited else None, self._end))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._end = dict(self._stream.latest_offset())
 
 
 class Written(datasource.WriterCommitMessage):

@@ -72,12 +72,27 @@ class WrittenRows:
     predicate: str | None = None
 
 
+@dataclass(frozen=True)
+class HistoryEntry:
+    """What the history calls a write."""
+
+    operation: str
+    parameters: Mapping[str, str]
+
+
 def commit_rows(
-    destination: Destination, snapshot: Snapshot, rows: WrittenRows, named: tuple[SetTransaction, ...] = ()
+    destination: Destination,
+    snapshot: Snapshot,
+    rows: WrittenRows,
+    named: tuple[SetTransaction, ...] = (),
+    entry: HistoryEntry | None = None,
 ) -> int:
     """Commit rows of an existing table.
 
     Delta: ImplicitMetadataOperation, without overwriteSchema.
+
+    Args:
+        entry: What the history calls it; None for a write by its mode.
     """
     definition = rows.definition
     actions: tuple[Action, ...] = (
@@ -90,7 +105,8 @@ def commit_rows(
     parameters = _write_parameters("Append" if rows.removed is None else "Overwrite", definition)
     if rows.predicate is not None:
         parameters["predicate"] = rows.predicate
-    prepared = _prepared(destination, snapshot, actions, rows.files, parameters)
+    entry = entry or HistoryEntry("WRITE", parameters)
+    prepared = _prepared(destination, snapshot, actions, rows.files, entry)
     if rows.removed is None:
         prepared = replace(prepared, read_set=ReadSet(), is_blind_append=True)
     return commit(prepared, now_ms).version
@@ -117,11 +133,13 @@ def commit_definition(
     files: WrittenFiles,
     named: tuple[SetTransaction, ...] = (),
     mode: str = "ErrorIfExists",
+    entry: HistoryEntry | None = None,
 ) -> int:
     """Commit a table's definition, and the rows that it has from then on; they take the place of all before.
 
     Args:
-        mode: How the history calls the write of a new table.
+        mode: The mode of a write that makes the table.
+        entry: What the history calls it; None for a write by its mode, or without rows a definition.
     """
     metadata = Metadata(
         id=snapshot.metadata.id if snapshot is not None else str(uuid.uuid4()),
@@ -141,12 +159,11 @@ def commit_definition(
         actions += removals_of(snapshot.files)
     actions += files.files
     actions += _clustering(snapshot, definition)
-    if files.files:
-        mode = mode if snapshot is None else "Overwrite"
-        prepared = _prepared(destination, snapshot, tuple(actions), files, _write_parameters(mode, definition))
-    else:
-        operation = "CREATE TABLE" if snapshot is None else "REPLACE TABLE"
-        prepared = _prepared(destination, snapshot, tuple(actions), None, _create_parameters(definition), operation)
+    if entry is None and files.files:
+        entry = HistoryEntry("WRITE", _write_parameters(mode if snapshot is None else "Overwrite", definition))
+    elif entry is None:
+        entry = HistoryEntry("CREATE TABLE" if snapshot is None else "REPLACE TABLE", _create_parameters(definition))
+    prepared = _prepared(destination, snapshot, tuple(actions), files if files.files else None, entry)
     return commit(prepared, now_ms).version
 
 
@@ -185,8 +202,7 @@ def _prepared(
     snapshot: Snapshot | None,
     actions: tuple[Action, ...],
     written: WrittenFiles | None,
-    parameters: dict[str, str],
-    operation: str = "WRITE",
+    entry: HistoryEntry,
 ) -> PreparedCommit:
     conf, metrics = destination.conf, {}
     if written is not None:
@@ -199,8 +215,8 @@ def _prepared(
         snapshot=destination.store if snapshot is None else snapshot,
         actions=actions,
         read_set=ReadSet() if snapshot is None else ReadSet((ALWAYS,), frozenset(), whole_table=True),
-        operation=operation,
-        operation_parameters=parameters,
+        operation=entry.operation,
+        operation_parameters=entry.parameters,
         operation_metrics=metrics,
         isolation_level="Serializable",
         is_blind_append=False,

@@ -1,0 +1,251 @@
+"""Reading a table as it grows.
+
+Batches lie between offsets: a version and the number of a file in it, before which all was read. The first batches read
+the version at which a query starts whole (`is_initial`), and those after it what each commit adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from deltamerge.data_source.reading import TableRead, reads_changes
+from deltamerge.data_source.request import Request, illegal
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaTableException,
+    DeltaUnsupportedOperationException,
+)
+from deltamerge.log.actions import AddFile, Metadata, RemoveFile, first_of
+from deltamerge.log.change_feed import ChangedFile, read_change_feed
+from deltamerge.log.commit_times import CommitTimes, first_version_from
+from deltamerge.log.commits import Commit, read_commit
+from deltamerge.log.schema import fits_into, parse_schema, simple_string
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.workers.table_rows import FilePart, RowsOfTable
+
+_MAX_FILES = 1000
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Where a batch begins or ends: all before the file with this number of a version was read.
+
+    Args:
+        is_initial: Whether the version is the one that is read whole; it comes before what the same commit added.
+    """
+
+    version: int
+    index: int
+    is_initial: bool
+
+    @staticmethod
+    def of_json(values: Mapping[str, Any]) -> Offset:
+        return Offset(int(values["reservoirVersion"]), int(values["index"]), bool(values["isInitialSnapshot"]))
+
+    def to_json(self, table_id: str) -> dict[str, Any]:
+        return {
+            "reservoirId": table_id,
+            "reservoirVersion": self.version,
+            "index": self.index,
+            "isInitialSnapshot": self.is_initial,
+        }
+
+
+def open_stream(options: Mapping[str, str], settings: Mapping[str, str], schema: StructType) -> TableStream:
+    """Return a table as a stream of rows.
+
+    Args:
+        schema: The columns of the query.
+    """
+    request = Request(options, settings)
+    return TableStream(request, TableRead.of(request, request.snapshot(), schema))
+
+
+@dataclass(frozen=True)
+class TableStream:
+    """A table as a stream; `read` has the version whose schema the query has."""
+
+    request: Request
+    read: TableRead
+
+    @property
+    def rows(self) -> RowsOfTable:
+        return self.read.rows
+
+    @cached_property
+    def max_files(self) -> int:
+        return self._positive("maxFilesPerTrigger", self.request.number("maxFilesPerTrigger")) or _MAX_FILES
+
+    @cached_property
+    def max_bytes(self) -> int | None:
+        return self._positive("maxBytesPerTrigger", self.request.bytes("maxBytesPerTrigger"))
+
+    def initial_offset(self) -> dict[str, Any]:
+        """Return where a new query begins."""
+        return self._json(self._initial())
+
+    def latest_offset(
+        self, start: Mapping[str, Any] | None = None, last: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return where the next batch ends.
+
+        Args:
+            start: Where it begins; then it has no more files and bytes than the options permit.
+            last: Where the last batch ends; None for the end of what the table has now.
+        """
+        end = Offset(self.request.snapshot().version + 1, 0, False) if last is None else Offset.of_json(last)
+        if start is None:
+            return self._json(end)
+        self._check_table(start)
+        return self._json(self._limited(Offset.of_json(start), end))
+
+    def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Sequence[FilePart]]:
+        """Return what each task reads of a batch."""
+        self._check_table(start)
+        begin, until = Offset.of_json(start), Offset.of_json(end)
+        if begin.is_initial and not until.is_initial and begin.version >= until.version:
+            # Spark has asked again where the query begins, since it ended before its first batch did.
+            begin = Offset(until.version - 1, 0, True)
+        elif begin.is_initial and until.is_initial:
+            begin = Offset(until.version, begin.index if begin.version == until.version else 0, True)
+        return self.read.changes([file for _, file in self._between(begin, until)])
+
+    def _initial(self) -> Offset:
+        version, timestamp = self.request.options.get("startingversion"), self.request.milliseconds("startingTimestamp")
+        snapshot = self.request.snapshot()
+        if version is not None and timestamp is not None:
+            raise illegal("startingVersion", version, "which does not go with startingTimestamp: leave out one")
+        if version == "latest":
+            return Offset(snapshot.version + 1, 0, False)
+        if version is not None:
+            number = self.request.number("startingVersion")
+            assert number is not None
+            if number > snapshot.version + 1:
+                raise DeltaTableException(
+                    "DELTA_VERSION_NOT_FOUND",
+                    f"The stream is to start at version {number}, but version {snapshot.version} is the latest of "
+                    f"{self.request.path}.",
+                    sqlstate="22003",
+                    parameters={"userVersion": version},
+                )
+            return Offset(number, 0, False)
+        if timestamp is not None:
+            return Offset(first_version_from(CommitTimes.of(snapshot, recreatable=False), timestamp), 0, False)
+        return Offset(snapshot.version, 0, True)
+
+    def _limited(self, start: Offset, end: Offset) -> Offset:
+        files = size = 0
+        for offset, changed in self._between(start, end):
+            if files and (files >= self.max_files or (self.max_bytes is not None and size >= self.max_bytes)):
+                return offset
+            files, size = files + 1, size + changed.file.size
+        return max(start, end, key=lambda offset: (offset.version, not offset.is_initial, offset.index))
+
+    def _between(self, start: Offset, end: Offset) -> Iterator[tuple[Offset, ChangedFile]]:
+        """Yield the files between two offsets, each with its own."""
+        version, first = start.version, start.index
+        if start.is_initial:
+            stop = end.index if end.is_initial else None
+            yield from self._numbered(self._of_version(version), version, slice(first, stop), is_initial=True)
+            if end.is_initial:
+                return
+            version, first = version + 1, 0
+        for number in range(version, end.version + (end.index > 0)):
+            stop = end.index if number == end.version else None
+            yield from self._numbered(self._of_commit(number), number, slice(first, stop), is_initial=False)
+            first = 0
+
+    @staticmethod
+    def _numbered(
+        files: Sequence[ChangedFile], version: int, wanted: slice, *, is_initial: bool
+    ) -> Iterator[tuple[Offset, ChangedFile]]:
+        for index in range(*wanted.indices(len(files))):
+            yield Offset(version, index, is_initial), files[index]
+
+    def _of_version(self, version: int) -> Sequence[ChangedFile]:
+        snapshot = self._snapshot(version)
+        files = sorted(snapshot.files.add_files(), key=lambda file: (file.modification_time, file.path))
+        return [ChangedFile(version, snapshot.timestamp_ms, "insert", file) for file in files]
+
+    def _snapshot(self, version: int) -> Snapshot:
+        latest = self.request.snapshot()
+        return latest if latest.version == version else self.request.snapshot(version)
+
+    def _of_commit(self, version: int) -> Sequence[ChangedFile]:
+        if reads_changes(self.request):
+            return read_change_feed(self.request.snapshot(), version, version)
+        try:
+            commit = read_commit(self.request.store, version)
+        except FileNotFoundError as error:
+            raise DeltaTableException(
+                "DELTA_VERSION_NOT_FOUND",
+                f"The stream needs version {version} of {self.request.path}, whose commit was cleaned up. Start it "
+                "anew, with another checkpoint location.",
+                sqlstate="22003",
+                parameters={"userVersion": str(version)},
+            ) from error
+        self._check_schema(commit)
+        added = [a for a in commit.actions if isinstance(a, AddFile) and a.data_change]
+        removed = [a for a in commit.actions if isinstance(a, RemoveFile) and a.data_change]
+        if removed and not self._passes_over(commit, added):
+            added = []
+        return [ChangedFile(version, 0, "insert", file) for file in added]
+
+    def _passes_over(self, commit: Commit, added: Sequence[AddFile]) -> bool:
+        """Return whether what a commit that removes rows adds is read; or refuse the commit."""
+        if self.request.flag("skipChangeCommits"):
+            return False
+        if self.request.flag("ignoreChanges") or self.request.flag("ignoreFileDeletion"):
+            return True
+        if not added and self.request.flag("ignoreDeletes"):
+            return True
+        kind = "an update, delete or merge" if added else "a delete"
+        operation = commit.info.values.get("operation") if commit.info is not None else None
+        raise DeltaUnsupportedOperationException(
+            "DELTA_SOURCE_TABLE_IGNORE_CHANGES" if added else "DELTA_SOURCE_IGNORE_DELETE",
+            f"Detected {kind} ({operation}) in the source table at version {commit.version}, which a stream of added "
+            "rows cannot show. To pass over such commits, set the option skipChangeCommits to true; to read what "
+            "changed, readChangeFeed.",
+            sqlstate="0A000",
+            parameters={"version": str(commit.version)},
+        )
+
+    def _check_schema(self, commit: Commit) -> None:
+        metadata = first_of(Metadata, commit.actions)
+        if metadata is None:
+            return
+        written, known = parse_schema(metadata.schema_string), self.read.snapshot.schema
+        if not fits_into(written, known):
+            raise DeltaAnalysisException(
+                "DELTA_SCHEMA_CHANGED_WITH_VERSION",
+                f"Detected a schema change in version {commit.version} of {self.request.path}: the stream reads "
+                f"{simple_string(known)}, and from then on the table has {simple_string(written)}. Start the query "
+                "again from its checkpoint; if that fails too, with another one.",
+                sqlstate="KD007",
+                parameters={"version": str(commit.version)},
+            )
+
+    def _check_table(self, start: Mapping[str, Any]) -> None:
+        found = self.request.snapshot().metadata.id
+        if start.get("reservoirId", found) != found:
+            raise DeltaAnalysisException(
+                "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
+                f"The streaming query was reading from an unexpected Delta table (id = '{found}'). It used to read "
+                f"from another Delta table (id = '{start['reservoirId']}') according to checkpoint. The table may have "
+                "been deleted and made anew: start the query with another checkpoint location.",
+                sqlstate="55019",
+                parameters={"newTableId": found, "oldTableId": str(start["reservoirId"])},
+            )
+
+    def _json(self, offset: Offset) -> dict[str, Any]:
+        return offset.to_json(self.request.snapshot().metadata.id)
+
+    def _positive(self, name: str, value: int | None) -> int | None:
+        if value == 0:
+            raise illegal(name, "0", "must be positive")
+        return value

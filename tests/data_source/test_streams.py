@@ -1,0 +1,126 @@
+"""Streams from and into Delta tables by ``format("delta")``."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from deltamerge import DeltaTable, write_delta
+from deltamerge.workers.data_source import limits
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = [pytest.mark.sessions, pytest.mark.slow]
+
+
+def read(spark: SparkSession, path: object, **options: Any) -> DataFrame:
+    return spark.readStream.format("delta").options(**options).load(str(path))
+
+
+def run(frame: DataFrame, path: Path, **options: Any) -> StreamingQuery:
+    """Streams what there is now into a table; the checkpoint is beside it."""
+    checkpoint = {"checkpointLocation": str(path) + ".checkpoint", **options}
+    query = frame.writeStream.format("delta").options(**checkpoint).trigger(availableNow=True).start(str(path))
+    query.awaitTermination()
+    return query
+
+
+def ids(spark: SparkSession, path: Path) -> list[int]:
+    return sorted(row.id for row in spark.read.format("delta").load(str(path)).select("id").collect())
+
+
+def test_what_is_new_is_read_once(registered: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    write_delta(registered.range(3), str(source))
+    write_delta(registered.range(3, 5), str(source), mode="append")
+    query = run(read(registered, source), target)
+    assert ids(registered, target) == [0, 1, 2, 3, 4]
+    run(read(registered, source), target)
+    write_delta(registered.range(5, 8), str(source), mode="append")
+    run(read(registered, source), target)
+    assert ids(registered, target) == list(range(8))
+    rows = DeltaTable.forPath(registered, str(target)).history().collect()
+    assert {row.operation for row in rows} == {"STREAMING UPDATE"}
+    assert {row.operationParameters["queryId"] for row in rows} == {query.id}
+
+
+@pytest.mark.skipif(limits is None, reason="Spark has no limits for batches before 4.2")
+def test_batches_have_limits(registered: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    for number in range(4):
+        write_delta(registered.range(number, number + 1, 1, 1), str(source), mode="append")
+    write_delta(registered.range(4, 8, 1, 4), str(source), mode="append")
+    run(read(registered, source, maxFilesPerTrigger=3), target)
+    assert ids(registered, target) == list(range(8))
+    history = DeltaTable.forPath(registered, str(target)).history().collect()
+    assert [row.operationMetrics["numOutputRows"] for row in history] == ["2", "3", "3"]
+
+
+def test_a_batch_that_is_written_again_is_there_once(registered: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    write_delta(registered.range(3), str(source))
+    run(read(registered, source), target)
+    # As if Spark had ended after the commit of the table and before its own.
+    shutil.rmtree(str(target) + ".checkpoint/commits")
+    write_delta(registered.range(3, 4), str(source), mode="append")
+    run(read(registered, source), target)
+    run(read(registered, source), target)
+    assert ids(registered, target) == [0, 1, 2, 3]
+
+
+def test_where_streams_start(registered: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for number in range(3):
+        write_delta(registered.range(number, number + 1), str(source), mode="append")
+    run(read(registered, source, startingVersion=1), tmp_path / "from-1")
+    assert ids(registered, tmp_path / "from-1") == [1, 2]
+    run(read(registered, source, startingVersion="latest"), tmp_path / "latest")
+    write_delta(registered.range(9, 10), str(source), mode="append")
+    run(read(registered, source, startingVersion="latest"), tmp_path / "latest")
+    assert ids(registered, tmp_path / "latest") == [9]
+
+
+def test_changes(registered: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    write_delta(registered.range(3), str(source), properties={"delta.enableChangeDataFeed": "true"})
+    changes = read(registered, source, readChangeFeed="true").drop("_commit_timestamp")
+    run(changes, target)
+    DeltaTable.forPath(registered, str(source)).update("id = 1", {"id": "11"})
+    run(changes, target)
+    found = registered.read.format("delta").load(str(target)).orderBy("_commit_version", "_change_type", "id")
+    assert [tuple(row) for row in found.collect()] == [
+        (0, "insert", 0),
+        (1, "insert", 0),
+        (2, "insert", 0),
+        (11, "update_postimage", 1),
+        (1, "update_preimage", 1),
+    ]
+
+
+def test_commits_that_change_rows(registered: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    write_delta(registered.range(3, numPartitions=1), str(source))
+    DeltaTable.forPath(registered, str(source)).delete("id = 1")
+    write_delta(registered.range(5, 6), str(source), mode="append")
+    with pytest.raises(Exception, match="DELTA_SOURCE_TABLE_IGNORE_CHANGES"):
+        run(read(registered, source, startingVersion=0), tmp_path / "refused")
+    run(read(registered, source, startingVersion=0, skipChangeCommits="true"), tmp_path / "skipped")
+    assert ids(registered, tmp_path / "skipped") == [0, 1, 2, 5]
+
+
+def test_complete_mode_overwrites(registered: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    for _ in range(2):
+        write_delta(registered.range(3), str(source), mode="append")
+        counted = read(registered, source).groupBy((F.col("id") % 2).alias("id")).count()
+        writer = counted.writeStream.format("delta").outputMode("complete")
+        options = {"checkpointLocation": str(target) + ".checkpoint"}
+        writer.options(**options).trigger(availableNow=True).start(str(target)).awaitTermination()
+    found = registered.read.format("delta").load(str(target)).orderBy("id").collect()
+    assert [tuple(row) for row in found] == [(0, 4), (1, 2)]
