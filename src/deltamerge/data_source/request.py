@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
@@ -33,10 +33,10 @@ _BYTES = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Request:
-    """A query's options, by their names in lower case, and its session's settings."""
+    """A query's options, by their names in lower case, and its session's settings; both may be secret."""
 
-    options: Mapping[str, str]
-    settings: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False)
 
     @cached_property
     def conf(self) -> MergeConf:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -57,11 +57,12 @@ class WritePlan:
     """What a write is to commit; it travels with the work of tasks as JSON.
 
     Args:
+        options: The query's; they may be secret.
         version: The version that was read; None where there is no table.
         kind: As in `WriteOptions`.
     """
 
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     folder: str
     version: int | None
     kind: str
@@ -138,9 +139,9 @@ def plan_write(
 def _without_location(schema: StructType) -> StructType:
     """Return a frame's schema without the location that a table of the catalog has in its columns' metadata."""
     fields = []
-    for field in schema.fields:
-        metadata = {key: value for key, value in (field.metadata or {}).items() if key != LOCATION}
-        fields.append(StructField(field.name, field.dataType, field.nullable, metadata))
+    for each in schema.fields:
+        metadata = {key: value for key, value in (each.metadata or {}).items() if key != LOCATION}
+        fields.append(StructField(each.name, each.dataType, each.nullable, metadata))
     return StructType(fields)
 
 
@@ -213,17 +214,17 @@ def _rows_to_write(
 ) -> RowsToWrite:
     target = _target(request, definition, folder)
     columns, partitions, fields, lengths = [], {}, [], {}
-    for field in definition.schema.fields:
-        stored = file_field(field, target.mode)
-        part = given_part(field.name, field.dataType, stored.type)
-        if field.name in definition.partition_columns:
-            partitions[field.name] = (stored.name, part)
+    for column in definition.schema.fields:
+        stored = file_field(column, target.mode)
+        part = given_part(column.name, column.dataType, stored.type)
+        if column.name in definition.partition_columns:
+            partitions[column.name] = (stored.name, part)
         else:
             fields.append(stored)
             columns.append(part)
-        length = limited(field)
+        length = limited(column)
         if length is not None:
-            lengths[field.name] = length[1]
+            lengths[column.name] = length[1]
     codec = request.options.get("compression", request.settings.get("spark.sql.parquet.compression.codec", "snappy"))
     constraints = constraints_of(definition.schema, definition.properties)
     return RowsToWrite(
