@@ -1,0 +1,114 @@
+"""What queries ask for, read without a session."""
+
+from __future__ import annotations
+
+from datetime import date
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql.types import DateType, IntegerType, StringType, StructField, StructType
+
+from deltamerge.data_source.file_parts import grouped
+from deltamerge.data_source.filters import predicate_of
+from deltamerge.data_source.replaced_files import condition_of
+from deltamerge.data_source.request import Request, parse_bytes
+from deltamerge.data_source.write_options import WriteOptions
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+from deltamerge.log.schema import parse_schema
+from deltamerge.skipping.predicates import And, ColumnRef, Comparison, In, Not, StartsWith, Unknown
+from deltamerge.workers.conditions import Constant, Operation
+from deltamerge.workers.table_rows import FilePart
+
+COLUMNS = StructType([StructField("d", DateType()), StructField("p", IntegerType()), StructField("s", StringType())])
+
+
+@pytest.mark.parametrize(
+    ("string", "zone", "milliseconds"),
+    [
+        ("1970-01-02", "UTC", 86_400_000),
+        ("1970-01-01 01:00:00.5", "Europe/Berlin", 500),
+        ("1970-01-01T01:00:00+01:00", "America/New_York", 0),
+    ],
+)
+def test_timestamps(string: str, zone: str, milliseconds: int) -> None:
+    request = Request({"timestampasof": string}, {"spark.sql.session.timeZone": zone})
+    assert request.milliseconds("timestampAsOf") == milliseconds
+
+
+def test_wrong_options() -> None:
+    with pytest.raises(DeltaAnalysisException, match="DELTA_TIMESTAMP_INVALID"):
+        Request({"timestampasof": "now"}, {}).milliseconds("timestampAsOf")
+    with pytest.raises(DeltaIllegalArgumentException, match="'maybe' for option 'mergeSchema'"):
+        Request({"mergeschema": "maybe"}, {}).flag("mergeSchema")
+    with pytest.raises(DeltaIllegalArgumentException, match="no table property"):
+        WriteOptions.of(Request({"delta.nosuch": "1"}, {}), overwrite=False)
+    with pytest.raises(DeltaAnalysisException, match="DELTA_REPLACE_WHERE_WITH_OVERWRITE_SCHEMA"):
+        WriteOptions.of(Request({"replacewhere": "p = 1", "overwriteschema": "true"}, {}), overwrite=True)
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "hunter2" not in repr(
+        Request({"fs.s3a.secret.key": "hunter2"}, {"spark.hadoop.fs.s3a.secret.key": "hunter2"})
+    )
+
+
+def test_sizes() -> None:
+    assert [parse_bytes("x", value) for value in ("10", "1k", "128MB", "2 gb")] == [10, 1024, 128 << 20, 2 << 30]
+
+
+def test_properties_of_options_and_of_the_session() -> None:
+    request = Request(
+        {"delta.enablechangedatafeed": "true", "partitionby": "a, b"},
+        {"spark.databricks.delta.properties.defaults.appendOnly": "true"},
+    )
+    wanted = WriteOptions.of(request, overwrite=False)
+    assert wanted.properties == {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"}
+    assert wanted.partition_columns == ("a", "b")
+
+
+@pytest.mark.parametrize(("sql", "value"), [("d = '2024-01-01'", date(2024, 1, 1)), ("p = '7'", 7), ("s = '7'", "7")])
+def test_strings_are_cast_to_what_they_are_compared_with(sql: str, value: object) -> None:
+    found = condition_of(sql, COLUMNS, Request({}, {}))
+    assert isinstance(found, Operation)
+    assert isinstance(found.operands[1], Constant)
+    assert found.operands[1].value == value
+
+
+@pytest.mark.parametrize("sql", ["s = 7", "upper(s) = 'A'", "other = 1", "p = 1.5"])
+def test_conditions_that_need_spark(sql: str) -> None:
+    with pytest.raises(DeltaAnalysisException, match="DELTAMERGE_UNSUPPORTED_BY_DATA_SOURCE"):
+        condition_of(sql, COLUMNS, Request({}, {}))
+
+
+def filter_of(kind: str, **values: object) -> object:
+    return type(kind, (SimpleNamespace,), {})(**values)
+
+
+def test_filters_of_spark() -> None:
+    schema = parse_schema(COLUMNS.json())
+    filters = [
+        filter_of("EqualTo", attribute=("p",), value=1),
+        filter_of("Not", child=filter_of("In", attribute=("s",), value=("a", "b"))),
+        filter_of("StringStartsWith", attribute=("s",), value="x"),
+        filter_of("StringEndsWith", attribute=("s",), value="x"),
+        filter_of("EqualTo", attribute=("gone",), value=1),
+    ]
+    assert predicate_of(filters, schema) == And(
+        (
+            Comparison("=", ColumnRef(("p",)), 1, "int"),
+            Not(In(ColumnRef(("s",)), ("a", "b"), "string")),
+            StartsWith(ColumnRef(("s",)), "x"),
+            Unknown(),
+            Unknown(),
+        )
+    )
+
+
+def test_files_are_divided_among_tasks() -> None:
+    request = Request({}, {"spark.default.parallelism": "2", "spark.sql.files.maxPartitionBytes": "100m"})
+    small = [(FilePart(f"/{number}"), 1 << 20) for number in range(8)]
+    assert [len(group) for group in grouped(request, small)] == [4, 4]
+    (only,) = [(FilePart("/large"), 250 << 20)]
+    groups = grouped(request, [only])
+    ranges = [part.bytes for group in groups for part in group]
+    assert ranges == [(0, 100 << 20), (100 << 20, 200 << 20), (200 << 20, 250 << 20)]

@@ -1,0 +1,82 @@
+"""Columns of files in a table's shape, at any depth and from slices."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from deltamerge.data_source.file_parts import partition_value
+from deltamerge.workers.partition_names import partition_strings
+from deltamerge.workers.row_batches import batch_of_rows
+from deltamerge.workers.table_columns import Part, Shape, shaped
+
+INNER = pa.struct([("x", pa.int64()), ("new", pa.string())])
+RENAMED = Shape(INNER, (Part("col-1", Shape(pa.int64())), Part("col-2", Shape(pa.string()))))
+STORED = pa.struct([("col-0", pa.int32()), ("col-1", pa.int32())])
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_structs_lists_and_maps(start: int) -> None:
+    structs = [{"col-0": 9, "col-1": 1}, None, {"col-0": 9, "col-1": None}, {"col-0": 9, "col-1": 3}]
+    expected = [{"x": 1, "new": None}, None, {"x": None, "new": None}, {"x": 3, "new": None}]
+    column = pa.array(structs, STORED).slice(start)
+    assert shaped(column, RENAMED).to_pylist() == expected[start:]
+    lists = pa.array([[structs[0], None], None, [], [structs[3]]], pa.list_(STORED)).slice(start)
+    of_lists = Shape(pa.list_(INNER), (Part("element", RENAMED),))
+    assert shaped(lists, of_lists).to_pylist() == [[expected[0], None], None, [], [expected[3]]][start:]
+    maps = pa.array([[("a", structs[0])], None, [], [("b", structs[3])]], pa.map_(pa.string(), STORED)).slice(start)
+    of_maps = Shape(pa.map_(pa.string(), INNER), (Part("key", Shape(pa.string())), Part("value", RENAMED)))
+    assert shaped(maps, of_maps).to_pylist() == [[("a", expected[0])], None, [], [("b", expected[3])]][start:]
+
+
+def test_a_type_that_is_the_same_may_still_have_its_fields_elsewhere() -> None:
+    kind = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    swapped = Shape(kind, (Part("b", Shape(pa.int64())), Part("a", Shape(pa.int64()))))
+    assert shaped(pa.array([{"a": 1, "b": 2}], kind), swapped).to_pylist() == [{"a": 2, "b": 1}]
+
+
+def test_fields_go_by_ids_where_they_have_them() -> None:
+    fields = [pa.field("other", pa.int64(), metadata={b"PARQUET:field_id": b"7"}), pa.field("a", pa.int64())]
+    assert Part("a", Shape(pa.int64()), 7).index_in(fields) == 0
+    assert Part("a", Shape(pa.int64()), 8).index_in(fields) is None
+    assert Part("A", Shape(pa.int64())).index_in(fields) == 1
+
+
+def test_values_of_another_kind_are_refused() -> None:
+    with pytest.raises(ValueError, match="string, which is not read as int64"):
+        shaped(pa.array(["1"]), Shape(pa.int64()))
+    with pytest.raises(pa.ArrowInvalid):
+        shaped(pa.array([300]), Shape(pa.int8()))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "string"),
+    [
+        ("a/b=c", pa.string(), "a/b=c"),
+        ("", pa.string(), None),
+        (True, pa.bool_(), "true"),
+        (-3, pa.int16(), "-3"),
+        (Decimal("1.50"), pa.decimal128(5, 2), "1.50"),
+        (date(2024, 2, 29), pa.date32(), "2024-02-29"),
+        (datetime(2024, 5, 1, 12, tzinfo=timezone.utc), pa.timestamp("us", "UTC"), "2024-05-01T12:00:00.000000Z"),
+        (datetime(2024, 5, 1, 12, 0, 0, 500), pa.timestamp("us"), "2024-05-01 12:00:00.0005"),
+        (b"xy", pa.binary(), "xy"),
+        (float("-inf"), pa.float64(), "-inf"),
+    ],
+)
+def test_partition_values_are_read_as_they_were_written(value: object, kind: pa.DataType, string: str | None) -> None:
+    assert partition_strings(pa.array([value, None], kind)).to_pylist() == [string, None]
+    assert partition_value(string, kind, "UTC").to_pylist() == [None if value == "" else value]
+
+
+def test_rows_become_batches() -> None:
+    kind = pa.struct([("m", pa.map_(pa.string(), pa.list_(pa.int32()))), ("t", pa.timestamp("us", "UTC"))])
+    at = datetime(2024, 5, 1, 12)
+    batch = batch_of_rows([(1, ({"a": [1, None]}, at)), (2, None)], pa.schema([("id", pa.int64()), ("s", kind)]))
+    assert batch.to_pylist() == [
+        {"id": 1, "s": {"m": [("a", [1, None])], "t": at.astimezone(timezone.utc)}},
+        {"id": 2, "s": None},
+    ]
