@@ -26,11 +26,12 @@ from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.features.column_mapping import NONE
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from deltamerge.scan.changes import COMMIT_TIMESTAMP, COMMIT_VERSION
 from deltamerge.scan.column_presence import expected_columns
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.spark.nested_types import as_nullable, matching_inner_types
 from deltamerge.spark.table import spark_schema
+from deltamerge.workers.change_files import CHANGE_TYPE
 from deltamerge.workers.table_rows import FilePart, RowsOfTable
 
 _BATCH_ROWS = 10_000
