@@ -22,6 +22,7 @@ from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import StoredFile
 from deltamerge.storage.stored_file import SCHEME
+from deltamerge.write.layout import is_data_folder
 
 RETENTION = "delta.deletedFileRetentionDuration"
 _HOUR = 3_600_000
@@ -163,9 +164,16 @@ def _place(path: str, root: str) -> str:
 
 
 def _is_hidden(path: str, snapshot: Snapshot) -> bool:
-    """Return whether a file is none of a table's data. Delta: DeltaTableUtils.isHiddenDirectory."""
+    """Return whether a file is none of a table's data. Delta: DeltaTableUtils.isHiddenDirectory.
+
+    In the folder of a write of this library's only Hadoop's checksums are, which go with their files: what a killed
+    write has left there is found.
+    """
+    is_checksum = posixpath.basename(path).startswith(".") and path.endswith(".crc")
     names = [_physical(snapshot, name) for name in snapshot.metadata.partition_columns]
     for part in path.split("/"):
+        if is_data_folder(part):
+            return is_checksum
         of_data = part.startswith(("_delta_index", "_change_data", *(f"{name}=" for name in names)))
         if part.startswith((".", "_")) and not of_data:
             return True

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from deltamerge.exceptions import DeltaLogCorruptException
 
@@ -27,6 +27,13 @@ def _optional(convert: Callable[[Any], object]) -> dict[str, Any]:
     return _read_as(lambda content: None if content is None else convert(content))
 
 
+def _listed(content: Any) -> Iterable[Any]:  # noqa: ANN401 parsed JSON
+    if isinstance(content, (str, dict)):
+        raise TypeError(f"{content!r:.80} is no list")
+    found: Iterable[Any] = content
+    return found
+
+
 # Arrow has maps as lists of pairs.
 _MAP = _read_as(lambda content: dict(content or ()))
 _OPTIONAL_MAP = _optional(dict)
@@ -38,8 +45,12 @@ class Protocol:
 
     min_reader_version: int
     min_writer_version: int
-    reader_features: frozenset[str] | None = field(default=None, metadata=_optional(frozenset))
-    writer_features: frozenset[str] | None = field(default=None, metadata=_optional(frozenset))
+    reader_features: frozenset[str] | None = field(
+        default=None, metadata=_optional(lambda content: frozenset(_listed(content)))
+    )
+    writer_features: frozenset[str] | None = field(
+        default=None, metadata=_optional(lambda content: frozenset(_listed(content)))
+    )
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,9 @@ class Metadata:
         default_factory=Format, metadata=_read_as(lambda content: _from_fields(Format, content or {}))
     )
     schema_string: str | None = None
-    partition_columns: tuple[str, ...] = field(default=(), metadata=_read_as(lambda content: tuple(content or ())))
+    partition_columns: tuple[str, ...] = field(
+        default=(), metadata=_read_as(lambda content: tuple(_listed(content or ())))
+    )
     configuration: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=_MAP)
     created_time: int | None = None
 
@@ -254,6 +267,8 @@ def from_json(values: Json) -> Action | None:
     for name, kind in _KINDS.items():
         content = values.get(name)
         if content is not None:
+            if kind is CommitInfo and not isinstance(content, dict):
+                raise TypeError("commitInfo is no object")
             action: Action = kind(content) if kind is CommitInfo else _from_fields(kind, content)
             return action
     return None
@@ -292,4 +307,23 @@ def _from_fields(kind: Callable[..., Any], content: Json) -> Any:  # noqa: ANN40
             values[item.name] = item.metadata["convert"](content.get(name))
         elif item.init and (name in content or (item.default is MISSING and item.default_factory is MISSING)):
             values[item.name] = content[name]
+        if item.name in values and not _fits(values[item.name], item.type):
+            raise TypeError(f"{name} is {values[item.name]!r:.80}")
     return kind(**values)
+
+
+def _fits(value: object, annotation: object) -> bool:
+    """Return whether a value is of the type that a field is annotated with, as far as JSON can be at odds with it."""
+    words = str(annotation)
+    if value is None:
+        return words.endswith("| None")
+    if isinstance(value, Mapping):
+        strings = all(isinstance(v, str) or (v is None and "str | None]" in words) for v in value.values())
+        return words.startswith("Mapping") and strings and all(isinstance(key, str) for key in value)
+    if isinstance(value, (tuple, frozenset)):
+        return all(isinstance(part, str) for part in value)
+    expected = _JSON_TYPES.get(words.removesuffix(" | None"))
+    return expected is None or (type(value) is expected and (expected is not int or abs(cast("int", value)) < 1 << 63))
+
+
+_JSON_TYPES: dict[str, type] = {"int": int, "str": str, "bool": bool}

@@ -51,7 +51,7 @@ def parse_action(line: bytes, where: str, number: int) -> Action | None:
     """Parse one line; see `parse_actions`."""
     try:
         return from_json(json.loads(line))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(where, f"line {number} is no action ({error!r})") from error
 
 

@@ -182,7 +182,8 @@ def _parse_with_arrow(lines: Sequence[bytes], action: str, schema: pa.Schema) ->
     # else turns up is inferred, and then read once more as strings.
     maps = [name for name in _MAPS if name in schema.names]
     first = json.loads(lines[0])[action]
-    keys = {name: list(first.get(camel_case(name)) or ()) for name in maps}
+    given = {name: first.get(camel_case(name)) if isinstance(first, dict) else None for name in maps}
+    keys = {name: list(members) if isinstance(members, dict) else [] for name, members in given.items()}
     expected = _json_struct(schema, keys)
     structs = _read_json(lines, action, expected, "infer" if maps else "ignore")
     if maps and structs.type != expected:
@@ -265,5 +266,5 @@ def _python_column(values: list[Any], wanted: pa.Field) -> pa.Array:
         if pa.types.is_integer(wanted.type):
             return pa.array([None if value is None else int(value) for value in values], wanted.type)
         return pa.array(values, wanted.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError, TypeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError, TypeError, OverflowError) as error:
         raise ValueError(f"field '{camel_case(wanted.name)}' has a wrong type: {error}") from error

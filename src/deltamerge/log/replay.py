@@ -155,6 +155,13 @@ def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
+def _check_utf8(path: str, content: bytes) -> None:
+    try:
+        _ = content.isascii() or content.decode()
+    except UnicodeDecodeError as error:
+        raise _damaged(path, f"byte {error.start} is no UTF-8") from error
+
+
 class _Collector:
     """Lines by action, parsed in batches, so that the bytes need not stay in memory."""
 
@@ -170,6 +177,8 @@ class _Collector:
 
     def take_file(self, path: str, content: bytes, with_commit_info: bool) -> None:
         self._sources.append((self._place, path))
+        # Arrow's reader takes any bytes for a string.
+        _check_utf8(path, content)
         number = 0
         for chunk in _line_chunks(content):
             adds, removes = self._lines["add"], self._lines["remove"]
@@ -209,7 +218,7 @@ class _Collector:
         try:
             parsed = json.loads(line)
             present = {name for name, content in parsed.items() if content is not None}
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             raise _damaged(path, f"line {number} is no JSON object ({error})") from error
         for action in ("add", "remove"):
             if action in present:

@@ -109,7 +109,7 @@ def parse_schema(schema_string: str | None) -> StructType:
         return StructType()
     try:
         parsed = _parse(json.loads(schema_string))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _corrupt(schema_string, repr(error)) from error
     if not isinstance(parsed, StructType):
         raise _corrupt(schema_string, "the outermost type is no struct")
@@ -146,12 +146,10 @@ def _parse(content: JsonValue) -> DataType:
 
 
 def _parse_field(content: JsonValue) -> StructField:
-    return StructField(
-        name=content["name"],
-        data_type=_parse(content["type"]),
-        nullable=content.get("nullable", True),
-        metadata=content.get("metadata") or {},
-    )
+    name, metadata = content["name"], content.get("metadata") or {}
+    if not isinstance(name, str) or not isinstance(metadata, dict):
+        raise TypeError(f"field {name!r:.80} has no name or no object of metadata")
+    return StructField(name, _parse(content["type"]), content.get("nullable", True), metadata)
 
 
 def _to_json(data_type: DataType) -> JsonValue:

@@ -15,6 +15,7 @@ RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
 PREFIX_LENGTH = "delta.randomPrefixLength"
 
 _SIZE = re.compile(r"\s*(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib|t|tb|tib)?\s*", re.IGNORECASE)
+_DATA_FOLDER = re.compile(r"deltamerge-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-source)?")
 _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -25,6 +26,11 @@ def data_folder(configuration: Mapping[str, str], new_id: str) -> str:
         return name
     length = configuration.get(PREFIX_LENGTH, "2")
     return f"{new_id.replace('-', '')[: int(length) if length.isdigit() and int(length) else 2]}/{name}"
+
+
+def is_data_folder(name: str) -> bool:
+    """Return whether a folder's name is one that `data_folder` makes, or that of a source which is kept beside it."""
+    return _DATA_FOLDER.fullmatch(name) is not None
 
 
 def partition_folders(columns: Sequence[str], values: Mapping[str, str | None]) -> str:

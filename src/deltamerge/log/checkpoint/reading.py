@@ -74,7 +74,7 @@ def _readable(store: Store, checkpoint: Checkpoint, path: str) -> Iterator[None]
     """Turn what goes wrong with a part of a checkpoint into a DeltaLogCorruptException."""
     try:
         yield
-    except (OSError, pa.ArrowException, KeyError, TypeError) as error:
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         where = path if is_absolute(path) else store.absolute(path)
         why = "it is missing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
         problem = damaged(where, f"part of the checkpoint of version {checkpoint.version}: {why}")
