@@ -88,7 +88,11 @@ def _json_lines(store: Store, checkpoint: Checkpoint, path: str) -> LogLines:
 
 
 def _parquet_actions(store: Store, checkpoint: Checkpoint, path: str) -> list[Action]:
-    with _readable(store, checkpoint, path), store.open_input(path) as source, pq.ParquetFile(source) as file:
+    with (
+        _readable(store, checkpoint, path),
+        store.open_input(path) as source,
+        pq.ParquetFile(source, page_checksum_verification=True) as file,
+    ):
         names = [name for name in _OTHER_ACTIONS if name in file.schema_arrow.names]
         if not names:
             return []
@@ -118,7 +122,7 @@ def _file_actions(
         with (
             _readable(store, checkpoint, path),
             store.open_input(path) as source,
-            pq.ParquetFile(source, pre_buffer=not store.is_local) as file,
+            pq.ParquetFile(source, pre_buffer=not store.is_local, page_checksum_verification=True) as file,
         ):
             tables.append(_read_file_actions(file, action, schema))
     return pa.concat_tables(tables)

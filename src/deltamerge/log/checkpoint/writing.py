@@ -98,7 +98,7 @@ def _write_sidecar(snapshot: Snapshot, action: str, table: pa.Table, now_ms: int
 
 def _parquet(schema: pa.Schema, *batches: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema, compression="snappy") as writer:
+    with pq.ParquetWriter(sink, schema, compression="snappy", write_page_checksum=True) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return bytes(sink.getvalue().to_pybytes())
