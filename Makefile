@@ -19,7 +19,14 @@ TABLES =
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
 
-.PHONY: help setup demo coverage examples oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions lint types check bench-small bench-log bench bench-all lock clean
+# Writers at once, merges of each, and how often one of them is killed; damaged files; histories of writers.
+WRITERS = 5
+RACES = 40
+KILLS = 40
+MUTATIONS = 10000
+HISTORIES = 5000
+
+.PHONY: help setup demo coverage examples torture oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions lint types check bench-small bench-log bench bench-all lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
@@ -36,6 +43,7 @@ help:
 	@echo "make record        tests/data/cases again, by delta-spark: TOPICS='basic star' (needs Maven)"
 	@echo "make tables        tests/data/tables again, by delta-spark and delta-rs: TABLES='plain types' (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
+	@echo "make torture       writers that race and are killed, and damaged files: WRITERS=5 RACES=40 KILLS=40 MUTATIONS=10000"
 	@echo "make check         lint, types and every test"
 	@echo "make bench-small   small merges, beside delta-spark (needs Maven)"
 	@echo "make bench-log     loading a large table's log"
@@ -96,6 +104,11 @@ corpus: setup
 
 model: setup
 	DELTAMERGE_MODEL_EXAMPLES=$(EXAMPLES) $(PYTEST) -q tests/model -k many
+
+torture: setup
+	DELTAMERGE_WRITERS=$(WRITERS) DELTAMERGE_MERGES=$(RACES) DELTAMERGE_KILLS=$(KILLS) \
+	DELTAMERGE_MUTATIONS=$(MUTATIONS) DELTAMERGE_HISTORIES=$(HISTORIES) \
+	$(PYTEST) -q -s tests/faults tests/txn/test_histories.py tests/merge/test_row_level_concurrency.py
 
 lint: setup
 	$(PYTHON) -m ruff check

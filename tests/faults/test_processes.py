@@ -86,8 +86,11 @@ def race(path: str, options: Mapping[str, str], folder: Path) -> list[dict[str, 
     return [json.loads(line) for line in lines]
 
 
+TORTURE = pytest.mark.skipif("DELTAMERGE_WRITERS" not in os.environ, reason="make torture runs it")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["disk", "s3"])
+@pytest.mark.parametrize("where", ["disk", pytest.param("s3", marks=TORTURE)])
 def test_counters(tmp_path: Path, where: str) -> None:
     with ExitStack() as stack:
         options: dict[str, str] = {}

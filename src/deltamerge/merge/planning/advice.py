@@ -57,9 +57,11 @@ def conflicts(context: PlanningContext, source: str) -> tuple[str, ...]:
     again = f"the merge then runs again, up to {retries} times" if retries > 0 else "the merge then fails"
     files, blind = context.files.num_files, _is_write_serializable(context)
     writers = "Commits other than plain appends" if blind else "Commits"
+    # A source that is not kept cannot be looked up in the rows of others.
+    rows = "" if source in ("read_once", "recomputed") else ", unless they changed other rows"
     found = [
-        f"Commits that delete or replace one of the {files:,} files that may be read; {again}.",
-        f"{writers} that add files which may hold {rows_to_read(context, source)}; {again}.",
+        f"Commits that delete or replace one of the {files:,} files that may be read{rows}; {again}.",
+        f"{writers} that add files which may hold {rows_to_read(context, source)}{rows}; {again}.",
         "Commits that change the schema, the properties or the protocol of the table; these end the merge.",
     ]
     if context.conf.txn_app_id is not None:
