@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import uuid
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
-from deltamerge.commands.vacuum import names_below, whole_hours
+from deltamerge.commands.vacuum import find_garbage, names_below, whole_hours
+from deltamerge.spark.config import CommandConf
+from deltamerge.spark.table import Table
+from txn.tables import append, create
 
 
 @pytest.mark.parametrize(
@@ -37,3 +45,26 @@ def test_other_places() -> None:
 def test_whole_hours() -> None:
     hours = (0, 0.1, 0.5, 1.5, 2.5, 168, -0.1, -0.5, -2)
     assert [whole_hours(hour) for hour in hours] == [0, 1, 1, 2, 3, 168, -1, -1, -2]
+
+
+def test_what_a_killed_write_left(tmp_path: Path) -> None:
+    """In a write's own folder hidden files are garbage, too; elsewhere, and checksums, they are not."""
+    _, snapshot = append(create(tmp_path), [1])
+    folder = f"deltamerge-{uuid.uuid4()}"
+    left = {
+        f"{folder}/part-0.parquet",
+        f"{folder}/_staged/pairs-1.arrow",
+        f"{folder}/_temporary/0/task_1/part-1.parquet",
+        f"{folder}/.half.deltamerge.tmp",
+        f"{folder}-source/staged-0.arrow",
+        f"p0/{folder}/_staged/x",
+        f"_change_data/{folder}/cdc-0.parquet",
+    }
+    others = {f"{folder}/.part-0.parquet.crc", "_mine/x.parquet", ".mine", "deltamerge-notes/_hidden"}
+    for name in left | others:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+        os.utime(path, (1, 1))
+    table = Table(cast("Any", None), snapshot.store, str(tmp_path))
+    assert {file.path for file in find_garbage(table, None, CommandConf()).files} == left
