@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType
 
-from deltamerge.exceptions import DeltaError, DeltaRuntimeException
+from deltamerge.exceptions import DeltaError, DeltaRuntimeException, DeltaTableException
 from deltamerge.merge.analysis.resolved_merge import (
     Output,
     ResolvedClause,
@@ -33,6 +33,7 @@ _SPARK_ERROR = re.compile(
 # Spark repeats the line of an expression that failed, with marks under the part.
 _POINTED_AT = re.compile(r"== SQL [^\n]*==\n([^\n]+)\n[ \^]*\^")
 _CAST = re.compile(r'of the type "([^"]+)" cannot be cast to "([^"]+)"')
+_UNREADABLE = "FAILED_READ_FILE"
 _WRAPPERS = ("TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "FAILED_EXECUTE_UDF", "INTERNAL_ERROR")
 
 
@@ -154,6 +155,15 @@ def translated(error: Exception, table: str) -> Exception:
         return at_fault
     found = _cause(str(error))
     condition = (error.getCondition() or "") if isinstance(error, PySparkException) else _WRAPPERS[0]
+    if found is not None and found[0].startswith(_UNREADABLE):
+        unreadable = DeltaTableException(
+            found[0],
+            f"{found[1]} The file is missing or damaged: restore it, or an earlier version of its table. Nothing was "
+            f"changed in table {table}.",
+            sqlstate=found[2],
+        )
+        unreadable.__cause__ = error
+        return unreadable
     if found is None or not condition.startswith(_WRAPPERS):
         return error
     condition, message, sqlstate = found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyroaring import BitMap64
+from pyspark.errors import PySparkException
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.deletion_vectors import read_deletion_vectors, with_only
@@ -18,6 +20,8 @@ from deltamerge.txn.conflicts import WinningCommit, files_to_read
 from deltamerge.txn.prepared import PreparedCommit
 from deltamerge.txn.row_conflicts import RowsToCheck, other_changes, resolve_rows
 from deltamerge.write.deletion_vectors import VectorChanges, write_deletion_vectors
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
 def reconciled(
@@ -72,8 +76,9 @@ def _reads_any(changes: MergeChanges, prepared: PreparedCommit, rows: Sequence[R
     assert changes.finds_rows is not None
     try:
         return changes.finds_rows(files)
-    except (Declined, PythonWorkersUnfit):
-        # What the operator cannot find out of these files it may have to read.
+    except (Declined, PythonWorkersUnfit, PySparkException) as error:
+        # What cannot be looked at counts as read: the merge that runs again has other operators, and words its errors.
+        logger.info("the rows of other writers cannot be looked at, so the merge runs again: %s", error)
         return True
 
 
