@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from deltamerge.exceptions import (
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
     ConcurrentTransactionException,
+    DeltaConcurrentModificationException,
     DeltaError,
     MetadataChangedException,
     ProtocolChangedException,
@@ -20,6 +22,7 @@ from deltamerge.exceptions import (
 from deltamerge.log.actions import Action, AddFile, DomainMetadata, Protocol, SetTransaction
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.predicates import ALWAYS, ColumnRef, Comparison, InRanges, Predicate
+from deltamerge.txn.conflicts import WinningCommit
 from deltamerge.txn.prepared import Committed, PreparedCommit
 from deltamerge.txn.transaction import ReadSet, commit
 from txn.tables import append, clock, create, prepare, write_file
@@ -263,3 +266,44 @@ def test_a_predicate_on_everything_reads_everything(tmp_path: Path, level: str) 
     read = create(tmp_path)
     winner(read, write_file(read, [1]), blind=False)
     loses(merged(read, ALWAYS, level), ConcurrentAppendException, "DELTA_CONCURRENT_APPEND")
+
+
+def test_a_second_look_at_rows(tmp_path: Path) -> None:
+    """It gets all commits since the version that was read, once for each round that was lost to files."""
+    read = create(tmp_path, partitioned=True)
+    file, _ = append(read, [7], "a")
+    far, _ = append(read, [9], "b")
+    seen: list[list[int]] = []
+    prepared = merged(read, IN_A, "Serializable")
+
+    def reconcile(winners: Sequence[WinningCommit], conflict: DeltaConcurrentModificationException) -> PreparedCommit:
+        seen.append([w.version for w in winners])
+        assert (conflict.error_class, conflict.parameters["version"]) == ("DELTA_CONCURRENT_APPEND", str(len(seen)))
+        if len(seen) == 1:
+            # Others go on meanwhile.
+            assert [f.path for w in winners for f in w.added] == [file.path, far.path]
+            append(read, [7], "b")
+        return replace(prepared, operation="again")
+
+    committed = commit(prepared, clock, reconcile)
+    assert (committed.version, seen) == (4, [[1, 2]])
+    assert [f.path for f in committed.snapshot.files.add_files()].count(file.path) == 1
+
+
+def test_rows_that_conflict_all_the_same(tmp_path: Path) -> None:
+    read = create(tmp_path, partitioned=True)
+    append(read, [7], "a")
+    with pytest.raises(ConcurrentAppendException):
+        commit(merged(read, IN_A, "Serializable"), clock, lambda *_: None)
+
+
+def test_other_conflicts_are_no_matter_of_rows(tmp_path: Path) -> None:
+    read = create(tmp_path, partitioned=True)
+    append(read, [7], "a")
+    winner(read, replace(read.metadata, name="renamed"), blind=False)
+
+    def reconcile(*_: object) -> PreparedCommit:
+        raise AssertionError("rows do not matter")
+
+    with pytest.raises(MetadataChangedException):
+        commit(merged(read, IN_A, "Serializable"), clock, reconcile)
