@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("render",),
     ("api",),
     ("tables",),
-    ("as_delta",),
+    ("as_delta", "as_jar"),
     ("",),
     ("cli",),
 )

@@ -6,8 +6,10 @@ from deltamerge.api.merge_sql import merge_sql, plan_sql
 from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.register import register
 from deltamerge.api.report import MergeReport
+from deltamerge.api.run_sql import sql
 from deltamerge.api.write_delta import write_delta
 from deltamerge.as_delta import install_as_delta
+from deltamerge.as_jar import install_in_pyspark
 from deltamerge.version import __version__
 
 __all__ = [
@@ -17,8 +19,10 @@ __all__ = [
     "MergeReport",
     "__version__",
     "install_as_delta",
+    "install_in_pyspark",
     "merge_sql",
     "plan_sql",
     "register",
+    "sql",
     "write_delta",
 ]

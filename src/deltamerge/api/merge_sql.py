@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import columns_to_dedupe_by
 from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.report import MergeReport
+from deltamerge.api.statements.queries import query_frame
+from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.resolve import TARGET_ALIAS
 from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.parquet_files import read_parquet
-from deltamerge.scan.timestamps import expression_ms
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.merge_ast import Expression, NameParts, ParsedMerge, ParsedSource, ParsedTarget
 from deltamerge.sql.merge_parser import parse_merge
-from deltamerge.sql.names import parse_name, quote
-from deltamerge.sql.relations import (
-    TableReference,
-    find_table_references,
-    replace_qualifier,
-    replace_references,
-)
+from deltamerge.sql.names import quote
+from deltamerge.sql.relations import replace_qualifier
+from deltamerge.sql.statements.ast import TableName
 from deltamerge.txn.application import option_transaction
 
 if TYPE_CHECKING:
@@ -35,13 +32,13 @@ if TYPE_CHECKING:
 
     from deltamerge.merge.outcome import Progress
 
-Tables: TypeAlias = "Mapping[str, str | DeltaTable]"
+NamedTables: TypeAlias = "Mapping[str, str | DeltaTable]"
 
 
 def merge_sql(
     spark: SparkSession,
     statement: str,
-    tables: Tables | None = None,
+    tables: NamedTables | None = None,
     progress: Progress | None = None,
     *,
     dedupe_by: str | Sequence[str] | None = None,
@@ -86,14 +83,14 @@ def merge_sql(
             sqlstate="0A000",
         )
     transaction = option_transaction(txn_app_id, txn_version)
-    command = _command(_Tables(spark, options or {}), parsed, tables, dedupe_by)
+    command = merge_command(_tables(spark, options, tables), parsed, dedupe_by)
     return MergeReport(run_merge(replace(command, transaction=transaction, user_metadata=user_metadata), progress))
 
 
 def plan_sql(
     spark: SparkSession,
     statement: str,
-    tables: Tables | None = None,
+    tables: NamedTables | None = None,
     progress: Progress | None = None,
     *,
     dedupe_by: str | Sequence[str] | None = None,
@@ -122,37 +119,24 @@ def plan_sql(
             fit.
     """
     parsed = parse_merge(statement)
-    command = _command(_Tables(spark, options or {}), parsed, tables, dedupe_by)
+    command = merge_command(_tables(spark, options, tables), parsed, dedupe_by)
     analyze = analyze or parsed.explain == "analyze"
     return MergePlanReport(explain_merge(command, analyze=analyze, progress=progress))
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """Tables by their paths.
-
-    Args:
-        options: The options of their object store.
-    """
-
-    spark: SparkSession
-    options: Mapping[str, str] = field(repr=False)
-
-    def at(self, path: str) -> DeltaTable:
-        return DeltaTable.forPath(self.spark, path, dict(self.options))
+def _tables(spark: SparkSession, options: Mapping[str, str] | None, given: NamedTables | None) -> Tables:
+    opened = Tables(spark, options or {})
+    named = {n: t if isinstance(t, DeltaTable) else opened.at(t) for n, t in (given or {}).items()}
+    return replace(opened, given=named)
 
 
-def _command(
-    opened: _Tables,
-    parsed: ParsedMerge,
-    tables: Tables | None,
-    dedupe_by: str | Sequence[str] | None,
+def merge_command(
+    tables: Tables, parsed: ParsedMerge, dedupe_by: str | Sequence[str] | None = None
 ) -> MergeIntoCommand:
-    given = (tables or {}).items()
-    named = {name: table if isinstance(table, DeltaTable) else opened.at(table) for name, table in given}
-    target = _target(opened, parsed.target, named)
+    """Return the command that a parsed MERGE asks for."""
+    target = tables.open(TableName(parsed.target.name, parsed.target.path))
     now = time.time_ns() // 1000
-    statement = _statement(parsed, _source(opened, parsed, named, now), columns_to_dedupe_by(dedupe_by))
+    statement = _statement(parsed, _source(tables, parsed, now), columns_to_dedupe_by(dedupe_by))
     return MergeIntoCommand(target.table, statement, timestamp=now)
 
 
@@ -176,14 +160,6 @@ def _statement(parsed: ParsedMerge, source: DataFrame, dedupe_by: tuple[str, ...
     )
 
 
-def _target(opened: _Tables, target: ParsedTarget, named: Mapping[str, DeltaTable]) -> DeltaTable:
-    if target.path is not None:
-        return opened.at(target.path)
-    name = ".".join(target.name)
-    given = {**{key.lower(): table for key, table in named.items()}, **named}
-    return given.get(name) or given.get(name.lower()) or DeltaTable.forName(opened.spark, name)
-
-
 def _target_alias(target: ParsedTarget) -> str | None:
     if target.alias is not None:
         return target.alias
@@ -196,37 +172,15 @@ def _source_alias(source: ParsedSource) -> str | None:
     return source.name[-1] if source.kind == "name" else None
 
 
-def _source(opened: _Tables, parsed: ParsedMerge, named: Mapping[str, DeltaTable], now: int) -> DataFrame:
-    source, spark = parsed.source, opened.spark
+def _source(tables: Tables, parsed: ParsedMerge, now: int) -> DataFrame:
+    source = parsed.source
     plain = parsed.ctes is None and source.version is None and source.timestamp is None
     if plain and source.format == "parquet" and source.path is not None:
-        files = read_parquet(spark, source.path)
+        files = read_parquet(tables.spark, source.path)
         if files is not None:
             return files
     ctes = f"{parsed.ctes} " if parsed.ctes is not None else ""
-    sql = fix_current_time(f"{ctes}SELECT * FROM {source.sql}", now)
-    references = find_table_references(sql, named)
-    frames: dict[str, Any] = {f"deltamerge_source_{i}": _frame(opened, r, named) for i, r in enumerate(references)}
-    if not frames:
-        return spark.sql(sql)
-    # The session's formatter replaces names between braces by frames; the user's own braces are doubled for it.
-    marks = {r.span: f"\x00{name}\x01{_alias(r)}" for r, name in zip(references, frames, strict=True)}
-    marked = replace_references(sql, marks).replace("{", "{{").replace("}", "}}")
-    return spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), **frames)
-
-
-def _alias(reference: TableReference) -> str:
-    if reference.kind == "name" and reference.needs_alias:
-        return f" AS {quote(parse_name(reference.path_or_name)[-1])}"
-    return ""
-
-
-def _frame(opened: _Tables, reference: TableReference, named: Mapping[str, DeltaTable]) -> DataFrame:
-    of_path = reference.kind == "path"
-    table = opened.at(reference.path_or_name) if of_path else named[reference.path_or_name]
-    if reference.timestamp is not None:
-        return table.at_milliseconds(expression_ms(opened.spark, reference.timestamp))
-    return table.toDF() if reference.version is None else table.at(version=reference.version)
+    return query_frame(tables, fix_current_time(f"{ctes}SELECT * FROM {source.sql}", now))
 
 
 def _without_table(target: ParsedTarget, name: NameParts) -> NameParts:

@@ -95,9 +95,20 @@ class DeltaOptimizeBuilder:
         return self._run(names_of(cols, "Z-order column must be str. "))
 
     def _run(self, order_by: tuple[str, ...]) -> DataFrame:
-        done = optimize(self.table, self.predicates, order_by)
-        row = (self.table.location, _metrics(done))
-        return self.table.spark.createDataFrame([row], f"path STRING, metrics {_METRICS}")
+        return optimized_frame(self.table, optimize(self.table, self.predicates, order_by))
+
+
+def optimized_frame(table: Table, done: Optimized) -> DataFrame:
+    """Return what a command did to a table's files.
+
+    Args:
+        table: The table.
+        done: What was done.
+
+    Returns:
+        One row: path and metrics.
+    """
+    return table.spark.createDataFrame([(table.location, _metrics(done))], f"path STRING, metrics {_METRICS}")
 
 
 def _metrics(done: Optimized) -> tuple[Any, ...]:

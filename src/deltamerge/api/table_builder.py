@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.api.arguments import check, names_of
-from deltamerge.spark.catalog import warehouse_location
-from deltamerge.spark.table import open_table
+from deltamerge.api.new_tables import create, find_place
+from deltamerge.sql.names import parse_name
+from deltamerge.sql.statements.ast import TableName
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION
 from deltamerge.write.identity_columns import identity_metadata
-from deltamerge.write.table_writer import create_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,10 +165,11 @@ class DeltaTableBuilder:
     definition: TableDefinition = field(default_factory=lambda: TableDefinition(StructType([])))
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:  # noqa: N802
-        """Set the table's name, which is a place in the session's warehouse and no entry of the catalog.
+        """Set the table's name.
 
-        Without a JAR Spark has no catalog for Delta tables. `DeltaTable.forName` and `merge_sql` find the table in the
-        session's warehouse by this name; if `location` is set too, the table is there, and its name finds nothing.
+        After `deltamerge.register` the table gets an entry in the session's catalog. Without, its name is a place in
+        the session's warehouse, where `DeltaTable.forName` and `sql` find it; if `location` is set too, the table is
+        there, and its name finds nothing.
 
         Args:
             identifier: The name, perhaps with its database; ``delta.`path` `` names a path.
@@ -327,18 +328,17 @@ class DeltaTableBuilder:
             DeltaAnalysisException: There is a table already, there is none to replace, or the definition needs a
                 feature that is not implemented.
         """
-        location = self._location()
-        create_table(open_table(self.spark, location), self.definition, self.mode)
-        return self.opens.forPath(self.spark, location)
+        place = find_place(self.spark, self._named(), self.path)
+        create(place, self.definition, self.mode)
+        return self.opens.forPath(self.spark, place.table.store.absolute(""))
 
-    def _location(self) -> str:
-        if self.path is not None:
-            return self.path
+    def _named(self) -> TableName:
         if self.name is None:
-            raise ValueError("a new table needs a location or a tableName")
-        if self.name.lower().startswith("delta.`"):
-            return self.name[len("delta.`") : -1]
-        return warehouse_location(self.spark, self.name)
+            if self.path is None:
+                raise ValueError("a new table needs a location or a tableName")
+            return TableName((self.path,), self.path)
+        parts = parse_name(self.name)
+        return TableName(parts, parts[1] if len(parts) == 2 and parts[0].lower() == "delta" else None)
 
     def _adding(self, fields: list[StructField]) -> DeltaTableBuilder:
         schema = StructType([*self.definition.schema.fields, *fields])

@@ -141,7 +141,7 @@ class TableCommands:
             DeltaTableException: It is no longer in the log.
         """
         check_value(isinstance(version, int), "version", "an int", version)
-        return self._restored(restore_to_version(self.table, version))
+        return self.restored(restore_to_version(self.table, version))
 
     def restoreToTimestamp(self, timestamp: str) -> DataFrame:  # noqa: N802
         """Make the version that the table had at a time the newest one; see `restoreToVersion`.
@@ -158,9 +158,17 @@ class TableCommands:
         """
         check_value(isinstance(timestamp, str), "timestamp", "a string", timestamp)
         version = version_of(self.table, timestamp_ms(self.table.spark, timestamp))
-        return self._restored(restore_to_version(self.table, version, timestamp))
+        return self.restored(restore_to_version(self.table, version, timestamp))
 
-    def _restored(self, metrics: Mapping[str, int]) -> DataFrame:
+    def restored(self, metrics: Mapping[str, int]) -> DataFrame:
+        """Return the metrics of a RESTORE as a frame.
+
+        Args:
+            metrics: The metrics.
+
+        Returns:
+            One row, as `restoreToVersion` returns it.
+        """
         columns = ", ".join(f"{name} BIGINT" for name in _RESTORED)
         return self.table.spark.createDataFrame([tuple(metrics.values())], columns)
 

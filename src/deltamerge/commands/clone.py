@@ -23,12 +23,15 @@ from deltamerge.write.table_features import protocol_for, stored_properties, upg
 
 def shallow_clone(
     source: Table, version: int | None, target: Table, properties: Mapping[str, str], *, replaces: bool
-) -> None:
+) -> dict[str, int]:
     """Make a table of a version of another one, without copying files. Delta: CloneTableCommand.
 
     Args:
         properties: Properties of the clone on top of the source's.
         replaces: Whether the target may be a table, which must be empty.
+
+    Returns:
+        Delta's metrics of it.
 
     Raises:
         DeltaAnalysisException: There is a table already, or it holds rows.
@@ -64,6 +67,7 @@ def shallow_clone(
     actions = [*_table_actions(snapshot, before, properties), *files]
     read = ReadSet(whole_table=before is not None)
     commit_command(target, before, "CLONE", parameters, actions, metrics=metrics, read=read)
+    return metrics
 
 
 def _table_actions(snapshot: Snapshot, before: Snapshot | None, properties: Mapping[str, str]) -> list[Action]:

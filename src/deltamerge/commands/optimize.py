@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -94,8 +94,58 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str]) -> Opt
         bins = _bins(snapshot, candidates, columns, clustered, conf)
         added: tuple[AddFile, ...] = ()
         if bins:
-            added = _rewrite(table, snapshot, bins, columns, clustered, where, order_by, conf)
+            parameters = {
+                "predicate": _listed(where),
+                "zOrderBy": _listed(order_by),
+                "clusterBy": _listed(clustered),
+                "auto": False,
+                **({"isFull": False} if clustered else {}),
+            }
+            tags = _cube(clustered) if clustered and not order_by else None
+            added = _rewrite(table, snapshot, bins, columns, conf, _Record("OPTIMIZE", parameters, tags))
     return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started, bool(order_by))
+
+
+def purge(table: Table, where: Sequence[str]) -> Optimized:
+    """Rewrite the files that have deletion vectors, without the rows that these delete. Delta: DeltaReorgTableCommand.
+
+    Args:
+        where: Conditions on partition columns, all of which must hold.
+
+    Raises:
+        DeltaAnalysisException: A condition asks for other columns.
+        DeltaConcurrentModificationException: Another writer's commit removed a file that was to be rewritten.
+    """
+    started = now_ms()
+    with session_settings(table.spark, READING_MANY_FILES), errors_not_logged():
+        snapshot = table.snapshot()
+        snapshot.check_writable()
+        conf = session_conf(table.spark, CommandConf)
+        candidates = _candidates(table, snapshot, where)
+        partitions: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = defaultdict(list)
+        for file in candidates:
+            if file.deletion_vector is not None:
+                partitions[tuple(sorted(file.partition_values.items()))].append(file)
+        size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
+        bins = [of_bin for of in partitions.values() for of_bin in _packed(of, size)]
+        added: tuple[AddFile, ...] = ()
+        if bins:
+            record = _Record("REORG", {"predicate": _listed(where), "applyPurge": True}, None)
+            added = _rewrite(table, snapshot, bins, (), conf, record)
+    return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started, is_z_ordered=False)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What a commit says of the files that it rewrites.
+
+    Args:
+        tags: The clustering of the new files.
+    """
+
+    operation: str
+    parameters: Mapping[str, object]
+    tags: dict[str, str | None] | None
 
 
 def _candidates(table: Table, snapshot: Snapshot, where: Sequence[str]) -> list[AddFile]:
@@ -125,40 +175,32 @@ def _rewrite(
     snapshot: Snapshot,
     bins: Sequence[Sequence[AddFile]],
     columns: Sequence[str],
-    clustered: Sequence[str],
-    where: Sequence[str],
-    order_by: Sequence[str],
     conf: CommandConf,
+    record: _Record,
 ) -> tuple[AddFile, ...]:
     folder = data_folder(snapshot.metadata.configuration, str(uuid.uuid4()))
     size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
     removed = [file for files in bins for file in files]
     with removing_leftovers(table.store, folder):
         try:
-            with job_description(table.spark, f"OPTIMIZE operation - rewriting {len(removed)} files"):
+            with job_description(table.spark, f"{record.operation} operation - rewriting {len(removed)} files"):
                 written = _write(table, snapshot, bins, columns, size, folder)
             _check_rows(table, removed, written)
         except BaseException:
             # Whatever ends it, also Ctrl-C, comes before the commit.
             remove_leftovers(table.store, folder)
             raise
-        tags = _cube(clustered) if clustered and not order_by else None
-        provider = _CLUSTERING if tags is not None else None
-        added = tuple(replace(f, data_change=False, tags=tags, clustering_provider=provider) for f in written.files)
+        provider = _CLUSTERING if record.tags is not None else None
+        added = tuple(
+            replace(f, data_change=False, tags=record.tags, clustering_provider=provider) for f in written.files
+        )
         now = now_ms()
         actions: list[Action] = [*added, *(file.remove(now, data_change=False) for file in removed)]
-        parameters = {
-            "predicate": _listed(where),
-            "zOrderBy": _listed(order_by),
-            "clusterBy": _listed(clustered),
-            "auto": False,
-            **({"isFull": False} if clustered else {}),
-        }
         commit_command(
             table,
             snapshot,
-            "OPTIMIZE",
-            parameters,
+            record.operation,
+            record.parameters,
             actions,
             metrics=_commit_metrics(added, removed),
             read=ReadSet(files=frozenset(file.path for file in removed)),

@@ -7,15 +7,17 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from deltamerge.commands.committing import commit_command, now_ms
 from deltamerge.exceptions import DeltaIllegalArgumentException
-from deltamerge.log.actions import DeletionVectorDescriptor, Metadata
+from deltamerge.log.actions import AddCDCFile, DeletionVectorDescriptor, Metadata, RemoveFile
+from deltamerge.log.commits import parse_actions, read_ahead
 from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.features.deletion_vectors import vector_path
 from deltamerge.log.paths import decode_path, is_absolute
 from deltamerge.log.properties import interval_ms
+from deltamerge.log.segment import list_log
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
@@ -24,6 +26,7 @@ from deltamerge.storage.store import StoredFile
 from deltamerge.storage.stored_file import SCHEME
 from deltamerge.write.layout import is_data_folder
 
+Kind: TypeAlias = Literal["FULL", "LITE"]
 RETENTION = "delta.deletedFileRetentionDuration"
 _HOUR = 3_600_000
 # Of stores where a file that exists is not overwritten unseen delta-spark logs what VACUUM did.
@@ -45,8 +48,11 @@ class Garbage:
     retention_ms: int | None
 
 
-def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf) -> Garbage:
+def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf, kind: Kind = "FULL") -> Garbage:
     """Return the files that may be deleted.
+
+    Args:
+        kind: ``FULL`` for all that no version refers to, ``LITE`` for those of them that the log names.
 
     Raises:
         DeltaIllegalArgumentException: The retention is negative, or shorter than the table's.
@@ -62,10 +68,25 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf)
     kept = _kept_paths(snapshot, before)
     found = [file for file in table.store.list() if not _is_hidden(file.path, snapshot)]
     folders = {parent for file in found for parent in _parents(file.path)}
-    old = (file for file in found if file.modification_time < before)
-    return Garbage(
-        snapshot, tuple(file for file in old if posixpath.normpath(file.path) not in kept), len(folders) + 1, retention
-    )
+    old = [file for file in found if file.modification_time < before and posixpath.normpath(file.path) not in kept]
+    if kind == "LITE":
+        removed = _removed_names(snapshot)
+        old = [file for file in old if posixpath.normpath(file.path) in removed]
+    return Garbage(snapshot, tuple(old), len(folders) + 1, retention)
+
+
+def _removed_names(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names below the table's folder of all files that commits in the log removed, and of change files."""
+    removed: list[str] = []
+    commits = (commit.file.path for commit in list_log(snapshot.store).commits)
+    for path, content in read_ahead(snapshot.store, commits):
+        for action in parse_actions(content, snapshot.store.absolute(path)):
+            if isinstance(action, (RemoveFile, AddCDCFile)):
+                removed.append(decode_path(action.path))
+            vector = action.deletion_vector if isinstance(action, RemoveFile) else None
+            stored = None if vector is None else vector_path(vector)
+            removed += [] if stored is None else [stored]
+    return frozenset(names_below(snapshot.store.root, removed))
 
 
 def whole_hours(hours: float) -> int:
@@ -74,20 +95,20 @@ def whole_hours(hours: float) -> int:
     return whole if whole or not hours else int(math.copysign(1, hours))
 
 
-def garbage_paths(table: Table, retention_hours: float | None) -> list[str]:
+def garbage_paths(table: Table, retention_hours: float | None, kind: Kind = "FULL") -> list[str]:
     """Return the paths of the files that `vacuum` would delete."""
-    garbage = find_garbage(table, retention_hours, session_conf(table.spark, CommandConf))
+    garbage = find_garbage(table, retention_hours, session_conf(table.spark, CommandConf), kind)
     return [table.store.absolute(file.path) for file in garbage.files]
 
 
-def vacuum(table: Table, retention_hours: float | None) -> None:
+def vacuum(table: Table, retention_hours: float | None, kind: Kind = "FULL") -> None:
     """Delete what no version within the retention refers to. Delta: VacuumCommand.gc.
 
     Raises:
         DeltaIllegalArgumentException: The retention is negative, or shorter than the table's.
     """
     conf = session_conf(table.spark, CommandConf)
-    garbage = find_garbage(table, retention_hours, conf)
+    garbage = find_garbage(table, retention_hours, conf, kind)
     if not _is_logged(table, conf):
         table.store.delete(file.path for file in garbage.files)
         return

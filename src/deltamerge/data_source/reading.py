@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 
 from deltamerge.data_source.file_parts import PartitionColumn, file_parts, grouped
 from deltamerge.data_source.filters import predicate_of
-from deltamerge.data_source.request import LOCATION, Request
+from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import arrow_schema, stored_part
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.change_feed import ChangeBoundary, ChangedFile, change_range, read_change_feed
@@ -29,6 +29,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.changes import COMMIT_TIMESTAMP, COMMIT_VERSION
 from deltamerge.scan.column_presence import expected_columns
 from deltamerge.skipping.pruning import files_that_may_match
+from deltamerge.spark.catalog import LOCATION
 from deltamerge.spark.nested_types import as_nullable, matching_inner_types
 from deltamerge.spark.table import spark_schema
 from deltamerge.workers.change_files import CHANGE_TYPE

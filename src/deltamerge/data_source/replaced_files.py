@@ -22,7 +22,6 @@ from deltamerge.skipping.timestamps import parse_date
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Literal, Name, Node, Operation
 from deltamerge.workers.conditions import Condition, evaluate
-from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.definition import TableDefinition
 
 _DIGITS = re.compile("-?[0-9]{1,9}")
@@ -56,13 +55,6 @@ def where_files(sql: str, definition: TableDefinition, request: Request, snapsho
     else:
         mask = found.fill_null(False).to_numpy(zero_copy_only=False)
     return snapshot.files.filter(mask)
-
-
-def dynamic_files(snapshot: Snapshot, files: WrittenFiles) -> FileTable:
-    """Return the files of the partitions that got files."""
-    written = {tuple(sorted(file.partition_values.items(), key=str)) for file in files.files}
-    before = (tuple(sorted(file.partition_values.items(), key=str)) for file in snapshot.files.add_files())
-    return snapshot.files.filter(np.fromiter((values in written for values in before), np.bool_))
 
 
 def condition_of(sql: str, schema: StructType, request: Request) -> Condition:

@@ -24,9 +24,6 @@ from deltamerge.storage.stored_file import SCHEME
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
 
-LOCATION = "deltamerge.location"
-"""In the metadata of a column of a catalog's table: the table's location, which Spark does not hand on."""
-
 _HADOOP = "spark.hadoop."
 _BYTES = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
-from deltamerge.data_source.replaced_files import dynamic_files, rows_condition, where_files
-from deltamerge.data_source.request import LOCATION, Request
+from deltamerge.data_source.replaced_files import rows_condition, where_files
+from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import arrow_schema, file_field, given_part, limited
 from deltamerge.data_source.write_checks import check_columns, check_expressions
 from deltamerge.data_source.write_options import WriteOptions, write_conf
@@ -23,6 +23,7 @@ from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.merge.analysis.schema_evolution import evolved_schema
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.scan.paths import located
+from deltamerge.spark.catalog import LOCATION
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.workers.staged_rows import SPARK_VERSION
 from deltamerge.workers.table_files import RowsToWrite
@@ -38,6 +39,7 @@ from deltamerge.write.data_files import (
 from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.layout import data_folder, target_file_size
+from deltamerge.write.partition_overwrite import files_of_same_partitions
 from deltamerge.write.table_commits import (
     Destination,
     HistoryEntry,
@@ -346,5 +348,5 @@ _REMOVED: dict[str, _Removed] = {
     "append": lambda *_: (None, None),
     "overwrite": lambda _plan, _request, snapshot, _files: (snapshot.files, None),
     "replace_where": _of_where,
-    "dynamic": lambda _plan, _request, snapshot, files: (dynamic_files(snapshot, files), None),
+    "dynamic": lambda _plan, _request, snapshot, files: (files_of_same_partitions(snapshot, files), None),
 }

@@ -3,18 +3,54 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaTableNotFoundException
 from deltamerge.log.snapshot import table_exists
+from deltamerge.spark.session import errors_not_logged
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import parse_name, quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
+
+
+LOCATION = "deltamerge.location"
+"""In the metadata of a column of a catalog's table: the table's location, which Spark does not hand on."""
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """What the session's catalog has under a name.
+
+    Args:
+        provider: The data source, in lower case; empty for views.
+        location: The folder of a table; None for views.
+    """
+
+    provider: str
+    location: str | None
+
+
+def delta_location(spark: SparkSession, parts: Sequence[str]) -> str | None:
+    """Return where a named Delta table is stored, None where the name is not one of a Delta table.
+
+    The catalog's entry counts; where there is none, the folder that a managed table has in the session's warehouse.
+    """
+    if len(parts) == 2 and parts[0].lower() == "delta":
+        return parts[1]
+    entry = catalog_entry(spark, parts)
+    if entry is not None and (entry.location is None or entry.provider != "delta"):
+        return None
+    location = warehouse_location(spark, quote_name(parts)) if entry is None else entry.location
+    assert location is not None
+    return location if table_exists(open_table(spark, location).store) else None
 
 
 def table_location(spark: SparkSession, name: str) -> str:
@@ -23,15 +59,12 @@ def table_location(spark: SparkSession, name: str) -> str:
     Raises:
         DeltaTableNotFoundException: There is no Delta table in either place.
     """
-    parts = parse_name(name)
-    if len(parts) == 2 and parts[0].lower() == "delta":
-        return parts[1]
-    location = _described(spark, quote_name(parts)) or warehouse_location(spark, name)
-    if not table_exists(open_table(spark, location).store):
+    location = delta_location(spark, parse_name(name))
+    if location is None:
         raise DeltaTableNotFoundException(
             "DELTA_TABLE_NOT_FOUND",
             f"Delta table {name} doesn't exist: the catalog does not know it as a Delta table, and there is none at "
-            f"{location}. Open it with forPath, or check the name and the current database.",
+            f"{warehouse_location(spark, name)}. Open it with forPath, or check the name and the current database.",
             sqlstate="42P01",
             parameters={"tableName": name},
         )
@@ -47,29 +80,57 @@ def warehouse_location(spark: SparkSession, name: str) -> str:
     return f"{warehouse.rstrip('/')}/{folder}" if "://" in warehouse else str(Path(warehouse) / folder)
 
 
-def _described(spark: SparkSession, name: str) -> str | None:
+def qualified(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
+    """Return a name with its database."""
+    return tuple(parts) if len(parts) > 1 else (str(spark.catalog.currentDatabase()), *parts)
+
+
+def record_table(
+    spark: SparkSession, parts: Sequence[str], schema: StructType, location: str | None, comment: str | None
+) -> bool:
+    """Add a Delta table to the session's catalog; return whether the session has a data source of Delta's name.
+
+    Args:
+        location: Where the table is stored; None for the place of a managed one.
+    """
+    place = location or warehouse_location(spark, quote_name(parts))
+    fields = [StructField(f.name, f.dataType, True, {**(f.metadata or {}), LOCATION: place}) for f in schema.fields]
     try:
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
-    except PySparkException:
-        return None
-    details = {row["col_name"]: row["data_type"] for row in rows}
+        spark.catalog.createTable(quote_name(parts), location, "delta", StructType(fields), comment)
+    except Exception as error:
+        # Classic Spark has an error of Java's here, Connect one of its own.
+        if "DATA_SOURCE_NOT_FOUND" not in str(error):
+            raise
+        return False
+    return True
+
+
+def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | None:
+    """Return what the session's catalog has under a name, None where it has nothing."""
+    *database, name = qualified(spark, parts)
+    with errors_not_logged():
+        try:
+            found = spark.catalog.getTable(quote_name(parts))
+        except Exception as error:
+            # Without the table's data source classic Spark raises an error of Java's, Connect one of its own.
+            if "DATA_SOURCE_NOT_FOUND" not in str(error):
+                if isinstance(error, PySparkException):
+                    return None
+                raise
+        else:
+            if found.isTemporary or found.catalog != "spark_catalog":
+                return CatalogEntry("", None)
+            database, name = found.namespace or [], found.name
+    # Of a table whose source is written in Python DESCRIBE TABLE does not show the location.
+    pattern = name.replace("'", "\\'")
+    rows = spark.sql(f"SHOW TABLE EXTENDED IN {quote_name(database)} LIKE '{pattern}'").collect()
+    lines = [line.partition(": ") for row in rows if row["tableName"].lower() == name.lower() for line in _lines(row)]
+    details = {key: value for key, _, value in lines}
     location = details.get("Location")
-    if location is None:
-        location = _shown(spark, name)
-    return None if location is None else re.sub(r"^file:/+", "/", location)
+    return CatalogEntry(
+        details.get("Provider", "").lower(), None if location is None else re.sub(r"^file:/+", "/", location)
+    )
 
 
-def _shown(spark: SparkSession, name: str) -> str | None:
-    """Return the location of a table of a data source in Python, which DESCRIBE does not show."""
-    *above, last = parse_name(name)
-    if not last.isidentifier():
-        # It would be a pattern.
-        return None
-    database = f"IN {quote_name(above)} " if above else ""
-    try:
-        rows = spark.sql(f"SHOW TABLE EXTENDED {database}LIKE '{last}'").collect()
-    except PySparkException:
-        return None
-    information = "\n".join(row["information"] for row in rows if row["tableName"] == last.lower())
-    found = re.search(r"^Location: (.+)$", information, re.MULTILINE)
-    return None if found is None else found.group(1)
+def _lines(row: Row) -> list[str]:
+    return str(row["information"]).splitlines()

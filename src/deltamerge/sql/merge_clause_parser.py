@@ -119,10 +119,15 @@ def _read_change(cursor: Cursor, where: str, kind: ClauseKind) -> Action:
         cursor.fail(where, ["a column"], hint)
     if cursor.accept("*"):
         return Update(_read_star(cursor, f"{where} SET *"))
-    assignments = [_read_assignment(cursor, where)]
+    return Update(read_assignments(cursor, where))
+
+
+def read_assignments(cursor: Cursor, where: str, *stops: str) -> tuple[Assignment, ...]:
+    """Read what follows SET, up to one of the words that may follow."""
+    assignments = [_read_assignment(cursor, where, stops)]
     while cursor.accept(","):
-        assignments.append(_read_assignment(cursor, where))
-    return Update(tuple(assignments))
+        assignments.append(_read_assignment(cursor, where, stops))
+    return tuple(assignments)
 
 
 def _read_do_nothing(cursor: Cursor, where: str) -> DoNothing | None:
@@ -175,19 +180,19 @@ def _read_star(cursor: Cursor, where: str) -> Star:
     return Star(cursor.names_in_brackets(f"{where} EXCEPT"))
 
 
-def _read_assignment(cursor: Cursor, where: str) -> Assignment:
+def _read_assignment(cursor: Cursor, where: str, stops: tuple[str, ...]) -> Assignment:
     column = cursor.name(f"{where} SET", "a column")
     if not (cursor.accept("=") or cursor.accept("==")):
         hint = "Only columns and fields of structs can be set." if cursor.peek() == "[" else ""
         cursor.fail(f"{where} SET", ["= after the column's name"], hint)
     start = cursor.index
-    value = _read_value(cursor, f"{where} SET")
+    value = _read_value(cursor, f"{where} SET", *stops)
     _check_comma(cursor, f"{where} SET", start)
     return Assignment(column, value)
 
 
-def _read_value(cursor: Cursor, where: str) -> Expression | Default:
-    value = cursor.expression(where, "a value", ",")
+def _read_value(cursor: Cursor, where: str, *stops: str) -> Expression | Default:
+    value = cursor.expression(where, "a value", ",", *stops)
     return Default() if value.text.upper() == "DEFAULT" else value
 
 

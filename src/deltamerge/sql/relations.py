@@ -70,6 +70,24 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
     return tuple(found)
 
 
+def relation_names(sql: str) -> tuple[tuple[str, ...], ...]:
+    """Return the names of the tables and views that a query reads, without its CTEs, each once, in lower case.
+
+    Raises:
+        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
+    """
+    tokens = tokenize(sql)
+    hidden = _cte_scopes(tokens)
+    found: dict[tuple[str, ...], None] = {}
+    for start in _relation_places(tokens):
+        end = name_end(tokens, start)
+        folded = _folded(token.name for token in tokens[start:end:2])
+        is_call = end < len(tokens) and tokens[end].text == "("
+        if not is_call and not any(folded == (name,) and first <= start < last for name, first, last in hidden):
+            found[folded] = None
+    return tuple(found)
+
+
 def replace_references(sql: str, replacements: Mapping[Span, str]) -> str:
     """Return the SQL with other strings in some places, which must not overlap."""
     pieces: list[str] = []

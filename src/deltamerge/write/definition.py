@@ -51,7 +51,7 @@ def check_definition(definition: TableDefinition) -> None:
                 f"Partition column `{name}` is not among the table's columns: {', '.join(definition.schema.names)}.",
                 sqlstate="42703",
             )
-    _check_clustering(definition)
+    check_clustering(definition)
     if definition.schema.fields and len(definition.partition_columns) == len(definition.schema.fields):
         raise DeltaAnalysisException(
             "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION",
@@ -60,7 +60,12 @@ def check_definition(definition: TableDefinition) -> None:
         )
 
 
-def _check_clustering(definition: TableDefinition) -> None:
+def check_clustering(definition: TableDefinition) -> None:
+    """Refuse clustering columns that a table cannot have.
+
+    Raises:
+        DeltaAnalysisException: They are too many, have no statistics, or the table is partitioned.
+    """
     if definition.clustered_by and definition.partition_columns:
         raise DeltaAnalysisException(
             "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY",

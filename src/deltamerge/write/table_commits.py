@@ -162,7 +162,7 @@ def commit_definition(
     if entry is None and files.files:
         entry = HistoryEntry("WRITE", _write_parameters(mode if snapshot is None else "Overwrite", definition))
     elif entry is None:
-        entry = HistoryEntry("CREATE TABLE" if snapshot is None else "REPLACE TABLE", _create_parameters(definition))
+        entry = HistoryEntry("CREATE TABLE" if snapshot is None else "REPLACE TABLE", create_parameters(definition))
     prepared = _prepared(destination, snapshot, tuple(actions), files if files.files else None, entry)
     return commit(prepared, now_ms).version
 
@@ -231,7 +231,8 @@ def _write_parameters(mode: str, definition: TableDefinition) -> dict[str, str]:
     return {"mode": mode, "partitionBy": json.dumps(list(definition.partition_columns))}
 
 
-def _create_parameters(definition: TableDefinition) -> dict[str, str]:
+def create_parameters(definition: TableDefinition) -> dict[str, str]:
+    """Return the parameters of CREATE TABLE and its like in the history."""
     return {
         "isManaged": "false",
         "description": definition.description or "",

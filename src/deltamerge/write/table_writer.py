@@ -26,9 +26,11 @@ from deltamerge.write.identity_columns import check_identity_columns
 from deltamerge.write.layout import data_folder
 from deltamerge.write.table_commits import (
     Destination,
+    HistoryEntry,
     WrittenRows,
     commit_definition,
     commit_rows,
+    create_parameters,
     identified,
     now_ms,
     protocol_of,
@@ -50,9 +52,50 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
         DeltaAnalysisException: There is a table where none may be, or none where one must be, or the definition is
             wrong.
     """
-    exists = table_exists(table.store)
+    exists = _may_create(table, mode)
     if exists and mode == "create_if_not_exists":
         return
+    definition = _prepared_definition(table, definition)
+    check_identity_columns(definition.schema, definition.partition_columns)
+    check_generation_expressions(table.spark, definition.schema)
+    before = table.snapshot() if exists else None
+    commit_definition(destination_of(table), before, identified(definition, before), WrittenFiles((), (), ()))
+
+
+def create_table_as(table: Table, frame: DataFrame, definition: TableDefinition, mode: str) -> None:
+    """Create a table with a frame's rows, whose columns the definition has.
+
+    Args:
+        mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
+
+    Raises:
+        DeltaAnalysisException: There is a table where none may be, or none where one must be, or the definition is
+            wrong.
+        InvariantViolationException: A row violates a constraint.
+    """
+    exists = _may_create(table, mode)
+    if exists and mode == "create_if_not_exists":
+        return
+    before = table.snapshot() if exists else None
+    if before is not None:
+        before.check_writable()
+        refuse_append_only(before, table.name, "the overwrite deletes rows")
+    made = {"create": "CREATE", "create_if_not_exists": "CREATE", "replace": "REPLACE"}.get(mode, "CREATE OR REPLACE")
+    definition = _prepared_definition(table, definition)
+    _write_definition(table, frame, before, definition, operation=f"{made} TABLE AS SELECT")
+
+
+def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefinition:
+    """Return a new table's definition with the session's properties, and check it."""
+    properties = {**_default_properties(table), **definition.properties}
+    definition = replace(definition, schema=as_strings(definition.schema), properties=properties)
+    check_definition(definition)
+    return definition
+
+
+def _may_create(table: Table, mode: str) -> bool:
+    """Return whether there is a table, and refuse one where none may be, or none where one must be."""
+    exists = table_exists(table.store)
     if exists and mode == "create":
         raise DeltaAnalysisException(
             "DELTA_TABLE_ALREADY_EXISTS",
@@ -64,17 +107,11 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
     if not exists and mode == "replace":
         raise DeltaAnalysisException(
             "DELTA_CANNOT_REPLACE_MISSING_TABLE",
-            f"Table {table.name} cannot be replaced as it does not exist. Use createOrReplace to make it.",
+            f"Table {table.name} cannot be replaced as it did not exist. Use createOrReplace to make it.",
             sqlstate="42P01",
             parameters={"tableName": table.name},
         )
-    properties = {**_default_properties(table), **definition.properties}
-    definition = replace(definition, schema=as_strings(definition.schema), properties=properties)
-    check_definition(definition)
-    check_identity_columns(definition.schema, definition.partition_columns)
-    check_generation_expressions(table.spark, definition.schema)
-    before = table.snapshot() if exists else None
-    commit_definition(destination_of(table), before, identified(definition, before), WrittenFiles((), (), ()))
+    return exists
 
 
 def _default_properties(table: Table) -> dict[str, str]:
@@ -132,12 +169,24 @@ def write_table(
             name=before.metadata.name,
         )
     check_definition(definition)
+    return _write_definition(table, frame, before, definition, named)
+
+
+def _write_definition(
+    table: Table,
+    frame: DataFrame,
+    before: Snapshot | None,
+    definition: TableDefinition,
+    named: tuple[SetTransaction, ...] = (),
+    operation: str | None = None,
+) -> int:
     protocol_of(before, definition)
     definition = identified(definition, before)
+    entry = None if operation is None else HistoryEntry(operation, create_parameters(definition))
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     with removing_leftovers(table.store, folder):
         written = write_checked(table, frame, definition, folder)
-        return commit_definition(destination_of(table), before, definition, written, named)
+        return commit_definition(destination_of(table), before, definition, written, named, entry=entry)
 
 
 def _write_rows(

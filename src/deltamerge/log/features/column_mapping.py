@@ -61,6 +61,13 @@ def without_mapping(schema: StructType) -> StructType:
     return _each_field(schema, (), _unmapped)
 
 
+def with_own_names(schema: StructType) -> StructType:
+    """Return a schema whose fields have their names as physical names, as files of a table without mapping have."""
+    return _each_field(
+        schema, (), lambda _, field: replace(field, metadata={PHYSICAL_NAME: field.name, **field.metadata})
+    )
+
+
 def with_column_ids(metadata: Metadata, new_id: Callable[[], str], before: StructType | None = None) -> Metadata:
     """Add the ids and physical names that fields lack, and the highest id, where the table maps columns.
 

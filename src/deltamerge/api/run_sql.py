@@ -1,0 +1,96 @@
+"""sql: one statement of delta-spark's SQL, or of Spark's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from deltamerge.api.statements.alterations import run_alter
+from deltamerge.api.statements.changes import run_delete, run_insert, run_merge_rows, run_update
+from deltamerge.api.statements.creation import run_clone, run_create, run_create_view, run_drop
+from deltamerge.api.statements.descriptions import (
+    run_describe,
+    run_describe_detail,
+    run_describe_history,
+    run_show_columns,
+    run_show_properties,
+)
+from deltamerge.api.statements.maintenance import (
+    run_convert,
+    run_generate,
+    run_optimize,
+    run_reorg,
+    run_restore,
+    run_vacuum,
+)
+from deltamerge.api.statements.queries import query_frame, reads_tables
+from deltamerge.api.statements.tables import Tables
+from deltamerge.sql.parameters import bind_parameters
+from deltamerge.sql.statements import ast
+from deltamerge.sql.statements.parser import parse_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def sql(
+    spark: SparkSession,
+    text: str,
+    args: Mapping[str, Any] | Sequence[Any] | None = None,
+    *,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Run a statement: what delta-spark's SQL has and Spark lacks is run here, everything else by ``spark.sql``.
+
+    Queries, and statements with one, may name Delta tables by ``delta.`path` `` or by name, perhaps with VERSION AS OF
+    or TIMESTAMP AS OF.
+
+    Args:
+        spark: The session.
+        text: One statement.
+        args: The values of ``:name`` by name, or of ``?`` in their order, as `SparkSession.sql` takes them.
+        options: The options of the object store of tables that are named by a path; see `DeltaTable.forPath`.
+
+    Returns:
+        What delta-spark's SQL returns: the rows of a query, counts of rows, metrics; of most commands nothing.
+
+    Raises:
+        DeltaParseException: The statement cannot be parsed; the message points at the place.
+        DeltaAnalysisException: A name, a type or a clause is wrong; nothing was read or written.
+        DeltaTableNotFoundException: There is no Delta table of that name or at that path.
+        DeltaRuntimeException: The data is at fault; the table is as it was.
+        DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
+    """
+    tables = Tables(spark, options or {})
+    statement = parse_statement(text)
+    if statement is not None:
+        bound = text if args is None else bind_parameters(text, args)
+        parsed = statement if bound == text else parse_statement(bound)
+        return _RUN[type(parsed)](tables, parsed, bound)
+    if reads_tables(text):
+        return query_frame(tables, text, args)
+    return spark.sql(text) if args is None else spark.sql(text, args)  # type: ignore[arg-type]
+
+
+_RUN: Mapping[type, Callable[[Tables, Any, str], DataFrame]] = {
+    ast.MergeRows: run_merge_rows,
+    ast.DeleteRows: run_delete,
+    ast.UpdateRows: run_update,
+    ast.InsertRows: run_insert,
+    ast.Optimize: run_optimize,
+    ast.Reorganize: run_reorg,
+    ast.Vacuum: run_vacuum,
+    ast.Restore: run_restore,
+    ast.DescribeHistory: run_describe_history,
+    ast.DescribeDetail: run_describe_detail,
+    ast.DescribeTable: run_describe,
+    ast.ShowProperties: run_show_properties,
+    ast.ShowColumns: run_show_columns,
+    ast.Convert: run_convert,
+    ast.Generate: run_generate,
+    ast.CreateTable: run_create,
+    ast.CloneTable: run_clone,
+    ast.CreateTempView: run_create_view,
+    ast.DropTable: run_drop,
+    ast.AlterTable: run_alter,
+}

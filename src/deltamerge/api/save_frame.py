@@ -1,0 +1,147 @@
+"""What ``df.write.format("delta")`` asks for, done by this library's writer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from deltamerge.api.statements.creation import create_from_rows
+from deltamerge.api.statements.tables import Tables
+from deltamerge.api.write_delta import write_delta
+from deltamerge.exceptions import DeltaIllegalArgumentException
+from deltamerge.log.snapshot import table_exists
+from deltamerge.spark.table import open_table
+from deltamerge.sql.names import parse_name
+from deltamerge.sql.statements.ast import CreateTable, TableName
+from deltamerge.write.partition_overwrite import overwrite_partitions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
+_ERRORS = ("error", "errorifexists", "default")
+
+
+@dataclass(frozen=True)
+class Save:
+    """The calls on a writer.
+
+    Args:
+        source: The data source, in lower case.
+        mode: ``append``, ``overwrite``, ``ignore`` or ``error``.
+        options: By their names in lower case.
+        properties: Options that are a table's properties.
+    """
+
+    source: str = ""
+    mode: str = "error"
+    partition_by: tuple[str, ...] | None = None
+    cluster_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def with_call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Save:
+        """Return what is asked for after one more call of the writer."""
+        if name in ("options", "option"):
+            given = dict(kwargs) if name == "options" else dict([_option(args, kwargs)])
+            return self._with_options(given)
+        values = [*args, *kwargs.values()]
+        if name in ("partitionBy", "clusterBy"):
+            names = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
+            listed = tuple(map(str, names))
+            return replace(self, partition_by=listed) if name == "partitionBy" else replace(self, cluster_by=listed)
+        if not values or values[0] is None:
+            return self
+        if name == "format":
+            return replace(self, source=str(values[0]).lower())
+        mode = str(values[0]).lower()
+        return replace(self, mode="error" if mode in _ERRORS else _MODES.get(mode, mode))
+
+    def _with_options(self, given: Mapping[str, Any]) -> Save:
+        strings = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in given.items() if v is not None}
+        return replace(
+            self,
+            options={**self.options, **{key.lower(): value for key, value in strings.items()}},
+            properties={**self.properties, **{k: v for k, v in strings.items() if k.lower().startswith("delta.")}},
+        )
+
+    @property
+    def partitions(self) -> tuple[str, ...] | None:
+        """The partition columns, also where an option names them."""
+        named = self.options.get("partitionby")
+        if self.partition_by is not None or named is None:
+            return self.partition_by
+        return tuple(name.strip() for name in named.split(","))
+
+    def flag(self, name: str) -> bool:
+        """Return an option that is true or false."""
+        return self.options.get(name.lower(), "false").lower() == "true"
+
+
+def _option(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, Any]:
+    named = {**dict(zip(("key", "value"), args, strict=False)), **kwargs}
+    return str(named["key"]), named["value"]
+
+
+def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
+    """Write a frame to the table at a path.
+
+    Raises:
+        DeltaAnalysisException: There is a table where none may be, or the rows do not fit.
+    """
+    table = open_table(frame.sparkSession, path)
+    if asked.mode == "ignore" and table_exists(table.store):
+        return
+    where = asked.options.get("replacewhere")
+    is_dynamic = asked.options.get("partitionoverwritemode", "").lower() == "dynamic"
+    if asked.mode == "overwrite" and (where is not None or is_dynamic) and table_exists(table.store):
+        overwrite_partitions(table, frame, where)
+        return
+    version = asked.options.get("txnversion")
+    write_delta(
+        frame,
+        path,
+        _mode(asked),
+        asked.partitions,
+        asked.properties,
+        overwrite_schema=asked.mode == "overwrite" and asked.flag("overwriteSchema"),
+        txn_app_id=asked.options.get("txnappid"),
+        txn_version=None if version is None else int(version),
+    )
+
+
+def _mode(asked: Save) -> str:
+    if asked.mode == "ignore":
+        return "error"
+    if asked.mode in ("append", "overwrite", "error"):
+        return asked.mode
+    raise DeltaIllegalArgumentException(
+        "INVALID_SAVE_MODE",
+        f'The specified save mode "{asked.mode}" is invalid. Valid save modes include "append", "overwrite", "ignore", '
+        '"error", "errorifexists", and "default".',
+        sqlstate="42000",
+        parameters={"mode": asked.mode},
+    )
+
+
+def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
+    """Write a frame to the table of a name.
+
+    Raises:
+        DeltaAnalysisException: There is a table where none may be, or the rows do not fit.
+    """
+    tables, parts = Tables(frame.sparkSession), parse_name(name)
+    found = tables.called(parts)
+    if found is not None and asked.mode != "error":
+        save_to_path(frame, found.table.location, asked)
+        return
+    statement = CreateTable(
+        TableName(parts),
+        "create",
+        partitioned_by=asked.partitions or (),
+        clustered_by=asked.cluster_by,
+        properties=asked.properties,
+        location=asked.options.get("path"),
+    )
+    create_from_rows(tables, statement, frame)

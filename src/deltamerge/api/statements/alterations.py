@@ -1,0 +1,89 @@
+"""ALTER TABLE, a function for each kind of change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from deltamerge.api.statements import frames
+from deltamerge.api.statements.columns import type_of, without_parent
+from deltamerge.api.statements.queries import query_frame
+from deltamerge.commands.alter_columns import (
+    ColumnChange,
+    NewColumn,
+    add_columns,
+    change_column,
+    drop_columns,
+    rename_column,
+)
+from deltamerge.commands.alter_properties import (
+    add_constraint,
+    cluster_by,
+    drop_constraint,
+    set_properties,
+    unset_properties,
+)
+from deltamerge.commands.table_protocol import drop_feature
+from deltamerge.sql.statements.ast import (
+    AddColumns,
+    AddConstraint,
+    AlterTable,
+    ChangeColumn,
+    ClusterBy,
+    DropColumns,
+    DropConstraint,
+    DropFeature,
+    RenameColumn,
+    SetProperties,
+    UnsetProperties,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from deltamerge.api.statements.tables import Tables
+    from deltamerge.spark.table import Table
+
+
+def run_alter(tables: Tables, statement: AlterTable, sql: str) -> DataFrame:
+    found = tables.find(statement.table)
+    if found is None:
+        return query_frame(tables, sql)
+    _RUN[type(statement.change)](found.table, statement.change)
+    return frames.nothing(tables.spark)
+
+
+def _add_columns(table: Table, change: AddColumns) -> None:
+    columns = []
+    for column in change.columns:
+        after = column.position[-1] if isinstance(column.position, tuple) else None
+        first = column.position == "FIRST"
+        columns.append(NewColumn(column.name[:-1], without_parent(column), after, first))
+    add_columns(table, columns)
+
+
+def _change_column(table: Table, change: ChangeColumn) -> None:
+    column = ColumnChange(
+        path=change.column,
+        data_type=None if change.data_type is None else type_of(change.data_type),
+        nullable=change.nullable,
+        comment=change.comment,
+        default=change.default,
+        after=change.position[-1] if isinstance(change.position, tuple) else None,
+        first=change.position == "FIRST",
+    )
+    change_column(table, column)
+
+
+_RUN: Mapping[type, Callable[[Table, Any], None]] = {
+    SetProperties: lambda table, change: set_properties(table, change.properties),
+    UnsetProperties: lambda table, change: unset_properties(table, change.keys, if_exists=change.if_exists),
+    AddConstraint: lambda table, change: add_constraint(table, change.name, change.expression),
+    DropConstraint: lambda table, change: drop_constraint(table, change.name, if_exists=change.if_exists),
+    AddColumns: _add_columns,
+    DropColumns: lambda table, change: drop_columns(table, change.columns, if_exists=change.if_exists),
+    RenameColumn: lambda table, change: rename_column(table, change.column, change.to),
+    ChangeColumn: _change_column,
+    ClusterBy: lambda table, change: cluster_by(table, change.columns),
+    DropFeature: lambda table, change: drop_feature(table, change.name, truncate_history=change.truncates_history),
+}

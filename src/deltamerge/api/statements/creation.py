@@ -1,0 +1,134 @@
+"""CREATE and REPLACE TABLE, clones, temporary views and DROP TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from deltamerge.api.new_tables import create, find_place, record
+from deltamerge.api.statements import frames
+from deltamerge.api.statements.columns import without_parent
+from deltamerge.api.statements.queries import query_frame
+from deltamerge.commands.clone import shallow_clone
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.commit_times import CommitTimes, version_at
+from deltamerge.scan.timestamps import expression_ms
+from deltamerge.spark.catalog import catalog_entry
+from deltamerge.spark.table import spark_schema
+from deltamerge.sql.names import quote
+from deltamerge.sql.statements.ast import ColumnDefinition
+from deltamerge.write.constraints import CHECK_PREFIX
+from deltamerge.write.definition import TableDefinition
+from deltamerge.write.frame_rows import new_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from deltamerge.api.statements.tables import Tables
+    from deltamerge.sql.statements.ast import CloneTable, CreateTable, CreateTempView, DropTable
+
+_CLONED = (
+    "source_table_size",
+    "source_num_of_files",
+    "num_removed_files",
+    "num_copied_files",
+    "removed_files_size",
+    "copied_files_size",
+)
+
+
+def run_create(tables: Tables, statement: CreateTable, _: str) -> DataFrame:
+    rows = None if statement.query is None else query_frame(tables, statement.query)
+    create_from_rows(tables, statement, rows)
+    return frames.nothing(tables.spark)
+
+
+def create_from_rows(tables: Tables, statement: CreateTable, rows: DataFrame | None) -> None:
+    """Create the table of a statement.
+
+    Args:
+        rows: What it holds, whose columns it has; None for a table without rows by its definition.
+    """
+    definition = _definition(statement)
+    if rows is not None:
+        if definition.schema.fields:
+            raise DeltaAnalysisException(
+                "DELTA_OPERATION_NOT_ALLOWED",
+                "Schema may not be specified in a Create Table As Select (CTAS) statement.",
+                sqlstate="0AKDC",
+            )
+        definition = _spelled(replace(definition, schema=new_schema(rows.schema)))
+    place = find_place(tables.spark, statement.table, statement.location, tables.options)
+    create(place, definition, statement.mode, rows, requires_entry=True)
+
+
+def _definition(statement: CreateTable) -> TableDefinition:
+    fields = [without_parent(column) for column in statement.columns]
+    partitions = statement.partitioned_by
+    fields += [without_parent(column) for column in partitions if isinstance(column, ColumnDefinition)]
+    named = [column if isinstance(column, str) else column.name[-1] for column in partitions]
+    checks = {CHECK_PREFIX + name.lower(): sql for name, sql in statement.checks.items()}
+    return _spelled(
+        TableDefinition(
+            StructType(fields),
+            tuple(named),
+            {**statement.properties, **checks},
+            statement.comment,
+            statement.clustered_by,
+        )
+    )
+
+
+def _spelled(definition: TableDefinition) -> TableDefinition:
+    """Return a definition with partition and clustering columns as the schema spells them."""
+    spelled = {name.lower(): name for name in definition.schema.names}
+    return replace(
+        definition,
+        partition_columns=tuple(spelled.get(name.lower(), name) for name in definition.partition_columns),
+        clustered_by=tuple(spelled.get(name.lower(), name) for name in definition.clustered_by),
+    )
+
+
+def run_clone(tables: Tables, statement: CloneTable, _: str) -> DataFrame:
+    source = tables.open(statement.source)
+    version = None
+    if statement.at is not None:
+        version = statement.at.version
+        if version is None:
+            assert statement.at.timestamp is not None
+            times = CommitTimes.of(source.table.snapshot())
+            version = version_at(times, expression_ms(tables.spark, statement.at.timestamp))
+    place = find_place(tables.spark, statement.table, statement.location, tables.options)
+    if place.exists and statement.mode == "create_if_not_exists":
+        return frames.nothing(tables.spark)
+    record(place, spark_schema(source.table.snapshot(version)), None, requires_entry=True)
+    replaces = statement.mode in ("replace", "create_or_replace")
+    metrics = shallow_clone(source.table, version, place.table, statement.properties, replaces=replaces)
+    columns = ", ".join(f"{name} BIGINT" for name in _CLONED)
+    return frames.table(tables.spark, [tuple(metrics.values())], columns)
+
+
+def run_create_view(tables: Tables, statement: CreateTempView, _: str) -> DataFrame:
+    """Make a temporary view, in which Delta tables stay at the version that they have now."""
+    rows = query_frame(tables, statement.query)
+    name = quote(statement.name)
+    if statement.replaces:
+        rows.createOrReplaceTempView(name)
+    else:
+        rows.createTempView(name)
+    return frames.nothing(tables.spark)
+
+
+def run_drop(tables: Tables, statement: DropTable, sql: str) -> DataFrame:
+    """Drop a table as Spark does; one that only the warehouse's folder has is deleted with its files."""
+    name = statement.table
+    if name.path is not None or catalog_entry(tables.spark, name.parts) is not None:
+        return tables.spark.sql(sql)
+    found = tables.called(name.parts)
+    if found is None:
+        return tables.spark.sql(sql)
+    store = found.table.store
+    store.delete([file.path for file in store.list()])
+    return frames.nothing(tables.spark)

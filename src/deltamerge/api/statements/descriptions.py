@@ -1,0 +1,102 @@
+"""DESCRIBE and SHOW of Delta tables, from their logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltamerge.api.statements import frames
+from deltamerge.api.statements.queries import query_frame
+from deltamerge.log.features.clustering import clustered_by
+from deltamerge.log.protocol import reader_features, writer_features
+from deltamerge.spark.table import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from deltamerge.api.delta_table import DeltaTable
+    from deltamerge.api.statements.tables import Tables
+    from deltamerge.sql.statements.ast import (
+        DescribeDetail,
+        DescribeHistory,
+        DescribeTable,
+        ShowColumns,
+        ShowProperties,
+    )
+
+_COLUMNS = "col_name STRING, data_type STRING, comment STRING"
+
+
+def run_describe_history(tables: Tables, statement: DescribeHistory, _: str) -> DataFrame:
+    return tables.open(statement.table).history(statement.limit)
+
+
+def run_describe_detail(tables: Tables, statement: DescribeDetail, _: str) -> DataFrame:
+    return tables.open(statement.table).detail()
+
+
+def run_describe(tables: Tables, statement: DescribeTable, sql: str) -> DataFrame:
+    found = tables.find(statement.table)
+    if found is None:
+        return query_frame(tables, sql)
+    snapshot = found.table.snapshot()
+    columns = {
+        field.name: (field.name, field.dataType.simpleString(), (field.metadata or {}).get("comment"))
+        for field in spark_schema(snapshot).fields
+    }
+    rows: list[tuple[str, str, str | None]] = [*columns.values()]
+    parts = (
+        ("Partition", snapshot.metadata.partition_columns),
+        ("Clustering", clustered_by(snapshot.domain_metadata, snapshot.schema)),
+    )
+    for kind, names in parts:
+        if names:
+            rows += [(f"# {kind} Information", "", ""), ("# col_name", "data_type", "comment")]
+            rows += [columns.get(name, (name, "", None)) for name in names]
+    if statement.extended:
+        rows += [("", "", ""), ("# Detailed Table Information", "", ""), *_details(found)]
+    return frames.table(tables.spark, rows, _COLUMNS)
+
+
+def _details(found: DeltaTable) -> list[tuple[str, str, str | None]]:
+    properties = ",".join(f"{key}={value}" for key, value in _properties(found))
+    described = (
+        ("Name", found.table.name),
+        ("Comment", found.table.snapshot().metadata.description),
+        ("Location", found.table.location),
+        ("Provider", "delta"),
+        ("Table Properties", f"[{properties}]"),
+    )
+    return [(name, value, "") for name, value in described if value is not None]
+
+
+def _properties(found: DeltaTable) -> list[tuple[str, str]]:
+    """Return a table's properties, its protocol among them. Delta: DeltaTableV2.properties."""
+    snapshot = found.table.snapshot()
+    protocol = snapshot.protocol
+    named = protocol.reader_features is not None or protocol.writer_features is not None
+    features = reader_features(protocol) | writer_features(protocol) if named else frozenset()
+    return sorted({
+        **snapshot.metadata.configuration,
+        "delta.minReaderVersion": str(protocol.min_reader_version),
+        "delta.minWriterVersion": str(protocol.min_writer_version),
+        **{f"delta.feature.{name}": "supported" for name in features},
+    }.items())  # fmt: skip
+
+
+def run_show_properties(tables: Tables, statement: ShowProperties, sql: str) -> DataFrame:
+    found = tables.find(statement.table)
+    if found is None:
+        return query_frame(tables, sql)
+    rows = _properties(found)
+    if statement.key is not None:
+        missing = f"Table {found.table.name} does not have property: {statement.key}"
+        rows = [(statement.key, dict(rows).get(statement.key, missing))]
+    return frames.table(tables.spark, rows, "key STRING, value STRING")
+
+
+def run_show_columns(tables: Tables, statement: ShowColumns, sql: str) -> DataFrame:
+    found = tables.find(statement.table)
+    if found is None:
+        return query_frame(tables, sql)
+    names = [(name,) for name in spark_schema(found.table.snapshot()).names]
+    return frames.table(tables.spark, names, "col_name STRING")

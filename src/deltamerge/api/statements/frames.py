@@ -1,0 +1,34 @@
+"""The frames that statements return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from deltamerge.spark.session import empty_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltamerge.merge.outcome import MergeOutcome
+
+
+def nothing(spark: SparkSession) -> DataFrame:
+    """Return the frame of a statement without a result: no rows, no columns."""
+    return empty_frame(spark, StructType([]))
+
+
+def table(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
+    """Return rows as a frame, which may be none."""
+    if rows:
+        return spark.createDataFrame(list(rows), schema)
+    found = StructType.fromDDL(schema)
+    assert isinstance(found, StructType)
+    return empty_frame(spark, found)
+
+
+def affected_rows(spark: SparkSession, outcome: MergeOutcome, metric: str) -> DataFrame:
+    """Return the one row of a DELETE or UPDATE."""
+    return table(spark, [(int(outcome.metrics.get(metric, 0)),)], "num_affected_rows BIGINT")

@@ -1,0 +1,63 @@
+"""OPTIMIZE, REORG, VACUUM, RESTORE, CONVERT and GENERATE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.optimize_builder import optimized_frame
+from deltamerge.api.statements import frames
+from deltamerge.commands.optimize import optimize, purge
+from deltamerge.commands.restore import restore_to_version, version_of
+from deltamerge.commands.vacuum import garbage_paths, vacuum
+from deltamerge.scan.timestamps import expression_ms
+from deltamerge.sql.literals import string_value
+from deltamerge.sql.names import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from deltamerge.api.statements.tables import Tables
+    from deltamerge.sql.statements.ast import Convert, Generate, Optimize, Reorganize, Restore, Vacuum
+
+
+def run_optimize(tables: Tables, statement: Optimize, _: str) -> DataFrame:
+    table = tables.open(statement.table).table
+    where = () if statement.where is None else (statement.where,)
+    return optimized_frame(table, optimize(table, where, statement.order_by))
+
+
+def run_reorg(tables: Tables, statement: Reorganize, _: str) -> DataFrame:
+    table = tables.open(statement.table).table
+    return optimized_frame(table, purge(table, () if statement.where is None else (statement.where,)))
+
+
+def run_vacuum(tables: Tables, statement: Vacuum, _: str) -> DataFrame:
+    table = tables.open(statement.table).table
+    if statement.dry_run:
+        paths = garbage_paths(table, statement.hours, statement.kind)
+    else:
+        vacuum(table, statement.hours, statement.kind)
+        paths = [table.location]
+    return frames.table(tables.spark, [(path,) for path in paths], "path STRING")
+
+
+def run_restore(tables: Tables, statement: Restore, _: str) -> DataFrame:
+    found = tables.open(statement.table)
+    version, timestamp = statement.to.version, statement.to.timestamp
+    if timestamp is None:
+        assert version is not None
+        return found.restored(restore_to_version(found.table, version))
+    version = version_of(found.table, expression_ms(tables.spark, timestamp))
+    shown = string_value(timestamp) if timestamp[:1] in "'\"" else timestamp
+    return found.restored(restore_to_version(found.table, version, shown))
+
+
+def run_convert(tables: Tables, statement: Convert, _: str) -> DataFrame:
+    DeltaTable.convertToDelta(tables.spark, quote_name(statement.parts), statement.partition_columns)
+    return frames.nothing(tables.spark)
+
+
+def run_generate(tables: Tables, statement: Generate, _: str) -> DataFrame:
+    tables.open(statement.table).generate(statement.mode)
+    return frames.nothing(tables.spark)

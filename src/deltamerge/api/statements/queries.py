@@ -1,0 +1,71 @@
+"""Queries that read Delta tables by path or by name: frames in the place of these references."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltamerge.exceptions import DeltaParseException
+from deltamerge.sql.names import parse_name, quote, quote_name
+from deltamerge.sql.relations import TableReference, find_table_references, relation_names, replace_references
+from deltamerge.sql.statements.ast import TimeTravel
+from deltamerge.sql.tokens import tokenize
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from deltamerge.api.delta_table import DeltaTable
+    from deltamerge.api.statements.tables import Tables
+
+
+def query_frame(tables: Tables, sql: str, args: Any = None) -> DataFrame:  # noqa: ANN401
+    """Run SQL in which ``delta.`path` `` and names of Delta tables may be.
+
+    Args:
+        args: The values of parameters, as `SparkSession.sql` takes them.
+    """
+    named = _named(tables, sql)
+    references = find_table_references(sql, named)
+    frames: dict[str, Any] = {f"deltamerge_source_{i}": _frame(tables, r, named) for i, r in enumerate(references)}
+    if not frames:
+        return tables.spark.sql(sql, args) if args is not None else tables.spark.sql(sql)
+    # The session's formatter replaces names between braces by frames; the user's own braces are doubled for it.
+    marks = {r.span: f"\x00{name}\x01{_alias(r)}" for r, name in zip(references, frames, strict=True)}
+    marked = replace_references(sql, marks).replace("{", "{{").replace("}", "}}")
+    return tables.spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), args, **frames)
+
+
+_WITH_QUERIES = frozenset({"SELECT", "WITH", "FROM", "TABLE", "VALUES", "(", "INSERT", "CREATE", "EXPLAIN", "CACHE"})
+
+
+def reads_tables(sql: str) -> bool:
+    """Return whether a statement is a query or holds one, so that it may name Delta tables."""
+    try:
+        tokens = tokenize(sql)
+    except DeltaParseException:
+        # Spark's parser knows more than SQL's tokens, and its own errors.
+        return False
+    is_view = len(tokens) > 1 and tokens[0].upper == "CREATE" and any(token.upper == "VIEW" for token in tokens[1:6])
+    return bool(tokens) and tokens[0].upper in _WITH_QUERIES and not is_view
+
+
+def _named(tables: Tables, sql: str) -> dict[str, DeltaTable]:
+    found = {}
+    for parts in relation_names(sql):
+        is_path = len(parts) == 2 and parts[0] == "delta"
+        table = None if is_path else tables.called(parts)
+        if table is not None:
+            found[quote_name(parts)] = table
+    return found
+
+
+def _alias(reference: TableReference) -> str:
+    if reference.kind == "name" and reference.needs_alias:
+        return f" AS {quote(parse_name(reference.path_or_name)[-1])}"
+    return ""
+
+
+def _frame(tables: Tables, reference: TableReference, named: dict[str, DeltaTable]) -> DataFrame:
+    of_path = reference.kind == "path"
+    table = tables.at(reference.path_or_name) if of_path else named[reference.path_or_name]
+    is_latest = reference.version is None and reference.timestamp is None
+    return tables.version(table, None if is_latest else TimeTravel(reference.version, reference.timestamp))

@@ -1,0 +1,68 @@
+"""The tables that a statement names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.scan.timestamps import expression_ms
+from deltamerge.spark.catalog import delta_location
+from deltamerge.spark.table import open_table
+from deltamerge.sql.names import parse_name, quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltamerge.sql.statements.ast import TableName, TimeTravel
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Delta tables by their paths and names.
+
+    Args:
+        options: The options of the object store of tables that are named by a path.
+        given: Tables by the names that the caller gave them.
+    """
+
+    spark: SparkSession
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    given: Mapping[str, DeltaTable] = field(default_factory=dict)
+
+    def at(self, path: str) -> DeltaTable:
+        """Open the table at a path."""
+        return DeltaTable.forPath(self.spark, path, dict(self.options))
+
+    def called(self, parts: Sequence[str]) -> DeltaTable | None:
+        """Open a table by its name, without regard to case; None where the name is not one of a Delta table."""
+        folded = tuple(part.lower() for part in parts)
+        for name, table in self.given.items():
+            if tuple(part.lower() for part in parse_name(name)) == folded:
+                return table
+        location = delta_location(self.spark, parts)
+        if location is None:
+            return None
+        return DeltaTable(open_table(self.spark, location, name=".".join(parts)))
+
+    def find(self, name: TableName) -> DeltaTable | None:
+        """Open the table that a statement names, None where it is no Delta table."""
+        return self.at(name.path) if name.path is not None else self.called(name.parts)
+
+    def open(self, name: TableName) -> DeltaTable:
+        """Open the Delta table that a statement names.
+
+        Raises:
+            DeltaTableNotFoundException: There is none.
+        """
+        return self.find(name) or DeltaTable.forName(self.spark, quote_name(name.parts))
+
+    def version(self, table: DeltaTable, at: TimeTravel | None) -> DataFrame:
+        """Read a table, perhaps at an earlier version."""
+        if at is None:
+            return table.toDF()
+        if at.version is not None:
+            return table.at(version=at.version)
+        assert at.timestamp is not None
+        return table.at_milliseconds(expression_ms(self.spark, at.timestamp))

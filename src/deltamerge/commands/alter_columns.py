@@ -1,0 +1,400 @@
+"""ALTER TABLE: columns and fields added, dropped, renamed, changed."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql.types import DataType, StructField, StructType
+
+from deltamerge.commands.alter_properties import EVERYTHING_READ, count_where
+from deltamerge.commands.committing import NOTHING_READ, commit_command
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.actions import Metadata
+from deltamerge.log.features.clustering import clustered_by
+from deltamerge.log.features.column_mapping import NONE, check_names, with_column_ids
+from deltamerge.log.features.type_widening import ALWAYS, NEVER, PREVIEW, can_widen, widening_mode, with_type_changes
+from deltamerge.log.protocol import writer_features
+from deltamerge.log.schema import PrimitiveType, parse_schema, schema_to_json, simple_string
+from deltamerge.log.schema import StructField as LogField
+from deltamerge.log.schema import StructType as LogStruct
+from deltamerge.log.schema_edits import Fields, find_field, placed, with_fields
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark import columns as F
+from deltamerge.spark.table import Table, spark_schema
+from deltamerge.sql.names import parse_name, quote, quote_name
+from deltamerge.txn.prepared import ReadSet
+from deltamerge.write.char_varchar import as_strings
+from deltamerge.write.constraints import CHECK_PREFIX, columns_in
+from deltamerge.write.defaults import CURRENT_DEFAULT
+from deltamerge.write.dependents import check_dependents
+from deltamerge.write.generated_columns import generation_expression
+from deltamerge.write.table_features import check_evolution
+
+_STATS_COLUMNS = "delta.dataSkippingStatsColumns"
+_COMMENT = "comment"
+
+
+@dataclass(frozen=True)
+class NewColumn:
+    """A column to add.
+
+    Args:
+        parent: The struct that it becomes a field of; the empty path is the table.
+        after: The column that it comes behind.
+    """
+
+    parent: tuple[str, ...]
+    field: StructField
+    after: str | None = None
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """What becomes of a column; what is None stays.
+
+    Args:
+        default: SQL; the empty string drops the default.
+    """
+
+    path: tuple[str, ...]
+    data_type: DataType | None = None
+    nullable: bool | None = None
+    comment: str | None = None
+    default: str | None = None
+    after: str | None = None
+    first: bool = False
+
+
+def add_columns(table: Table, columns: Sequence[NewColumn]) -> None:
+    """Add columns, NULL in the rows that are there. Delta: AlterTableAddColumnsDeltaCommand.
+
+    Raises:
+        DeltaAnalysisException: A column is there, may not be NULL, or has a default or a type that it cannot have.
+    """
+    snapshot = _writable(table)
+    schema = snapshot.schema
+    logged = []
+    for column in columns:
+        field = _to_log(column.field)
+        _check_new(field, column.parent)
+        parent = find_field(schema, column.parent)[0] if column.parent else ()
+        _check_absent(schema, (*parent, field.name))
+
+        def added(fields: Fields, field: LogField = field, column: NewColumn = column) -> Fields:
+            return placed(fields, field, column.after, first=column.first)
+
+        schema = with_fields(schema, parent, added)
+        position = {"position": "FIRST"} if column.first else {"position": f"AFTER {column.after}"}
+        logged.append({
+            "column": _described(parent, field),
+            **(position if column.first or column.after is not None else {}),
+        })  # fmt: skip
+    check_names(schema, snapshot.metadata.configuration)
+    check_evolution(snapshot, StructType([column.field for column in columns]))
+    _commit(table, snapshot, "ADD COLUMNS", {"columns": _json(logged)}, _with_schema(snapshot, schema))
+
+
+def _check_new(field: LogField, parent: tuple[str, ...]) -> None:
+    if not field.nullable:
+        raise _not_allowed("NOT NULL in ALTER TABLE ADD COLUMNS", "Rows that are there have NULL in a new column.")
+    if CURRENT_DEFAULT in field.metadata:
+        raise DeltaAnalysisException(
+            "WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED",
+            "Failed to execute the command because DEFAULT values are not supported when adding new columns to "
+            f"previously existing Delta tables; please add the column {'.'.join((*parent, field.name))} without a "
+            "default value first, then run ALTER TABLE ALTER COLUMN SET DEFAULT for future inserted rows.",
+            sqlstate="0AKDC",
+        )
+
+
+def _check_absent(schema: LogStruct, path: tuple[str, ...]) -> None:
+    wanted = tuple(name.lower() for name in path)
+    if any(tuple(name.lower() for name in spelled) == wanted for spelled, _ in schema.walk()):
+        raise DeltaAnalysisException(
+            "DELTA_DUPLICATE_COLUMNS_FOUND",
+            f"Found duplicate column(s): {'.'.join(path)}. The table has it already.",
+            sqlstate="42711",
+            parameters={"duplicateCols": ".".join(path)},
+        )
+
+
+def drop_columns(table: Table, paths: Sequence[Sequence[str]], *, if_exists: bool) -> None:
+    """Drop columns of a table that maps them; its files stay. Delta: AlterTableDropColumnsDeltaCommand.
+
+    Raises:
+        DeltaAnalysisException: The table does not map columns, or something else needs the column.
+    """
+    snapshot = _writable(table)
+    if snapshot.mapping_mode == NONE:
+        raise _needs_mapping("DELTA_UNSUPPORTED_DROP_COLUMN", "DROP COLUMN")
+    schema = snapshot.schema
+    found = []
+    for path in paths:
+        if if_exists and not _is_in(schema, path):
+            continue
+        spelled, _ = find_field(schema, path)
+        _check_droppable(snapshot, spelled)
+        schema = with_fields(schema, spelled[:-1], lambda fields, name=spelled[-1]: _without(fields, name))  # type: ignore[misc]
+        found.append(spelled)
+    if not found:
+        return
+    metadata = _with_schema(snapshot, schema)
+    metadata = replace(metadata, configuration=_stats_columns(metadata.configuration, found, None))
+    _commit(table, snapshot, "DROP COLUMNS", {"columns": _json([_name(path) for path in found])}, metadata)
+
+
+def _without(fields: Fields, name: str) -> Fields:
+    kept = tuple(field for field in fields if field.name != name)
+    if not kept:
+        raise DeltaAnalysisException(
+            "DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA",
+            f"Cannot drop column from a schema with a single column, {name}.",
+            sqlstate="0AKDC",
+        )
+    return kept
+
+
+def _check_droppable(snapshot: Snapshot, path: tuple[str, ...]) -> None:
+    used = (
+        ("PARTITION", "partition", snapshot.metadata.partition_columns),
+        ("CLUSTERING", "clustering", clustered_by(snapshot.domain_metadata, snapshot.schema)),
+    )
+    for kind, word, columns in used:
+        if ".".join(path) in columns:
+            raise DeltaAnalysisException(
+                f"DELTA_UNSUPPORTED_DROP_{kind}_COLUMN",
+                f"Dropping {word} columns ({'.'.join(path)}) is not allowed.",
+                sqlstate="0AKDC",
+                parameters={"columnList": ".".join(path)},
+            )
+    _check_unused(snapshot, path)
+
+
+def _check_unused(snapshot: Snapshot, path: tuple[str, ...]) -> None:
+    """Refuse to drop or rename what a constraint or a generated column names."""
+    schema = spark_schema(snapshot)
+    checks = {k: v for k, v in snapshot.metadata.configuration.items() if k.lower().startswith(CHECK_PREFIX)}
+    generated = {f.name: sql for f in schema.fields if (sql := generation_expression(f)) is not None}
+    for kind, words, expressions in (
+        ("CONSTRAINT", "check constraint", checks),
+        ("GENERATED_COLUMNS", "generated column", generated),
+    ):
+        using = {
+            name: sql
+            for name, sql in expressions.items()
+            if any(one[: len(path)] == path[: len(one)] for one in columns_in(sql, schema).values())
+        }
+        if using:
+            listed = "\n".join(f"{name.removeprefix(CHECK_PREFIX)} -> {sql}" for name, sql in using.items())
+            raise DeltaAnalysisException(
+                f"DELTA_{kind}_DEPENDENT_COLUMN_CHANGE",
+                f"Cannot alter column {'.'.join(path)} because this column is referenced by the following {words}(s):"
+                f"\n{listed}\nDrop what refers to it first.",
+                sqlstate="42K09",
+                parameters={"columnName": ".".join(path)},
+            )
+
+
+def rename_column(table: Table, path: Sequence[str], to: str) -> None:
+    """Rename a column of a table that maps them; its files stay. Delta: AlterTableChangeColumnDeltaCommand.
+
+    Raises:
+        DeltaAnalysisException: The table does not map columns, or something else needs the name.
+    """
+    snapshot = _writable(table)
+    if snapshot.mapping_mode == NONE:
+        raise _needs_mapping("DELTA_UNSUPPORTED_RENAME_COLUMN", "Column rename")
+    spelled, _ = find_field(snapshot.schema, path)
+    _check_unused(snapshot, spelled)
+    new = (*spelled[:-1], to)
+    if to.lower() != spelled[-1].lower():
+        _check_absent(snapshot.schema, new)
+
+    def renamed(fields: Fields) -> Fields:
+        return tuple(replace(field, name=to) if field.name == spelled[-1] else field for field in fields)
+
+    metadata = _with_schema(snapshot, with_fields(snapshot.schema, spelled[:-1], renamed))
+    partitioned = tuple(to if (name,) == spelled else name for name in metadata.partition_columns)
+    configuration = _stats_columns(metadata.configuration, [spelled], new)
+    metadata = replace(metadata, partition_columns=partitioned, configuration=configuration)
+    parameters = {"oldColumnPath": _name(spelled), "newColumnPath": _name(new)}
+    _commit(table, snapshot, "RENAME COLUMN", parameters, metadata)
+
+
+def change_column(table: Table, change: ColumnChange) -> None:
+    """Change a column's type, comment, default, place, or whether it may be NULL.
+
+    Delta: AlterTableChangeColumnDeltaCommand, which never makes a column NOT NULL; here one becomes it where no row has
+    NULL.
+
+    Raises:
+        DeltaAnalysisException: The table does not allow the change.
+    """
+    snapshot = _writable(table)
+    spelled, before = find_field(snapshot.schema, change.path)
+    after = _changed(snapshot, spelled, before, change)
+
+    def placed_again(fields: Fields) -> Fields:
+        if change.after is None and not change.first:
+            return tuple(after if field.name == before.name else field for field in fields)
+        others = tuple(field for field in fields if field.name != before.name)
+        return placed(others, after, change.after, first=change.first)
+
+    schema = with_fields(snapshot.schema, spelled[:-1], placed_again)
+    if change.data_type is not None:
+        old, new = spark_schema(snapshot), StructType.fromJson(json.loads(schema_to_json(schema)))
+        check_dependents(old, new, snapshot.metadata.configuration)
+        version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
+        schema = with_type_changes(snapshot.schema, schema, version)
+    becomes_not_null = before.nullable and not after.nullable
+    if becomes_not_null:
+        _check_no_null(table, snapshot, spelled)
+    position = "FIRST" if change.first else f"AFTER {change.after}"
+    parameters = {
+        "column": _json(_described(spelled[:-1], after)),
+        **({"position": position} if change.first or change.after is not None else {}),
+    }
+    read = EVERYTHING_READ if becomes_not_null else NOTHING_READ
+    _commit(table, snapshot, "CHANGE COLUMN", parameters, _with_schema(snapshot, schema), read)
+
+
+def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change: ColumnChange) -> LogField:
+    metadata = dict(before.metadata)
+    if change.comment is not None:
+        metadata[_COMMENT] = change.comment
+    if change.default == "":
+        metadata.pop(CURRENT_DEFAULT, None)
+    elif change.default is not None:
+        if "allowColumnDefaults" not in writer_features(snapshot.protocol):
+            raise DeltaAnalysisException(
+                "WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED",
+                "Failed to execute ALTER TABLE command because it assigned a column DEFAULT value, but the "
+                "corresponding table feature was not enabled. Please retry the command again after executing ALTER "
+                "TABLE tableName SET TBLPROPERTIES('delta.feature.allowColumnDefaults' = 'supported').",
+                sqlstate="0AKDE",
+            )
+        metadata[CURRENT_DEFAULT] = change.default
+    nullable = before.nullable if change.nullable is None else change.nullable
+    after = replace(before, nullable=nullable, metadata=metadata)
+    if change.data_type is None:
+        return after
+    wanted = _to_log(StructField(before.name, change.data_type)).data_type
+    if wanted != before.data_type and not _may_become(snapshot, before, wanted):
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
+            f"ALTER TABLE CHANGE COLUMN is not supported for changing column {'.'.join(path)} from "
+            f"{simple_string(before.data_type).upper()} to {simple_string(wanted).upper()}. Types only become wider, "
+            "in a table with delta.enableTypeWidening = true.",
+            sqlstate="0AKDC",
+            parameters={"fieldPath": ".".join(path)},
+        )
+    return replace(after, data_type=wanted)
+
+
+def _may_become(snapshot: Snapshot, before: LogField, wanted: object) -> bool:
+    mode = widening_mode(snapshot.metadata.configuration, writer_features(snapshot.protocol), ALWAYS)
+    if mode == NEVER or not isinstance(before.data_type, PrimitiveType) or not isinstance(wanted, PrimitiveType):
+        return False
+    return can_widen(before.data_type.name, wanted.name, mode)
+
+
+def _check_no_null(table: Table, snapshot: Snapshot, path: tuple[str, ...]) -> None:
+    violating = count_where(table, snapshot, F.col(quote_name(path)).isNull())
+    if violating:
+        raise DeltaAnalysisException(
+            "DELTA_NEW_NOT_NULL_VIOLATION",
+            f"{violating} rows in {table.name} violate the new NOT NULL constraint on {'.'.join(path)}. Correct them "
+            "first.",
+            sqlstate="23512",
+            parameters={"numRows": str(violating), "tableName": table.name, "colName": ".".join(path)},
+        )
+
+
+def _writable(table: Table) -> Snapshot:
+    snapshot = table.snapshot()
+    snapshot.check_writable()
+    return snapshot
+
+
+def _to_log(field: StructField) -> LogField:
+    return parse_schema(json.dumps(as_strings(StructType([field])).jsonValue())).fields[0]
+
+
+def _is_in(schema: LogStruct, path: Sequence[str]) -> bool:
+    wanted = tuple(name.lower() for name in path)
+    return any(tuple(name.lower() for name in spelled) == wanted for spelled, _ in schema.walk())
+
+
+def _with_schema(snapshot: Snapshot, schema: LogStruct) -> Metadata:
+    metadata = replace(snapshot.metadata, schema_string=schema_to_json(schema))
+    return with_column_ids(metadata, lambda: str(uuid.uuid4()))
+
+
+def _stats_columns(
+    configuration: Mapping[str, str], paths: Sequence[tuple[str, ...]], to: tuple[str, ...] | None
+) -> dict[str, str]:
+    """Return properties in which the columns with statistics no longer name a column, or by its new name."""
+    listed = configuration.get(_STATS_COLUMNS)
+    if listed is None:
+        return dict(configuration)
+    kept = []
+    for text in listed.split(","):
+        parts = parse_name(text.strip())
+        changed = next((path for path in paths if parts[: len(path)] == path), None)
+        if changed is None:
+            kept.append(text.strip())
+        elif to is not None:
+            kept.append(_name((*to, *parts[len(changed) :])))
+    return {**configuration, _STATS_COLUMNS: ",".join(kept)}
+
+
+def _described(parent: Sequence[str], field: LogField) -> dict[str, object]:
+    data_type = json.loads(schema_to_json(LogStruct((field,))))["fields"][0]["type"]
+    name = data_type if isinstance(data_type, str) else data_type["type"]
+    return {
+        "name": _name((*parent, field.name)),
+        "type": name,
+        "nullable": field.nullable,
+        "metadata": dict(field.metadata),
+    }
+
+
+def _name(path: Sequence[str]) -> str:
+    return ".".join(quote(part) if "." in part or "`" in part else part for part in path)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _needs_mapping(error_class: str, what: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        error_class,
+        f"{what} is not supported for your Delta table. Map its columns first: ALTER TABLE … SET TBLPROPERTIES "
+        "('delta.columnMapping.mode' = 'name').",
+        sqlstate="0AKDC",
+    )
+
+
+def _not_allowed(operation: str, why: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_OPERATION_NOT_ALLOWED",
+        f"Operation not allowed: `{operation}` is not supported for Delta tables. {why}",
+        sqlstate="0AKDC",
+        parameters={"operation": operation},
+    )
+
+
+def _commit(
+    table: Table,
+    snapshot: Snapshot,
+    operation: str,
+    parameters: Mapping[str, object],
+    metadata: Metadata,
+    read: ReadSet = NOTHING_READ,
+) -> None:
+    commit_command(table, snapshot, operation, parameters, [metadata], metrics={}, read=read)

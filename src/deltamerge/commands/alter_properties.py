@@ -1,0 +1,258 @@
+"""ALTER TABLE: properties and the comment, CHECK constraints, clustering columns."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
+
+from deltamerge.commands.committing import NOTHING_READ, commit_command
+from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedOperationException
+from deltamerge.log.actions import Action, Metadata
+from deltamerge.log.features.clustering import DOMAIN, FEATURE, clustered_by, clustering_domain
+from deltamerge.log.features.column_mapping import MODE, NAME, NONE, mapping_mode, with_column_ids, with_own_names
+from deltamerge.log.features.row_tracking import with_column_names
+from deltamerge.log.schema import parse_schema, schema_to_json
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.scan.relation import table_frame
+from deltamerge.skipping.predicates import ALWAYS
+from deltamerge.spark import columns as F
+from deltamerge.spark.session import errors_not_logged
+from deltamerge.spark.table import Table, spark_schema
+from deltamerge.txn.prepared import ReadSet
+from deltamerge.write.constraints import CHECK_PREFIX
+from deltamerge.write.definition import TableDefinition, check_clustering, physical_names
+from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_COMMENT = "comment"
+_ROW_TRACKING = "delta.enableRowTracking"
+EVERYTHING_READ = ReadSet((ALWAYS,), frozenset(), whole_table=True)
+
+
+def set_properties(table: Table, properties: Mapping[str, str]) -> None:
+    """Set a table's properties; ``comment`` is its comment. Delta: AlterTableSetPropertiesDeltaCommand.
+
+    Raises:
+        DeltaAnalysisException: A property cannot be set like this.
+        DeltaUnsupportedFeatureException: One asks for a feature that is not implemented.
+    """
+    snapshot = table.snapshot()
+    snapshot.check_writable()
+    _check_settable(snapshot, properties)
+    stored = stored_properties({key: value for key, value in properties.items() if key != _COMMENT})
+    before = snapshot.metadata
+    metadata = replace(
+        before,
+        description=properties.get(_COMMENT, before.description),
+        configuration=with_column_names({**before.configuration, **stored}),
+    )
+    if mapping_mode(metadata.configuration) != mapping_mode(before.configuration):
+        metadata = _mapped(metadata)
+    parameters = {"properties": json.dumps(dict(properties), separators=(",", ":"))}
+    _commit(table, snapshot, "SET TBLPROPERTIES", parameters, metadata, properties)
+
+
+def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
+    if any(key.lower().startswith(CHECK_PREFIX) for key in properties):
+        raise DeltaAnalysisException(
+            "DELTA_ADD_CONSTRAINTS",
+            "Please use ALTER TABLE ADD CONSTRAINT to add CHECK constraints.",
+            sqlstate="0A000",
+        )
+    for key in ("location", "provider"):
+        if key in properties:
+            raise DeltaAnalysisException(
+                f"DELTA_CANNOT_CHANGE_{key.upper()}",
+                f"'{key}' is a reserved table property, and cannot be altered.",
+                sqlstate="42939",
+            )
+    before, after = snapshot.mapping_mode, mapping_mode({**snapshot.metadata.configuration, **properties})
+    if before != after and (before, after) != (NONE, NAME):
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE",
+            f"Changing column mapping mode from '{before}' to '{after}' is not supported.",
+            sqlstate="0AKDC",
+            parameters={"oldMode": before, "newMode": after},
+        )
+    turns_on = properties.get(_ROW_TRACKING, "").lower() == "true"
+    is_on = snapshot.metadata.configuration.get(_ROW_TRACKING, "").lower() == "true"
+    if turns_on and not is_on and snapshot.files.num_files:
+        raise DeltaUnsupportedOperationException(
+            "DELTA_OPERATION_NOT_ALLOWED",
+            f"Operation not allowed: {_ROW_TRACKING} = true on a table that has rows, which would need ids first. "
+            "Set it when the table is made, or with delta-spark.",
+            sqlstate="0AKDC",
+            parameters={"operation": _ROW_TRACKING},
+        )
+
+
+def _mapped(metadata: Metadata) -> Metadata:
+    """Return the metadata of a table that begins to map its columns: files have the names that the columns have now."""
+    schema = with_own_names(parse_schema(metadata.schema_string))
+    return with_column_ids(replace(metadata, schema_string=schema_to_json(schema)), lambda: str(uuid.uuid4()))
+
+
+def unset_properties(table: Table, keys: Sequence[str], *, if_exists: bool) -> None:
+    """Unset properties of a table. Delta: AlterTableUnsetPropertiesDeltaCommand.
+
+    Raises:
+        DeltaAnalysisException: The table does not have one, or it cannot be unset.
+    """
+    snapshot = table.snapshot()
+    snapshot.check_writable()
+    before = snapshot.metadata
+    missing = [key for key in keys if key not in before.configuration and key != _COMMENT]
+    if missing and not if_exists:
+        raise DeltaAnalysisException(
+            "DELTA_UNSET_NON_EXISTENT_PROPERTY",
+            f"Attempted to unset non-existent property '{missing[0]}' in table {table.name}. Write UNSET "
+            "TBLPROPERTIES IF EXISTS to go on without it.",
+            sqlstate="42616",
+            parameters={"property": missing[0], "table": table.name},
+        )
+    if MODE in keys and snapshot.mapping_mode != NONE:
+        _check_settable(snapshot, {MODE: NONE})
+    metadata = replace(
+        before,
+        description=None if _COMMENT in keys else before.description,
+        configuration={key: value for key, value in before.configuration.items() if key not in keys},
+    )
+    parameters = {"properties": json.dumps(list(keys), separators=(",", ":")), "ifExists": if_exists}
+    _commit(table, snapshot, "UNSET TBLPROPERTIES", parameters, metadata)
+
+
+def add_constraint(table: Table, name: str, expression: str) -> None:
+    """Add a CHECK constraint, which must hold for all rows that are there. Delta: AlterTableAddConstraintDeltaCommand.
+
+    Raises:
+        DeltaAnalysisException: There is one of that name, its expression is wrong, or rows violate it.
+    """
+    snapshot = table.snapshot()
+    snapshot.check_writable()
+    key = CHECK_PREFIX + name.lower()
+    configuration = snapshot.metadata.configuration
+    if key in configuration:
+        raise DeltaAnalysisException(
+            "DELTA_CONSTRAINT_ALREADY_EXISTS",
+            f"Constraint '{name}' already exists. Please delete the old constraint first. Old constraint: "
+            f"{configuration[key]}",
+            sqlstate="42710",
+            parameters={"constraintName": name, "oldConstraint": configuration[key]},
+        )
+    violating = _violating(table, snapshot, name, expression)
+    if violating:
+        raise DeltaAnalysisException(
+            "DELTA_NEW_CHECK_CONSTRAINT_VIOLATION",
+            f"{violating} rows in {table.name} violate the new CHECK constraint ({expression}). Correct them first.",
+            sqlstate="23512",
+            parameters={"numRows": str(violating), "tableName": table.name, "checkConstraint": expression},
+        )
+    metadata = replace(snapshot.metadata, configuration={**configuration, key: expression})
+    parameters = {"name": name, "expr": expression}
+    _commit(table, snapshot, "ADD CONSTRAINT", parameters, metadata, {key: expression}, EVERYTHING_READ)
+
+
+def _violating(table: Table, snapshot: Snapshot, name: str, expression: str) -> int:
+    holds = F.expr(expression)
+    with errors_not_logged():
+        try:
+            return count_where(table, snapshot, ~F.coalesce(holds, F.lit(False)), only=holds)
+        except AnalysisException as error:
+            if "FILTER_NOT_BOOLEAN" not in (error.getCondition() or ""):
+                raise
+            raise DeltaAnalysisException(
+                "DELTA_NON_BOOLEAN_CHECK_CONSTRAINT",
+                f"CHECK constraint '{name}' ({expression}) should be a boolean expression.",
+                sqlstate="42621",
+                parameters={"name": name, "expr": expression},
+            ) from error
+
+
+def count_where(table: Table, snapshot: Snapshot, condition: Column, only: Column | None = None) -> int:
+    """Count the rows for which a condition is TRUE.
+
+    Args:
+        only: What must be a condition, too.
+    """
+    frame = table_frame(table, snapshot)
+    # Classic Spark resolves as the frame is made, Connect when its schema is asked for.
+    _ = frame.where(only if only is not None else condition).schema
+    return frame.where(condition).count()
+
+
+def drop_constraint(table: Table, name: str, *, if_exists: bool) -> None:
+    """Drop a CHECK constraint. Delta: AlterTableDropConstraintDeltaCommand.
+
+    Raises:
+        DeltaAnalysisException: There is none of that name.
+    """
+    snapshot = table.snapshot()
+    snapshot.check_writable()
+    configuration = snapshot.metadata.configuration
+    key = next((key for key in configuration if key.lower() == CHECK_PREFIX + name.lower()), None)
+    if key is None and not if_exists:
+        raise DeltaAnalysisException(
+            "DELTA_CONSTRAINT_DOES_NOT_EXIST",
+            f"Cannot drop nonexistent constraint {name} from table {table.name}. Write DROP CONSTRAINT IF EXISTS to "
+            "go on without it.",
+            sqlstate="42704",
+            parameters={"constraintName": name, "tableName": table.name},
+        )
+    parameters = {"name": name, "existed": "false"}
+    if key is not None:
+        parameters = {"name": name, "expr": configuration[key], "existed": "true"}
+    kept = {k: v for k, v in configuration.items() if k != key}
+    _commit(table, snapshot, "DROP CONSTRAINT", parameters, replace(snapshot.metadata, configuration=kept))
+
+
+def cluster_by(table: Table, columns: Sequence[str]) -> None:
+    """Set the columns that a table is clustered by; none ends it. Delta: AlterTableClusterByDeltaCommand.
+
+    Raises:
+        DeltaAnalysisException: The table is partitioned, or cannot be clustered by a column.
+    """
+    snapshot = table.snapshot()
+    snapshot.check_writable()
+    if snapshot.metadata.partition_columns:
+        raise DeltaAnalysisException(
+            "DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED",
+            "ALTER TABLE CLUSTER BY cannot be applied to a partitioned table.",
+            sqlstate="42000",
+        )
+    before = clustered_by(snapshot.domain_metadata, snapshot.schema)
+    if not columns and DOMAIN not in snapshot.domain_metadata:
+        return
+    schema = spark_schema(snapshot)
+    spelled = {name.lower(): name for name in schema.names}
+    named = tuple(spelled.get(name.lower(), name) for name in columns)
+    check_clustering(TableDefinition(schema, (), snapshot.metadata.configuration, clustered_by=named))
+    physical = physical_names(schema)
+    protocol = upgraded(snapshot.protocol, protocol_for(StructType([]), {f"delta.feature.{FEATURE}": "supported"}))
+    actions: list[Action] = [clustering_domain([(physical[name],) for name in named])]
+    if protocol != snapshot.protocol:
+        actions.insert(0, protocol)
+    parameters = {"oldClusteringColumns": ",".join(before), "newClusteringColumns": ",".join(named)}
+    commit_command(table, snapshot, "CLUSTER BY", parameters, actions, metrics={})
+
+
+def _commit(
+    table: Table,
+    snapshot: Snapshot,
+    operation: str,
+    parameters: Mapping[str, object],
+    metadata: Metadata,
+    properties: Mapping[str, str] | None = None,
+    read: ReadSet = NOTHING_READ,
+) -> None:
+    """Commit new metadata, and the protocol that the properties need."""
+    protocol = upgraded(snapshot.protocol, protocol_for(StructType([]), properties or {}))
+    actions: list[Action] = [metadata] if protocol == snapshot.protocol else [protocol, metadata]
+    commit_command(table, snapshot, operation, parameters, actions, metrics={}, read=read)

@@ -1,0 +1,79 @@
+"""Values in the place of a statement's parameters: ``:name`` and ``?``."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.sql.caret import Span
+from deltamerge.sql.relations import replace_references
+from deltamerge.sql.tokens import Kind, tokenize
+
+
+def bind_parameters(sql: str, args: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Replace a statement's parameters by literals.
+
+    Raises:
+        DeltaAnalysisException: A parameter has no value.
+        TypeError: A value has no literal.
+    """
+    tokens = tokenize(sql)
+    replaced: dict[Span, str] = {}
+    place = 0
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        if token.text == "?" and not isinstance(args, Mapping):
+            if place >= len(args):
+                raise _unbound(f"_{place}")
+            replaced[token.span] = literal(args[place])
+            place += 1
+        elif (
+            token.text == ":"
+            and isinstance(args, Mapping)
+            and following is not None
+            and following.kind is Kind.WORD
+            and following.span.start == token.span.end
+            and (index == 0 or tokens[index - 1].span.end != token.span.start or tokens[index - 1].kind is Kind.SYMBOL)
+        ):
+            if following.text not in args:
+                raise _unbound(following.text)
+            replaced[Span(token.span.start, following.span.end)] = literal(args[following.text])
+    return replace_references(sql, replaced)
+
+
+def literal(value: object) -> str:
+    """Return a value as a literal of Spark's SQL.
+
+    Raises:
+        TypeError: There is none for its type.
+    """
+    if value is None or isinstance(value, bool):
+        return "NULL" if value is None else str(value).upper()
+    if isinstance(value, int):
+        return f"{value}L" if abs(value) >= 2**31 else str(value)
+    if isinstance(value, float):
+        return f"{value!r}D" if math.isfinite(value) else f"DOUBLE('{value}')"
+    if isinstance(value, Decimal):
+        return f"{value:f}BD"
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if isinstance(value, (bytes, bytearray)):
+        return f"X'{value.hex()}'"
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP'{value.isoformat(' ')}'"
+    if isinstance(value, dt.date):
+        return f"DATE'{value.isoformat()}'"
+    raise TypeError(f"A parameter's value must be a string, a number, a date or the like, found {type(value)}")
+
+
+def _unbound(name: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "UNBOUND_SQL_PARAMETER",
+        f"Found the unbound parameter: {name}. Please, fix `args` and provide a mapping of the parameter to a literal.",
+        sqlstate="42P02",
+        parameters={"name": name},
+    )

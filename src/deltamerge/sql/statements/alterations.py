@@ -1,0 +1,152 @@
+"""Parses ALTER TABLE and COMMENT ON TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deltamerge.sql.cursor import Cursor
+from deltamerge.sql.merge_ast import NameParts
+from deltamerge.sql.statements.ast import (
+    AddColumns,
+    AddConstraint,
+    Alteration,
+    AlterTable,
+    ChangeColumn,
+    ClusterBy,
+    DropColumns,
+    DropConstraint,
+    DropFeature,
+    RenameColumn,
+    SetProperties,
+    UnsetProperties,
+)
+from deltamerge.sql.statements.columns import read_default, read_definition, read_position, read_type
+from deltamerge.sql.statements.creation import read_check
+from deltamerge.sql.statements.parts import (
+    read_columns,
+    read_end,
+    read_key,
+    read_keys,
+    read_properties,
+    read_string,
+    read_table,
+)
+
+_WHERE = "ALTER TABLE"
+
+
+def read_alter(cursor: Cursor) -> AlterTable | None:
+    """Read what changes a table's definition; None for what only the catalog knows, such as RENAME TO."""
+    if not cursor.accept("ALTER", "TABLE"):
+        return None
+    table = read_table(cursor, _WHERE)
+    change = _read_change(cursor)
+    if change is None:
+        return None
+    read_end(cursor, _WHERE)
+    return AlterTable(table, change)
+
+
+def read_comment(cursor: Cursor) -> AlterTable | None:
+    if not cursor.accept("COMMENT", "ON", "TABLE"):
+        return None
+    table = read_table(cursor, "COMMENT ON TABLE")
+    cursor.expect("COMMENT ON TABLE", "IS")
+    if cursor.accept("NULL"):
+        return AlterTable(table, UnsetProperties(("comment",), if_exists=True))
+    comment = read_string(cursor, "COMMENT ON TABLE", "a comment")
+    read_end(cursor, "COMMENT ON TABLE")
+    return AlterTable(table, SetProperties({"comment": comment}))
+
+
+def _read_change(cursor: Cursor) -> Alteration | None:
+    if cursor.accept("SET", "TBLPROPERTIES"):
+        return SetProperties(read_properties(cursor, f"{_WHERE} SET TBLPROPERTIES"))
+    if cursor.accept("UNSET", "TBLPROPERTIES"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        return UnsetProperties(read_keys(cursor, f"{_WHERE} UNSET TBLPROPERTIES"), if_exists)
+    if cursor.accept("CLUSTER", "BY"):
+        if cursor.accept("NONE"):
+            return ClusterBy(())
+        return ClusterBy(read_columns(cursor, f"{_WHERE} CLUSTER BY"))
+    if cursor.accept("RENAME", "COLUMN"):
+        column = cursor.name(f"{_WHERE} RENAME COLUMN", "a column")
+        cursor.expect(f"{_WHERE} RENAME COLUMN", "TO")
+        return RenameColumn(column, cursor.name(f"{_WHERE} RENAME COLUMN", "a name")[-1])
+    if cursor.accept("ADD"):
+        return _read_add(cursor)
+    if cursor.accept("DROP"):
+        return _read_drop(cursor)
+    if cursor.peek() in ("ALTER", "CHANGE"):
+        return _read_column_change(cursor)
+    return None
+
+
+def _read_add(cursor: Cursor) -> Alteration | None:
+    if cursor.peek() == "CONSTRAINT":
+        return AddConstraint(*read_check(cursor, f"{_WHERE} ADD"))
+    if not (cursor.accept("COLUMN") or cursor.accept("COLUMNS")):
+        return None
+    where = f"{_WHERE} ADD COLUMNS"
+    in_brackets = cursor.accept("(")
+    columns = [read_definition(cursor, where, positions=True)]
+    while cursor.accept(","):
+        columns.append(read_definition(cursor, where, positions=True))
+    if in_brackets:
+        cursor.expect(where, ")")
+    return AddColumns(tuple(columns))
+
+
+def _read_drop(cursor: Cursor) -> Alteration | None:
+    if cursor.accept("CONSTRAINT"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        return DropConstraint(cursor.name(f"{_WHERE} DROP CONSTRAINT", "a name")[-1], if_exists)
+    if cursor.accept("FEATURE"):
+        name = read_key(cursor, f"{_WHERE} DROP FEATURE")
+        return DropFeature(name, cursor.accept("TRUNCATE", "HISTORY"))
+    if not (cursor.accept("COLUMN") or cursor.accept("COLUMNS")):
+        return None
+    where = f"{_WHERE} DROP COLUMN"
+    if_exists = cursor.accept("IF", "EXISTS")
+    if cursor.peek() == "(":
+        return DropColumns(cursor.names_in_brackets(where), if_exists)
+    columns: list[NameParts] = [cursor.name(where, "a column")]
+    while cursor.accept(","):
+        columns.append(cursor.name(where, "a column"))
+    return DropColumns(tuple(columns), if_exists)
+
+
+def _read_column_change(cursor: Cursor) -> ChangeColumn | RenameColumn | None:
+    """Read ``ALTER COLUMN a TYPE …``, or Hive's ``CHANGE COLUMN a a type COMMENT …``."""
+    is_change = cursor.peek() == "CHANGE"
+    cursor.index += 1
+    cursor.accept("COLUMN")
+    where = f"{_WHERE} {'CHANGE' if is_change else 'ALTER'} COLUMN"
+    change = ChangeColumn(cursor.name(where, "a column"))
+    if cursor.accept("TYPE"):
+        change = replace(change, data_type=read_type(cursor, where))
+    elif cursor.accept("SET", "NOT", "NULL"):
+        change = replace(change, nullable=False)
+    elif cursor.accept("DROP", "NOT", "NULL"):
+        change = replace(change, nullable=True)
+    elif cursor.accept("SET", "DEFAULT"):
+        change = replace(change, default=read_default(cursor, where))
+    elif cursor.accept("DROP", "DEFAULT"):
+        change = replace(change, default="")
+    elif cursor.accept("COMMENT"):
+        change = replace(change, comment=read_string(cursor, where, "a comment"))
+    elif (position := read_position(cursor, where)) is not None:
+        change = replace(change, position=position)
+    elif is_change:
+        return _read_hive_change(cursor, where, change.column)
+    else:
+        return None
+    return change
+
+
+def _read_hive_change(cursor: Cursor, where: str, column: NameParts) -> ChangeColumn | None:
+    new = read_definition(cursor, where, positions=True)
+    if new.name[-1].lower() != column[-1].lower():
+        return None
+    nullable = None if new.nullable else False
+    return ChangeColumn(column, new.data_type, nullable, new.comment, None, new.position)

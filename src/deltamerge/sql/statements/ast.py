@@ -1,0 +1,363 @@
+"""The ASTs of statements other than MERGE; all SQL in them is verbatim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from deltamerge.sql.merge_ast import Assignment, Expression, NameParts
+
+
+@dataclass(frozen=True)
+class TableName:
+    """A table as a statement names it.
+
+    Args:
+        parts: The name's parts; of a bare path the path.
+        path: The path where it is one: ``delta.`path` ``, ``'path'``, `` `a/b` ``.
+    """
+
+    parts: NameParts
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class TimeTravel:
+    """VERSION AS OF, or the expression of TIMESTAMP AS OF."""
+
+    version: int | None = None
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True)
+class MergeRows:
+    """A MERGE, or the EXPLAIN of one, which `deltamerge.sql.merge_parser` reads."""
+
+    explains: bool
+
+
+@dataclass(frozen=True)
+class DeleteRows:
+    """``DELETE FROM table [alias] [WHERE …]``."""
+
+    table: TableName
+    alias: str | None
+    condition: Expression | None
+
+
+@dataclass(frozen=True)
+class UpdateRows:
+    """``UPDATE table [alias] SET … [WHERE …]``."""
+
+    table: TableName
+    alias: str | None
+    assignments: tuple[Assignment, ...]
+    condition: Expression | None
+
+
+@dataclass(frozen=True)
+class InsertRows:
+    """``INSERT INTO`` or ``INSERT OVERWRITE``.
+
+    Args:
+        columns: The columns that are named; none where the query's are the table's, in their order.
+        partition: Partition columns with their values as SQL, None for a dynamic one.
+        replace_where: The condition of REPLACE WHERE.
+    """
+
+    table: TableName
+    overwrites: bool
+    query: str
+    columns: tuple[NameParts, ...] = ()
+    by_name: bool = False
+    partition: tuple[tuple[str, str | None], ...] = ()
+    replace_where: str | None = None
+
+
+@dataclass(frozen=True)
+class Optimize:
+    """``OPTIMIZE table [WHERE …] [ZORDER BY (…)]``."""
+
+    table: TableName
+    where: str | None
+    order_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reorganize:
+    """``REORG TABLE table [WHERE …] APPLY (PURGE)``."""
+
+    table: TableName
+    where: str | None
+
+
+@dataclass(frozen=True)
+class Vacuum:
+    """``VACUUM table``."""
+
+    table: TableName
+    kind: Literal["FULL", "LITE"]
+    hours: float | None
+    dry_run: bool
+
+
+@dataclass(frozen=True)
+class Restore:
+    """``RESTORE TABLE table TO …``."""
+
+    table: TableName
+    to: TimeTravel
+
+
+@dataclass(frozen=True)
+class DescribeHistory:
+    """``DESCRIBE HISTORY table [LIMIT n]``."""
+
+    table: TableName
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class DescribeDetail:
+    """``DESCRIBE DETAIL table``."""
+
+    table: TableName
+
+
+@dataclass(frozen=True)
+class DescribeTable:
+    """``DESCRIBE [TABLE] [EXTENDED] table``."""
+
+    table: TableName
+    extended: bool
+
+
+@dataclass(frozen=True)
+class ShowProperties:
+    """``SHOW TBLPROPERTIES table [(key)]``."""
+
+    table: TableName
+    key: str | None
+
+
+@dataclass(frozen=True)
+class ShowColumns:
+    """``SHOW COLUMNS IN table``."""
+
+    table: TableName
+
+
+@dataclass(frozen=True)
+class Convert:
+    """``CONVERT TO DELTA parquet.`path` [PARTITIONED BY (…)]``; the columns are DDL."""
+
+    parts: NameParts
+    partition_columns: str | None
+
+
+@dataclass(frozen=True)
+class Generate:
+    """``GENERATE mode FOR TABLE table``."""
+
+    mode: str
+    table: TableName
+
+
+@dataclass(frozen=True)
+class ColumnDefinition:
+    """A column of CREATE TABLE or ALTER TABLE.
+
+    Args:
+        data_type: The type's DDL.
+        generated: SQL of a generated column.
+        identity: Start, step, and whether an INSERT may set the value.
+        position: ``FIRST``, or the column after which it is added.
+    """
+
+    name: NameParts
+    data_type: str
+    nullable: bool = True
+    comment: str | None = None
+    default: str | None = None
+    generated: str | None = None
+    identity: tuple[int, int, bool] | None = None
+    position: NameParts | Literal["FIRST"] | None = None
+
+
+CreateMode: TypeAlias = Literal["create", "create_if_not_exists", "replace", "create_or_replace"]
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """CREATE TABLE or REPLACE TABLE of a Delta table, with or without AS SELECT."""
+
+    table: TableName
+    mode: CreateMode
+    columns: tuple[ColumnDefinition, ...] = ()
+    checks: Mapping[str, str] = field(default_factory=dict)
+    partitioned_by: tuple[ColumnDefinition | str, ...] = ()
+    clustered_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    location: str | None = None
+    query: str | None = None
+
+
+@dataclass(frozen=True)
+class CloneTable:
+    """``CREATE TABLE target SHALLOW CLONE source``."""
+
+    table: TableName
+    mode: CreateMode
+    source: TableName
+    at: TimeTravel | None
+    properties: Mapping[str, str]
+    location: str | None
+
+
+@dataclass(frozen=True)
+class CreateTempView:
+    """``CREATE [OR REPLACE] TEMPORARY VIEW name AS query``."""
+
+    name: str
+    replaces: bool
+    query: str
+
+
+@dataclass(frozen=True)
+class DropTable:
+    """``DROP TABLE [IF EXISTS] table``."""
+
+    table: TableName
+
+
+@dataclass(frozen=True)
+class SetProperties:
+    """``SET TBLPROPERTIES (…)``; a table's comment is the property ``comment``."""
+
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class UnsetProperties:
+    """``UNSET TBLPROPERTIES [IF EXISTS] (…)``."""
+
+    keys: tuple[str, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class AddConstraint:
+    """``ADD CONSTRAINT name CHECK (…)``."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True)
+class DropConstraint:
+    """``DROP CONSTRAINT [IF EXISTS] name``."""
+
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class AddColumns:
+    """``ADD COLUMNS (…)``."""
+
+    columns: tuple[ColumnDefinition, ...]
+
+
+@dataclass(frozen=True)
+class DropColumns:
+    """``DROP COLUMNS [IF EXISTS] (…)``."""
+
+    columns: tuple[NameParts, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    """``RENAME COLUMN a.b TO c``."""
+
+    column: NameParts
+    to: str
+
+
+@dataclass(frozen=True)
+class ChangeColumn:
+    """``ALTER COLUMN a …``; what is None stays.
+
+    Args:
+        default: SQL; the empty string drops the default.
+    """
+
+    column: NameParts
+    data_type: str | None = None
+    nullable: bool | None = None
+    comment: str | None = None
+    default: str | None = None
+    position: NameParts | Literal["FIRST"] | None = None
+
+
+@dataclass(frozen=True)
+class ClusterBy:
+    """``CLUSTER BY (…)``; without columns ``CLUSTER BY NONE``."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DropFeature:
+    """``DROP FEATURE name [TRUNCATE HISTORY]``."""
+
+    name: str
+    truncates_history: bool
+
+
+Alteration: TypeAlias = (
+    SetProperties
+    | UnsetProperties
+    | AddConstraint
+    | DropConstraint
+    | AddColumns
+    | DropColumns
+    | RenameColumn
+    | ChangeColumn
+    | ClusterBy
+    | DropFeature
+)
+
+
+@dataclass(frozen=True)
+class AlterTable:
+    """``ALTER TABLE table …``."""
+
+    table: TableName
+    change: Alteration
+
+
+Statement: TypeAlias = (
+    MergeRows
+    | DeleteRows
+    | UpdateRows
+    | InsertRows
+    | Optimize
+    | Reorganize
+    | Vacuum
+    | Restore
+    | DescribeHistory
+    | DescribeDetail
+    | DescribeTable
+    | ShowProperties
+    | ShowColumns
+    | Convert
+    | Generate
+    | CreateTable
+    | CloneTable
+    | CreateTempView
+    | DropTable
+    | AlterTable
+)

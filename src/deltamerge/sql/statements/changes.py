@@ -1,0 +1,71 @@
+"""Parses DELETE, UPDATE and INSERT."""
+
+from __future__ import annotations
+
+from deltamerge.sql.cursor import Cursor
+from deltamerge.sql.merge_ast import NameParts
+from deltamerge.sql.merge_clause_parser import read_assignments
+from deltamerge.sql.statements.ast import DeleteRows, InsertRows, UpdateRows
+from deltamerge.sql.statements.parts import read_alias, read_end, read_rest, read_table, read_where
+
+_QUERIES = ("SELECT", "VALUES", "TABLE", "FROM", "WITH", "MAP", "REDUCE")
+
+
+def read_delete(cursor: Cursor) -> DeleteRows:
+    cursor.expect("DELETE", "DELETE")
+    cursor.accept("FROM")
+    table = read_table(cursor, "DELETE FROM")
+    alias = read_alias(cursor, "WHERE")
+    condition = read_where(cursor, "DELETE")
+    read_end(cursor, "DELETE")
+    return DeleteRows(table, alias, condition)
+
+
+def read_update(cursor: Cursor) -> UpdateRows:
+    cursor.expect("UPDATE", "UPDATE")
+    table = read_table(cursor, "UPDATE")
+    alias = read_alias(cursor, "SET", "WHERE")
+    cursor.expect("UPDATE", "SET")
+    assignments = read_assignments(cursor, "UPDATE", "WHERE")
+    condition = read_where(cursor, "UPDATE")
+    read_end(cursor, "UPDATE")
+    return UpdateRows(table, alias, assignments, condition)
+
+
+def read_insert(cursor: Cursor) -> InsertRows:
+    cursor.expect("INSERT", "INSERT")
+    overwrites = cursor.expect_one("INSERT", "INTO", "OVERWRITE") == "OVERWRITE"
+    where = "INSERT OVERWRITE" if overwrites else "INSERT INTO"
+    if cursor.peek() == "TABLE" and cursor.peek(1) not in (".", *_QUERIES, "("):
+        cursor.index += 1
+    table = read_table(cursor, where)
+    partition = _read_partition(cursor, where) if cursor.peek() == "PARTITION" else ()
+    if cursor.accept("IF"):
+        cursor.expect(where, "NOT", "EXISTS")
+    columns: tuple[NameParts, ...] = ()
+    by_name = False
+    if cursor.peek() == "(" and cursor.behind_brackets() in (*_QUERIES, "("):
+        columns = cursor.names_in_brackets(where)
+    elif cursor.accept("BY"):
+        cursor.expect(where, "NAME")
+        by_name = True
+    replace_where = None
+    if cursor.peek() == "REPLACE" and cursor.peek(1) == "WHERE":
+        cursor.index += 2
+        replace_where = cursor.expression(f"{where} REPLACE WHERE", "a condition", *_QUERIES).text
+    query = read_rest(cursor, where, "a query")
+    return InsertRows(table, overwrites, query, columns, by_name, partition, replace_where)
+
+
+def _read_partition(cursor: Cursor, where: str) -> tuple[tuple[str, str | None], ...]:
+    where = f"{where} PARTITION"
+    cursor.expect(where, "PARTITION", "(")
+    found: list[tuple[str, str | None]] = []
+    while True:
+        name = ".".join(cursor.name(where, "a partition column"))
+        value = cursor.expression(where, "a value", ",").text if cursor.accept("=") else None
+        found.append((name, value))
+        if not cursor.accept(","):
+            break
+    cursor.expect(where, ")")
+    return tuple(found)

@@ -1,0 +1,202 @@
+"""Parses CREATE TABLE, REPLACE TABLE, clones, temporary views and DROP TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deltamerge.sql.cursor import Cursor
+from deltamerge.sql.merge_ast import NameParts
+from deltamerge.sql.statements.ast import (
+    CloneTable,
+    ColumnDefinition,
+    CreateMode,
+    CreateTable,
+    CreateTempView,
+    DropTable,
+    Statement,
+    TableName,
+)
+from deltamerge.sql.statements.columns import read_definition
+from deltamerge.sql.statements.parts import (
+    read_columns,
+    read_end,
+    read_properties,
+    read_rest,
+    read_string,
+    read_table,
+    read_time_travel,
+)
+from deltamerge.sql.tokens import parse_error
+
+_WHERE = "CREATE TABLE"
+
+
+def read_create(cursor: Cursor) -> Statement | None:
+    """Read a statement that makes a Delta table or a temporary view; None for any other."""
+    mode = _read_mode(cursor)
+    if mode is None:
+        return _read_view(cursor)
+    table = read_table(cursor, _WHERE)
+    if cursor.peek() in ("SHALLOW", "DEEP") and cursor.peek(1) == "CLONE":
+        return _read_clone(cursor, table, mode)
+    if table.path is None and not _uses_delta(cursor):
+        return None
+    return _read_definition(cursor, CreateTable(table, mode))
+
+
+def _read_mode(cursor: Cursor) -> CreateMode | None:
+    if cursor.accept("CREATE", "OR", "REPLACE", "TABLE"):
+        return "create_or_replace"
+    if cursor.accept("REPLACE", "TABLE"):
+        return "replace"
+    if not cursor.accept("CREATE", "TABLE"):
+        return None
+    return "create_if_not_exists" if cursor.accept("IF", "NOT", "EXISTS") else "create"
+
+
+def _uses_delta(cursor: Cursor) -> bool:
+    """Return whether USING DELTA comes before a query does."""
+    base = cursor.tokens[cursor.index].depth if cursor.token is not None else 0
+    for ahead, token in enumerate(cursor.tokens[cursor.index :]):
+        if token.depth == base and token.upper == "AS":
+            return False
+        if token.depth == base and token.upper == "USING":
+            return cursor.peek(ahead + 1).strip("`").upper() == "DELTA"
+    return False
+
+
+def _read_definition(cursor: Cursor, table: CreateTable) -> CreateTable:
+    if cursor.peek() == "(":
+        table = _read_columns(cursor, table)
+    while (changed := _read_clause(cursor, table)) is not None:
+        table = changed
+    if cursor.accept("AS") or cursor.peek() in ("SELECT", "WITH", "VALUES", "TABLE", "FROM"):
+        return replace(table, query=read_rest(cursor, f"{_WHERE} AS", "a query"))
+    read_end(cursor, _WHERE)
+    return table
+
+
+def _read_columns(cursor: Cursor, table: CreateTable) -> CreateTable:
+    columns: list[ColumnDefinition] = []
+    checks: dict[str, str] = {}
+    cursor.expect(_WHERE, "(")
+    while cursor.peek() != ")":
+        if cursor.peek() == "CONSTRAINT" and cursor.peek(2) == "CHECK":
+            name, expression = read_check(cursor, _WHERE)
+            checks[name] = expression
+        else:
+            columns.append(read_definition(cursor, _WHERE))
+        if not cursor.accept(","):
+            break
+    if cursor.peek() != ")":
+        cursor.fail(_WHERE, [",", ")"])
+    cursor.index += 1
+    return replace(table, columns=tuple(columns), checks=checks)
+
+
+def read_check(cursor: Cursor, where: str) -> tuple[str, str]:
+    """Read ``CONSTRAINT name CHECK (expression)``."""
+    cursor.expect(where, "CONSTRAINT")
+    (name,) = cursor.name(f"{where} CONSTRAINT", "a name")[-1:]
+    if cursor.peek() in ("PRIMARY", "FOREIGN", "UNIQUE"):
+        raise parse_error(
+            cursor.sql, cursor.span(), "Delta tables have no keys", hint="CHECK constraints and NOT NULL are enforced."
+        )
+    cursor.expect(f"{where} CONSTRAINT", "CHECK")
+    if cursor.peek() != "(":
+        cursor.fail(f"{where} CONSTRAINT CHECK", ["(expression)"])
+    start = cursor.index
+    cursor.skip_brackets()
+    return name, cursor.sql_since(start)[1:-1].strip()
+
+
+def _read_clause(cursor: Cursor, table: CreateTable) -> CreateTable | None:
+    if cursor.accept("USING"):
+        cursor.name(f"{_WHERE} USING", "DELTA")
+        return table
+    if cursor.accept("COMMENT"):
+        return replace(table, comment=read_string(cursor, f"{_WHERE} COMMENT", "a comment"))
+    if cursor.accept("LOCATION"):
+        return replace(table, location=read_string(cursor, f"{_WHERE} LOCATION", "a path"))
+    if cursor.accept("TBLPROPERTIES"):
+        return replace(table, properties={**table.properties, **read_properties(cursor, f"{_WHERE} TBLPROPERTIES")})
+    if cursor.accept("OPTIONS"):
+        options = read_properties(cursor, f"{_WHERE} OPTIONS")
+        lowered = {key.lower(): value for key, value in options.items()}
+        return replace(table, location=table.location or lowered.get("path"))
+    if cursor.accept("PARTITIONED", "BY"):
+        return replace(table, partitioned_by=_read_partitions(cursor))
+    if cursor.accept("CLUSTER", "BY"):
+        return replace(table, clustered_by=read_columns(cursor, f"{_WHERE} CLUSTER BY"))
+    if cursor.peek() == "CLUSTERED":
+        raise parse_error(
+            cursor.sql,
+            cursor.span(),
+            "Delta tables have no buckets",
+            error_class="DELTA_OPERATION_NOT_ALLOWED",
+            sqlstate="0AKDC",
+            hint="Use CLUSTER BY (…) or PARTITIONED BY (…).",
+        )
+    return None
+
+
+def _read_partitions(cursor: Cursor) -> tuple[ColumnDefinition | str, ...]:
+    where = f"{_WHERE} PARTITIONED BY"
+    found: list[ColumnDefinition | str] = []
+    cursor.expect(where, "(")
+    while True:
+        start = cursor.index
+        name: NameParts = cursor.name(where, "a column")
+        if cursor.peek() == "(":
+            raise parse_error(
+                cursor.sql,
+                cursor.since(start),
+                "Delta tables are partitioned by columns",
+                error_class="DELTA_OPERATION_NOT_ALLOWED",
+                sqlstate="0AKDC",
+                hint="Use a generated column in the place of a transform.",
+            )
+        if cursor.peek() in (",", ")"):
+            found.append(".".join(name))
+        else:
+            cursor.index = start
+            found.append(read_definition(cursor, where))
+        if not cursor.accept(","):
+            break
+    cursor.expect(where, ")")
+    return tuple(found)
+
+
+def _read_clone(cursor: Cursor, table: TableName, mode: CreateMode) -> CloneTable:
+    where = "SHALLOW CLONE"
+    if not cursor.accept("SHALLOW", "CLONE"):
+        raise parse_error(
+            cursor.sql, cursor.span(), "only shallow clones are supported", hint="Or copy the rows: CREATE TABLE … AS."
+        )
+    source = read_table(cursor, where)
+    at = read_time_travel(cursor, where)
+    properties = read_properties(cursor, f"{where} TBLPROPERTIES") if cursor.accept("TBLPROPERTIES") else {}
+    location = read_string(cursor, f"{where} LOCATION", "a path") if cursor.accept("LOCATION") else None
+    read_end(cursor, where)
+    return CloneTable(table, mode, source, at, properties, location)
+
+
+def _read_view(cursor: Cursor) -> CreateTempView | None:
+    cursor.accept("CREATE")
+    replaces = cursor.accept("OR", "REPLACE")
+    if not (cursor.accept("TEMP") or cursor.accept("TEMPORARY")) or not cursor.accept("VIEW"):
+        return None
+    name = cursor.name("CREATE TEMPORARY VIEW", "a name")
+    if len(name) > 1 or not cursor.accept("AS"):
+        return None
+    return CreateTempView(name[0], replaces, read_rest(cursor, "CREATE TEMPORARY VIEW", "a query"))
+
+
+def read_drop(cursor: Cursor) -> DropTable | None:
+    if not cursor.accept("DROP", "TABLE"):
+        return None
+    cursor.accept("IF", "EXISTS")
+    table = read_table(cursor, "DROP TABLE")
+    cursor.accept("PURGE")
+    read_end(cursor, "DROP TABLE")
+    return DropTable(table)

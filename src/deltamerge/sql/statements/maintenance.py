@@ -1,0 +1,179 @@
+"""Parses OPTIMIZE, REORG, VACUUM, RESTORE, DESCRIBE, SHOW, CONVERT and GENERATE (DeltaSqlBase.g4)."""
+
+from __future__ import annotations
+
+from deltamerge.sql.cursor import Cursor
+from deltamerge.sql.statements.ast import (
+    Convert,
+    DescribeDetail,
+    DescribeHistory,
+    DescribeTable,
+    Generate,
+    Optimize,
+    Reorganize,
+    Restore,
+    ShowColumns,
+    ShowProperties,
+    Statement,
+    Vacuum,
+)
+from deltamerge.sql.statements.parts import (
+    read_end,
+    read_integer,
+    read_key,
+    read_name,
+    read_string,
+    read_table,
+    read_time_travel,
+    read_where,
+)
+from deltamerge.sql.tokens import Kind, parse_error
+
+
+def read_optimize(cursor: Cursor) -> Optimize:
+    cursor.expect("OPTIMIZE", "OPTIMIZE")
+    table = read_table(cursor, "OPTIMIZE")
+    if cursor.peek() == "FULL":
+        raise parse_error(
+            cursor.sql, cursor.span(), "OPTIMIZE FULL is not supported", hint="Leave FULL out: OPTIMIZE table."
+        )
+    where = read_where(cursor, "OPTIMIZE", "ZORDER")
+    order_by: list[str] = []
+    if cursor.accept("ZORDER"):
+        cursor.expect("OPTIMIZE ZORDER", "BY")
+        in_brackets = cursor.accept("(")
+        order_by.append(".".join(cursor.name("OPTIMIZE ZORDER BY", "a column")))
+        while cursor.accept(","):
+            order_by.append(".".join(cursor.name("OPTIMIZE ZORDER BY", "a column")))
+        if in_brackets:
+            cursor.expect("OPTIMIZE ZORDER BY", ")")
+    read_end(cursor, "OPTIMIZE")
+    return Optimize(table, None if where is None else where.text, tuple(order_by))
+
+
+def read_reorg(cursor: Cursor) -> Reorganize:
+    cursor.expect("REORG", "REORG", "TABLE")
+    table = read_table(cursor, "REORG TABLE")
+    where = read_where(cursor, "REORG", "APPLY")
+    cursor.expect("REORG", "APPLY", "(", "PURGE", ")")
+    read_end(cursor, "REORG")
+    return Reorganize(table, None if where is None else where.text)
+
+
+def read_vacuum(cursor: Cursor) -> Vacuum:
+    cursor.expect("VACUUM", "VACUUM")
+    table = read_table(cursor, "VACUUM")
+    found: dict[str, float | bool | str] = {}
+    while cursor.token is not None and cursor.peek() != ";":
+        word = cursor.expect_one("VACUUM", "LITE", "FULL", "RETAIN", "DRY")
+        key = "kind" if word in ("LITE", "FULL") else word
+        if key in found:
+            cursor.fail("VACUUM", ["each option once"], at=cursor.index - 1)
+        if word == "RETAIN":
+            found[key] = _read_number(cursor)
+            cursor.expect("VACUUM RETAIN", "HOURS")
+        elif word == "DRY":
+            cursor.expect("VACUUM DRY", "RUN")
+            found[key] = True
+        else:
+            found[key] = word
+    read_end(cursor, "VACUUM")
+    hours = found.get("RETAIN")
+    is_lite = found.get("kind") == "LITE"
+    return Vacuum(table, "LITE" if is_lite else "FULL", None if hours is None else float(hours), "DRY" in found)
+
+
+def _read_number(cursor: Cursor) -> float:
+    sign = -1 if cursor.accept("-") else 1
+    token = cursor.token
+    if token is None or token.kind is not Kind.NUMBER:
+        cursor.fail("VACUUM RETAIN", ["a number of hours"])
+    cursor.index += 1
+    return sign * float(token.text.rstrip("lLdDfFsSyYbB"))
+
+
+def read_restore(cursor: Cursor) -> Restore:
+    cursor.expect("RESTORE", "RESTORE")
+    if cursor.peek() == "TABLE" and cursor.peek(1) not in (".", "TO"):
+        cursor.index += 1
+    table = read_table(cursor, "RESTORE TABLE")
+    cursor.accept("TO")
+    to = read_time_travel(cursor, "RESTORE TABLE")
+    if to is None:
+        cursor.fail("RESTORE TABLE", ["TO VERSION AS OF", "TO TIMESTAMP AS OF"])
+    read_end(cursor, "RESTORE TABLE")
+    return Restore(table, to)
+
+
+def read_describe(cursor: Cursor) -> Statement | None:
+    """Read DESCRIBE of a table; what else can be described is Spark's."""
+    cursor.index += 1
+    if cursor.peek() == "DETAIL" and cursor.peek(1) not in ("", ";", "."):
+        cursor.index += 1
+        described = DescribeDetail(read_table(cursor, "DESCRIBE DETAIL"))
+        read_end(cursor, "DESCRIBE DETAIL")
+        return described
+    if cursor.peek() == "HISTORY" and cursor.peek(1) not in ("", ";", "."):
+        cursor.index += 1
+        table = read_table(cursor, "DESCRIBE HISTORY")
+        limit = read_integer(cursor, "DESCRIBE HISTORY LIMIT", "a number") if cursor.accept("LIMIT") else None
+        read_end(cursor, "DESCRIBE HISTORY")
+        return DescribeHistory(table, limit)
+    if cursor.peek() in ("FUNCTION", "DATABASE", "SCHEMA", "NAMESPACE", "CATALOG", "QUERY", "SELECT", "WITH", "("):
+        return None
+    cursor.accept("TABLE")
+    extended = cursor.peek() in ("EXTENDED", "FORMATTED") and cursor.peek(1) not in ("", ";")
+    if extended:
+        cursor.index += 1
+    token = cursor.token
+    if token is None or not (token.is_identifier or token.kind is Kind.STRING):
+        return None
+    table = read_table(cursor, "DESCRIBE TABLE")
+    is_over = cursor.peek() in ("", ";")
+    return DescribeTable(table, extended) if is_over else None
+
+
+def read_show(cursor: Cursor) -> Statement | None:
+    cursor.index += 1
+    if cursor.accept("TBLPROPERTIES"):
+        table = read_table(cursor, "SHOW TBLPROPERTIES")
+        key = None
+        if cursor.accept("("):
+            key = read_key(cursor, "SHOW TBLPROPERTIES")
+            cursor.expect("SHOW TBLPROPERTIES", ")")
+        return ShowProperties(table, key)
+    if cursor.accept("COLUMNS") and cursor.peek() in ("IN", "FROM"):
+        cursor.index += 1
+        table = read_table(cursor, "SHOW COLUMNS")
+        return ShowColumns(table) if cursor.peek() in ("", ";") else None
+    return None
+
+
+def read_convert(cursor: Cursor) -> Convert:
+    cursor.expect("CONVERT", "CONVERT", "TO", "DELTA")
+    parts = read_name(cursor, "CONVERT TO DELTA", "parquet.`path`")
+    if cursor.accept("NO"):
+        cursor.expect("CONVERT TO DELTA NO", "STATISTICS")
+    columns = None
+    if cursor.accept("PARTITIONED"):
+        cursor.expect("CONVERT TO DELTA PARTITIONED", "BY")
+        start = cursor.index
+        cursor.expect("CONVERT TO DELTA PARTITIONED BY", "(")
+        cursor.index = start
+        cursor.skip_brackets()
+        columns = cursor.sql_since(start)[1:-1]
+    read_end(cursor, "CONVERT TO DELTA")
+    return Convert(parts, columns)
+
+
+def read_generate(cursor: Cursor) -> Generate:
+    cursor.expect("GENERATE", "GENERATE")
+    token = cursor.token
+    if token is not None and token.kind is Kind.STRING:
+        mode = read_string(cursor, "GENERATE", "a mode")
+    else:
+        mode = ".".join(cursor.name("GENERATE", "a mode"))
+    cursor.expect("GENERATE", "FOR", "TABLE")
+    table = read_table(cursor, "GENERATE FOR TABLE")
+    read_end(cursor, "GENERATE")
+    return Generate(mode, table)

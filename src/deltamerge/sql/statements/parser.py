@@ -1,0 +1,78 @@
+"""Finds the parser of a statement by its first word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from deltamerge.exceptions import DeltaParseException
+from deltamerge.sql.cursor import Cursor
+from deltamerge.sql.statements.alterations import read_alter, read_comment
+from deltamerge.sql.statements.ast import MergeRows, Statement
+from deltamerge.sql.statements.changes import read_delete, read_insert, read_update
+from deltamerge.sql.statements.creation import read_create, read_drop
+from deltamerge.sql.statements.maintenance import (
+    read_convert,
+    read_describe,
+    read_generate,
+    read_optimize,
+    read_reorg,
+    read_restore,
+    read_show,
+    read_vacuum,
+)
+
+
+def parse_statement(sql: str) -> Statement | None:
+    """Parse a statement, with a semicolon at its end or none; None where it is Spark's alone.
+
+    Raises:
+        DeltaParseException: It begins as a statement of Delta's, and cannot be read.
+    """
+    try:
+        cursor = Cursor(sql)
+    except DeltaParseException:
+        # Spark's parser knows more than SQL's tokens: ADD JAR and SET take any string.
+        return None
+    read = _READERS.get(cursor.peek())
+    return None if read is None else read(cursor)
+
+
+def _read_merge(_: Cursor) -> MergeRows:
+    return MergeRows(explains=False)
+
+
+def _read_explain(cursor: Cursor) -> MergeRows | None:
+    ahead = 2 if cursor.peek(1) == "ANALYZE" else 1
+    return MergeRows(explains=True) if cursor.peek(ahead) == "MERGE" else None
+
+
+def _read_with(cursor: Cursor) -> MergeRows | None:
+    depth = cursor.tokens[0].depth
+    is_merge = any(token.upper == "MERGE" and token.depth == depth for token in cursor.tokens[1:]) and any(
+        token.upper == "MATCHED" for token in cursor.tokens
+    )
+    return MergeRows(explains=False) if is_merge else None
+
+
+_READERS: Mapping[str, Callable[[Cursor], Statement | None]] = {
+    "MERGE": _read_merge,
+    "EXPLAIN": _read_explain,
+    "WITH": _read_with,
+    "DELETE": read_delete,
+    "UPDATE": read_update,
+    "INSERT": read_insert,
+    "OPTIMIZE": read_optimize,
+    "REORG": read_reorg,
+    "VACUUM": read_vacuum,
+    "RESTORE": read_restore,
+    "DESCRIBE": read_describe,
+    "DESC": read_describe,
+    "SHOW": read_show,
+    "CONVERT": read_convert,
+    "GENERATE": read_generate,
+    "CREATE": read_create,
+    "REPLACE": read_create,
+    "DROP": read_drop,
+    "ALTER": read_alter,
+    "COMMENT": read_comment,
+}

@@ -1,0 +1,239 @@
+"""Statements of delta-spark's SQL, run on real tables; what they leave is read by delta-rs, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+from deltalake import DeltaTable as DeltaRs
+
+import deltamerge
+from deltamerge import DeltaTable
+from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException, InvariantViolationException
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+Run: TypeAlias = Callable[..., list[tuple[Any, ...]]]
+
+pytestmark = pytest.mark.sessions
+
+
+@pytest.fixture
+def run(spark: SparkSession, tmp_path: Path) -> Run:
+    """Runs a statement, in which @t is a table by its path, and returns its rows."""
+
+    def of(text: str, args: Any = None) -> list[tuple[Any, ...]]:
+        found: list[Row] = deltamerge.sql(spark, text.replace("@t", f"delta.`{tmp_path}/t`"), args).collect()
+        return [tuple(row) for row in found]
+
+    return of
+
+
+def last_commit(spark: SparkSession, tmp_path: Path) -> tuple[str, dict[str, str]]:
+    row = DeltaTable.forPath(spark, str(tmp_path / "t")).history(1).collect()[0]
+    return row["operation"], row["operationParameters"]
+
+
+@pytest.mark.quick
+def test_rows_are_inserted_changed_and_read(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    run("CREATE TABLE @t (id BIGINT NOT NULL, v INT DEFAULT 7, g BIGINT GENERATED ALWAYS AS (id * 2)) USING delta")
+    assert run("INSERT INTO @t (id, v) VALUES (1, 10), (2, DEFAULT)") == []
+    run("INSERT INTO @t BY NAME SELECT 3L AS id")
+    assert run("UPDATE @t AS x SET x.v = x.v + 1 WHERE x.id = :id", {"id": 1}) == [(1,)]
+    assert run("DELETE FROM @t WHERE id = ?", [3]) == [(1,)]
+    merge = (
+        "MERGE INTO @t AS t USING (SELECT 2L AS id, 0 AS v UNION ALL SELECT 4L, 4) AS s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)"
+    )
+    assert "Plan" in run(f"EXPLAIN {merge}")[0][0]
+    assert run(merge) == [(2, 1, 0, 1)]
+    expected = [(1, 11, 2), (2, 0, 4), (4, 4, 8)]
+    assert run("SELECT * FROM @t ORDER BY id") == expected
+    assert run("SELECT t.id, o.v FROM @t t JOIN @t VERSION AS OF 1 AS o ON t.id = o.id WHERE o.v > :v", {"v": 8}) == [
+        (1, 10)
+    ]
+    if not DeltaRs(str(tmp_path / "t")).protocol().reader_features:
+        found = DeltaRs(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
+        assert sorted(tuple(row.values()) for row in found) == expected
+
+
+def test_a_query_without_delta_tables_is_sparks(run: Run) -> None:
+    assert run("SELECT '{a}' AS x, :v AS v", {"v": 1}) == [("{a}", 1)]
+    assert run("VALUES (1), (2)") == [(1,), (2,)]
+    with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
+        run("SELEKT 1")
+    with pytest.raises(DeltaParseException, match="expected SET"):
+        run("UPDATE @t a = 1")
+
+
+def test_names_are_tables_in_the_warehouse(spark: SparkSession, run: Run) -> None:
+    run("CREATE OR REPLACE TABLE sql_names USING delta PARTITIONED BY (p) AS SELECT id, id % 2 AS p FROM range(10)")
+    try:
+        with pytest.raises(DeltaAnalysisException, match="already exists"):
+            run("CREATE TABLE sql_names USING delta AS SELECT 1 AS a")
+        run("CREATE TABLE IF NOT EXISTS sql_names USING delta AS SELECT 1 AS a")
+        run("CREATE OR REPLACE TEMPORARY VIEW sql_view AS SELECT p, count(*) AS n FROM sql_names GROUP BY p")
+        assert sorted(run("SELECT * FROM sql_view")) == [(0, 5), (1, 5)]
+        assert run("SELECT max(Sql_Names.id) FROM sql_names") == [(9,)]
+        described = run("DESCRIBE EXTENDED sql_names")
+        assert described[:2] == [("id", "bigint", None), ("p", "bigint", None)]
+        assert ("# Partition Information", "", "") in described
+        assert ("Provider", "delta", "") in described
+        assert ("delta.minReaderVersion", "1") in run("SHOW TBLPROPERTIES sql_names")
+        run("INSERT OVERWRITE TABLE sql_names SELECT 1L, 1L")
+        assert run("SELECT * FROM sql_names") == [(1, 1)]
+        history = run("DESCRIBE HISTORY sql_names")
+        assert [row[4] for row in history] == ["WRITE", "CREATE OR REPLACE TABLE AS SELECT"]
+        run("CREATE TABLE sql_clone SHALLOW CLONE sql_names VERSION AS OF 0")
+        assert run("SELECT count(*) FROM sql_clone") == [(10,)]
+    finally:
+        run("DROP TABLE IF EXISTS sql_names")
+        run("DROP TABLE IF EXISTS sql_clone")
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
+        run("SELECT * FROM sql_names")
+
+
+def test_maintenance(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    run("CREATE TABLE @t TBLPROPERTIES (delta.enableDeletionVectors = true) AS SELECT id, id % 2 AS p FROM range(20)")
+    run("INSERT INTO @t SELECT 100L, 0L")
+    run("DELETE FROM @t WHERE id < 3")
+    assert run("REORG TABLE @t APPLY (PURGE)")[0][1]["numFilesRemoved"] >= 1
+    assert last_commit(spark, tmp_path)[0] == "REORG"
+    assert not DeltaTable.forPath(spark, str(tmp_path / "t")).table.snapshot().files.has_deletion_vectors
+    assert len(run("OPTIMIZE @t ZORDER BY (id)")) == 1
+    assert last_commit(spark, tmp_path)[0] == "OPTIMIZE"
+    restored = run("RESTORE TABLE @t TO VERSION AS OF 0")
+    assert len(restored[0]) == 6
+    assert run("SELECT count(*) FROM @t") == [(20,)]
+    assert run("DESCRIBE DETAIL @t")[0][0] == "delta"
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    (tmp_path / "t" / "stray.parquet").write_bytes(b"")
+    before = set(run("VACUUM @t RETAIN 0 HOURS DRY RUN"))
+    lite = set(run("VACUUM @t LITE RETAIN 0 HOURS DRY RUN"))
+    assert {path for (path,) in before - lite} == {str(tmp_path / "t" / "stray.parquet")}
+    assert lite
+    assert run("VACUUM @t LITE RETAIN 0 HOURS") == [(f"file:{tmp_path}/t",)]
+    assert (tmp_path / "t" / "stray.parquet").exists()
+    assert run("SELECT count(*) FROM @t") == [(20,)]
+
+
+def test_properties_and_constraints(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    run("CREATE TABLE @t (id BIGINT, v INT) USING delta")
+    run("INSERT INTO @t VALUES (1, 1), (2, NULL)")
+    run("ALTER TABLE @t SET TBLPROPERTIES ('a' = 'b', 'comment' = 'c', delta.appendOnly = false)")
+    assert last_commit(spark, tmp_path) == (
+        "SET TBLPROPERTIES",
+        {"properties": '{"a":"b","comment":"c","delta.appendOnly":"false"}'},
+    )
+    assert DeltaRs(str(tmp_path / "t")).metadata().description == "c"
+    with pytest.raises(DeltaAnalysisException, match="DELTA_UNSET_NON_EXISTENT_PROPERTY"):
+        run("ALTER TABLE @t UNSET TBLPROPERTIES ('x')")
+    run("ALTER TABLE @t UNSET TBLPROPERTIES IF EXISTS ('x', 'a')")
+    assert last_commit(spark, tmp_path) == ("UNSET TBLPROPERTIES", {"properties": '["x","a"]', "ifExists": "true"})
+    with pytest.raises(DeltaAnalysisException, match="DELTA_ADD_CONSTRAINTS"):
+        run("ALTER TABLE @t SET TBLPROPERTIES ('delta.constraints.c' = 'id > 0')")
+    # A CHECK that is NULL does not hold.
+    with pytest.raises(DeltaAnalysisException, match=r"1 rows in .* violate the new CHECK constraint \(v > 0\)"):
+        run("ALTER TABLE @t ADD CONSTRAINT c CHECK (v > 0)")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_NON_BOOLEAN_CHECK_CONSTRAINT"):
+        run("ALTER TABLE @t ADD CONSTRAINT c CHECK (id + 1)")
+    run("ALTER TABLE @t ADD CONSTRAINT Positive CHECK (id > 0)")
+    assert last_commit(spark, tmp_path) == ("ADD CONSTRAINT", {"name": "Positive", "expr": "id > 0"})
+    with pytest.raises(InvariantViolationException, match="positive"):
+        run("INSERT INTO @t VALUES (-1, 0)")
+    run("ALTER TABLE @t DROP CONSTRAINT positive")
+    assert last_commit(spark, tmp_path) == (
+        "DROP CONSTRAINT",
+        {"name": "positive", "expr": "id > 0", "existed": "true"},
+    )
+    with pytest.raises(DeltaAnalysisException, match="DELTA_CONSTRAINT_DOES_NOT_EXIST"):
+        run("ALTER TABLE @t DROP CONSTRAINT positive")
+    run("ALTER TABLE @t CLUSTER BY (id)")
+    assert last_commit(spark, tmp_path) == ("CLUSTER BY", {"oldClusteringColumns": "", "newClusteringColumns": "id"})
+    run("INSERT INTO @t VALUES (-1, 0)")
+
+
+def test_columns(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    run("CREATE TABLE @t (id BIGINT, v INT, s STRUCT<a: INT>, gone STRING) USING delta")
+    run("INSERT INTO @t VALUES (1, 1, named_struct('a', 1), 'x')")
+    run("ALTER TABLE @t ADD COLUMNS (s.b STRING COMMENT 'c' FIRST, n DATE AFTER id)")
+    operation, parameters = last_commit(spark, tmp_path)
+    assert operation == "ADD COLUMNS"
+    assert parameters["columns"] == (
+        '[{"column":{"name":"s.b","type":"string","nullable":true,"metadata":{"comment":"c"}},"position":"FIRST"},'
+        '{"column":{"name":"n","type":"date","nullable":true,"metadata":{}},"position":"AFTER id"}]'
+    )
+    with pytest.raises(DeltaAnalysisException, match="DELTA_DUPLICATE_COLUMNS_FOUND"):
+        run("ALTER TABLE @t ADD COLUMN S.B INT")
+    with pytest.raises(DeltaAnalysisException, match="NOT NULL in ALTER TABLE ADD COLUMNS"):
+        run("ALTER TABLE @t ADD COLUMN x INT NOT NULL")
+    for statement in ("DROP COLUMN gone", "RENAME COLUMN v TO w"):
+        with pytest.raises(DeltaAnalysisException, match="Map its columns first"):
+            run(f"ALTER TABLE @t {statement}")
+    run("ALTER TABLE @t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name', 'delta.enableTypeWidening' = 'true')")
+    run("ALTER TABLE @t DROP COLUMN gone")
+    assert last_commit(spark, tmp_path) == ("DROP COLUMNS", {"columns": '["gone"]'})
+    run("ALTER TABLE @t RENAME COLUMN s.a TO c")
+    assert last_commit(spark, tmp_path) == ("RENAME COLUMN", {"oldColumnPath": "s.a", "newColumnPath": "s.c"})
+    run("ALTER TABLE @t ADD COLUMN gone STRING")
+    run("ALTER TABLE @t ALTER COLUMN v TYPE BIGINT")
+    assert last_commit(spark, tmp_path)[0] == "CHANGE COLUMN"
+    with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP"):
+        run("ALTER TABLE @t ALTER COLUMN v TYPE INT")
+    run("ALTER TABLE @t CHANGE COLUMN v COMMENT 'it''s'")
+    run("ALTER TABLE @t ALTER COLUMN v SET NOT NULL")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_NEW_NOT_NULL_VIOLATION"):
+        run("ALTER TABLE @t ALTER COLUMN n SET NOT NULL")
+    run("INSERT INTO @t BY NAME SELECT 2L AS id, 5000000000 AS v, named_struct('b', 'B', 'c', 2) AS s")
+    found = run("SELECT id, n, v, s.b, s.c, gone FROM @t ORDER BY id")
+    assert found == [(1, None, 1, None, 1, None), (2, None, 5000000000, "B", 2, None)]
+    assert [row[:2] for row in run("DESCRIBE @t")] == [
+        ("id", "bigint"),
+        ("n", "date"),
+        ("v", "bigint"),
+        ("s", "struct<b:string,c:int>"),
+        ("gone", "string"),
+    ]
+    run("ALTER TABLE @t SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')")
+    run("ALTER TABLE @t ALTER COLUMN gone SET DEFAULT upper('d')")
+    run("ALTER TABLE @t ALTER COLUMN id DROP NOT NULL")
+    run("INSERT INTO @t (v, gone) VALUES (3, DEFAULT)")
+    assert run("SELECT gone FROM @t WHERE id IS NULL") == [("D",)]
+
+
+def test_what_needs_a_column_keeps_it(run: Run) -> None:
+    run(
+        "CREATE TABLE @t (id BIGINT, d DATE, y INT GENERATED ALWAYS AS (year(d)), p INT) USING delta "
+        "PARTITIONED BY (p) TBLPROPERTIES (delta.columnMapping.mode = 'name')"
+    )
+    run("ALTER TABLE @t ADD CONSTRAINT c CHECK (id > 0)")
+    for column, condition in (
+        ("d", "DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE"),
+        ("id", "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE"),
+        ("p", "DELTA_UNSUPPORTED_DROP_PARTITION_COLUMN"),
+    ):
+        with pytest.raises(DeltaAnalysisException, match=condition):
+            run(f"ALTER TABLE @t DROP COLUMN {column}")
+    run("INSERT INTO @t (id, d, p) VALUES (1, DATE'2024-01-01', 3)")
+    run("ALTER TABLE @t RENAME COLUMN p TO q")
+    assert run("SELECT id, y, q FROM @t WHERE q = 3") == [(1, 2024, 3)]
+
+
+def test_partitions_are_overwritten(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    run("CREATE TABLE @t PARTITIONED BY (p) AS SELECT id, id % 3 AS p FROM range(9)")
+    run("INSERT OVERWRITE @t PARTITION (p = 1) SELECT 100L")
+    assert run("SELECT id FROM @t WHERE p = 1") == [(100,)]
+    assert last_commit(spark, tmp_path)[1]["mode"] == "Overwrite"
+    run("INSERT INTO @t REPLACE WHERE p >= 1 SELECT 200L, 2L")
+    assert run("SELECT count(*), max(id) FROM @t") == [(4, 200)]
+    with pytest.raises(DeltaAnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
+        run("INSERT INTO @t REPLACE WHERE p = 1 SELECT 200L, 2L")
+    with pytest.raises(DeltaAnalysisException, match="are not whole partitions"):
+        run("INSERT INTO @t REPLACE WHERE id = 1 SELECT 200L, 2L")
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    run("INSERT OVERWRITE TABLE @t PARTITION (p) SELECT 300L, 2L")
+    assert run("SELECT id FROM @t WHERE p <> 0") == [(300,)]
+    assert run("SELECT count(*) FROM @t") == [(4,)]

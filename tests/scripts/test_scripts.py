@@ -1,0 +1,143 @@
+"""Scripts in the shape of public ones, run as they are: only their import and their session's set-up are changed.
+
+What each leaves behind is compared with what it should, as this library and as delta-rs read it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import runpy
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable as DeltaRs
+
+import deltamerge
+from deltamerge import DeltaTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.sessions
+
+FOLDER = Path(__file__).parent / "jobs"
+
+
+def at(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text)
+
+
+def day(text: str) -> dt.date:
+    return dt.date.fromisoformat(text)
+
+
+# By script: by table the columns that are compared, and their rows.
+EXPECTED: dict[str, dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]] = {
+    "bronze_to_silver": {
+        "silver/events": (
+            ("event_id", "user", "amount", "day"),
+            [
+                ("e1", "ann", Decimal("11.00"), day("2024-05-01")),
+                ("e2", "bob", Decimal("20.00"), day("2024-05-02")),
+                ("e3", "cid", Decimal("30.00"), day("2024-05-02")),
+            ],
+        ),
+    },
+    "cdc_with_deletes": {
+        "customers": (("id", "name", "city"), [(1, "Anna", "Paris"), (3, "Cid", "Bonn")]),
+        "feed": (
+            ("id", "name", "_change_type"),
+            [(1, "Ann", "update_preimage"), (1, "Anna", "update_postimage"), (2, "Bob", "delete")],
+        ),
+    },
+    "dedupe": {
+        "readings": (("device", "at", "value"), [("a", 1, 1.0), ("a", 2, 2.0), ("b", 1, 3.5), ("c", 1, 4.0)]),
+    },
+    "append_without_duplicates": {
+        "logs": (("line", "message"), [(i, f"message {i}") for i in range(40)]),
+    },
+    "daily_snapshot": {
+        "snapshots": (
+            ("id", "balance", "day"),
+            [
+                (1, 10.0, day("2024-06-01")),
+                (1, 11.0, day("2024-06-02")),
+                (2, 20.0, day("2024-06-01")),
+                (2, 20.0, day("2024-06-02")),
+                (3, 30.0, day("2024-06-02")),
+            ],
+        ),
+        "accounts": (
+            ("id", "balance", "since", "until"),
+            [
+                (1, 10.0, day("2024-06-01"), day("2024-06-02")),
+                (1, 11.0, day("2024-06-02"), None),
+                (2, 20.0, day("2024-06-01"), None),
+                (3, 30.0, day("2024-06-02"), None),
+            ],
+        ),
+    },
+    "late_data": {
+        "hourly": (
+            ("hour", "page", "views", "last_event"),
+            [
+                (at("2024-07-01 10:00"), "home", 3, at("2024-07-01 10:30")),
+                (at("2024-07-01 11:00"), "shop", 2, at("2024-07-01 11:59")),
+                (at("2024-07-01 12:00"), "home", 1, at("2024-07-01 12:00")),
+            ],
+        ),
+    },
+    "maintenance": {
+        "stock": (
+            ("id", "n"),
+            [(i, i // 10 if i % 10 < 5 and 1 <= i // 10 <= 3 else -1 if i % 4 == 3 else 0) for i in range(95)],
+        ),
+    },
+    "restore_bad_load": {"prices": (("product", "price"), [("apple", 1.0), ("pear", 2.0)])},
+    "streaming_upsert": {
+        "latest": (("id", "v", "seq"), [(1, "aa", 2), (2, "bb", 2), (3, "cc", 2), (4, "d", 1)]),
+    },
+    "multi_table_job": {
+        "customers": (("id", "name"), [(1, "Ann"), (2, "Bob"), (3, "Cecil")]),
+        "orders": (("id", "customer", "day"), [(10, 1, day("2024-02-01")), (11, 1, day("2024-02-02"))]),
+        "totals": (
+            ("name", "total", "last_day"),
+            [("Ann", Decimal("12.50"), day("2024-02-02")), ("Bob", Decimal(0), None), ("Cecil", Decimal(0), None)],
+        ),
+    },
+}
+QUICK = ("cdc_with_deletes",)
+
+
+def run(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [f"{script}.py", str(folder)])
+    runpy.run_path(str(FOLDER / f"{script}.py"), run_name="__main__")
+
+
+@pytest.mark.parametrize("script", [pytest.param(s, marks=() if s in QUICK else pytest.mark.slow) for s in EXPECTED])
+def test_a_script_runs(script: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(script, tmp_path, monkeypatch)
+    for table, (columns, expected) in EXPECTED[script].items():
+        path = f"{tmp_path}/{table}"
+        frame = DeltaTable.forPath(spark, path).toDF().select(*columns)
+        assert sorted(map(tuple, frame.collect()), key=repr) == sorted(expected, key=repr), table
+        by_rs = DeltaRs(path)
+        if "deletionVectors" not in (by_rs.protocol().reader_features or ()):
+            read = by_rs.to_pyarrow_table(columns=list(columns)).to_pylist()
+            assert len(read) == len(expected), table
+            assert {str(row[columns[0]]) for row in read} == {str(row[0]) for row in expected}, table
+
+
+@pytest.mark.slow
+def test_a_notebook_runs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        run("notebook", tmp_path, monkeypatch)
+        rows = deltamerge.sql(spark, "SELECT * FROM notebook_db.people ORDER BY id").collect()
+        assert [tuple(row) for row in rows] == [(1, "Anna", 1970), (2, "Bobby", 1980), (3, "Cid", 1990)]
+        location = DeltaTable.forName(spark, "notebook_db.people").detail().collect()[0]["location"]
+        assert len(DeltaRs(location.removeprefix("file:")).to_pyarrow_table()) == 3
+    finally:
+        deltamerge.sql(spark, "DROP DATABASE IF EXISTS notebook_db CASCADE")
