@@ -94,7 +94,7 @@ def test_in_short(spark: SparkSession, tmp_path: Path) -> None:
     assert (info["operation"], info["isolationLevel"]) == ("DELETE", "Serializable")
     metrics = {name: value for name, value in info["operationMetrics"].items() if not name.endswith(("Ms", "Bytes"))}
     assert metrics == {
-        "numDeletedRows": "15", "numCopiedRows": "3", "numAddedFiles": "1", "numRemovedFiles": "2",
+        "numDeletedRows": "15", "numCopiedRows": "5", "numAddedFiles": "1", "numRemovedFiles": "2",
         "numAddedChangeFiles": "0", "numDeletionVectorsAdded": "0", "numDeletionVectorsRemoved": "0",
         "numDeletionVectorsUpdated": "0",
     }  # fmt: skip
