@@ -19,12 +19,12 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from deltalake import QueryBuilder, write_deltalake
 
-from faults.writer import KEYS, expected
+from faults.writer import GO, KEYS, expected
 from storage.s3 import BUCKET, server
 
 WRITERS = int(os.environ.get("DELTAMERGE_WRITERS", "2"))
-MERGES = int(os.environ.get("DELTAMERGE_MERGES", "6"))
-KILLS = int(os.environ.get("DELTAMERGE_KILLS", "2"))
+MERGES = int(os.environ.get("DELTAMERGE_MERGES", "10"))
+KILLS = int(os.environ.get("DELTAMERGE_KILLS", "1"))
 SECONDS = 1800
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -39,7 +39,7 @@ SETTINGS = {
 
 @contextmanager
 def started(path: str, writer: int, options: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    given = json.dumps({"settings": SETTINGS, "options": dict(options)})
+    given = json.dumps({"settings": {**SETTINGS, GO: str(log.with_name("go"))}, "options": dict(options)})
     paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -65,10 +65,14 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def race(path: str, options: Mapping[str, str], folder: Path) -> list[dict[str, int]]:
     """Lets writers finish their merges, some killed on the way; gives what they reported."""
     rng, kills = random.Random(1), 0
-    until, next_kill = time.monotonic() + SECONDS, time.monotonic() + 15
+    until = time.monotonic() + SECONDS
     with ExitStack() as stack:
         logs = [folder / f"writer-{number}.log" for number in range(WRITERS)]
         running = {n: stack.enter_context(started(path, n, options, logs[n])) for n in range(WRITERS)}
+        while not all(log.exists() and "ready" in log.read_text() for log in logs):
+            time.sleep(0.1)
+        (folder / "go").touch()
+        next_kill = time.monotonic() + rng.uniform(2, 4)
         while running:
             assert time.monotonic() < until, [log.read_text()[-2000:] for log in logs]
             time.sleep(0.2)

@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 import random
 import sys
+import time
 import warnings
 from collections import Counter
+from pathlib import Path
 
 KEYS = 40
+# Names the file that all wait for.
+GO = "spark.deltamerge.test.go"
 SCHEMA = "id INT, v BIGINT"
 
 
@@ -45,6 +49,10 @@ def main(path: str, writer: int, merges: int, given: dict[str, dict[str, str]]) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         spark = builder.getOrCreate()
+    spark.range(1).collect()
+    print("ready", flush=True)
+    while not Path(given["settings"][GO]).exists():
+        time.sleep(0.02)
     app = f"writer-{writer}"
     done = load_snapshot(open_store(path, given["options"])).set_transactions.get(app)
     # The last one again, as a job does that was killed before it could note how far it came.
