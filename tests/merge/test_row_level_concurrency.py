@@ -244,3 +244,17 @@ def test_a_loser_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     both(spark, path, upsert(spark, path, (1, 10)).execute, upsert(spark, path, (1, 11)))
     named = {a["path"] for v in range(3) for a in actions(path, v, "add")}
     assert {name for name in files_below(path) if name.endswith(".parquet")} == named
+
+
+@pytest.mark.parametrize("executor", ["key_lookup", "classic"])
+def test_at_any_step(spark: SparkSession, tmp_path: Path, executor: str) -> None:
+    """Whenever the other commits after this merge has read the log, the outcome is the same."""
+    spark.conf.set(EXECUTOR, executor)
+    seen = upsert(spark, table(spark, tmp_path / "first"), (2, 20)).run().steps
+    names = [step.name for step in seen if step.name not in ("snapshot", "refresh")]
+    assert {"resolve", "plan", "find_touched_files", "commit"} <= {*names}
+    for name in names:
+        path = table(spark, tmp_path / name)
+        report = upsert(spark, path, (2, 20)).run(progress=Once(name, upsert(spark, path, (1, 10), (30, 1)).execute))
+        assert (report.outcome.lost_to, len(report.outcome.reconciled_with)) == ((), 1), name
+        assert values(spark, path) == {**dict.fromkeys(range(20), 0), 1: 10, 30: 1, 2: 20}, name
