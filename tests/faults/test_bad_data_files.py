@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltamerge import DeltaTable, write_delta
-from deltamerge.exceptions import DeltaError
+from deltamerge.exceptions import DeltaError, DeltaTableException
 from merge.tables import EXECUTOR, VECTORS, actions, files_below, frame
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "half": lambda content: content[: len(content) // 2],
     "no magic": lambda content: content[:-4] + b"XXXX",
     "long footer": lambda content: content[:-8] + b"\xff\xff\xff\x7f" + content[-4:],
-    "footer": lambda content: content[:-60] + bytes(40) + content[-20:],
+    "footer": lambda content: content[: -8 - 200] + bytes(200) + content[-8:],
 }
 
 
@@ -36,6 +36,9 @@ def test_damaged(spark: SparkSession, tmp_path: Path, executor: str, properties:
     file = Path(path, add["path"])
     content, checksum = file.read_bytes(), file.with_name(f".{file.name}.crc")
     checksum.unlink(missing_ok=True)
+    file.write_bytes(b"")
+    with pytest.raises(DeltaTableException, match=file.name):
+        DeltaTable.forPath(spark, path).toDF().count()
     source = frame(spark, "id INT, v STRING", [(1, "new"), (200, "new")]).alias("s")
     problems = []
     for name, damage in DAMAGES.items():

@@ -1,14 +1,18 @@
-"""Data files that are in the log but missing."""
+"""Data files that are in the log but missing, or there without content."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.errors import AnalysisException
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.log.actions import AddFile
+from deltamerge.log.paths import decode_path
+from deltamerge.spark.table import Table
 
 _PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\. SQLSTATE", re.DOTALL)
 
@@ -36,3 +40,31 @@ def naming_missing_files(table: str) -> Iterator[None]:
             sqlstate="KD001",
             parameters={"path": missing[1], "tableName": table},
         ) from error
+
+
+def refuse_empty_files(table: Table, files: Iterable[AddFile]) -> None:
+    """Refuse data files without a byte, which Spark would pass over as if they had no rows.
+
+    A disk that was full, or lost power, may leave such files. Stores of objects have them only if somebody puts them.
+
+    Raises:
+        DeltaTableException: A file is empty (FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER).
+    """
+    if not table.store.is_local:
+        return
+    for file in files:
+        path = table.store.absolute(decode_path(file.path))
+        try:
+            size = Path(path).stat().st_size
+        except OSError:
+            # One that is missing, or that only Spark can reach, is Spark's to report.
+            continue
+        if size == 0:
+            raise DeltaTableException(
+                "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER",
+                f"The data file {path} is part of table {table.name} by its log, but it is empty. It was cut off by a "
+                "disk that was full or lost power, or by something other than a Delta writer: restore it, or an "
+                "earlier version of the table. Nothing was read.",
+                sqlstate="KD001",
+                parameters={"path": path, "tableName": table.name},
+            )

@@ -17,7 +17,7 @@ from deltamerge.scan.char_padding import padded
 from deltamerge.scan.column_mapping import as_logical, physical_field
 from deltamerge.scan.deletion_vectors import without_deleted_rows
 from deltamerge.scan.field_ids import fields_of_files
-from deltamerge.scan.missing_files import naming_missing_files
+from deltamerge.scan.missing_files import naming_missing_files, refuse_empty_files
 from deltamerge.scan.paths import spark_path, spark_spellings
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import empty_frame
@@ -74,7 +74,8 @@ def target_frame(
         The table's columns in the schema's order, then file name and row index.
 
     Raises:
-        DeltaTableException: A deletion vector is missing or damaged, or a file has none of the table's columns.
+        DeltaTableException: A deletion vector is missing or damaged, or a file is empty or has none of the table's
+            columns.
     """
     if not files:
         empty = T.StructType(
@@ -82,6 +83,7 @@ def target_frame(
             + [T.StructField(extra.file_name, T.StringType()), T.StructField(extra.row_index, T.LongType())]
         )
         return empty_frame(table.spark, empty)
+    refuse_empty_files(table, files)
     partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode
     frames = [
         _frame_of(table, _FileColumns(schema, partition_columns, mode, found), group, extra)
