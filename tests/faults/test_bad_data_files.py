@@ -20,7 +20,6 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "half": lambda content: content[: len(content) // 2],
     "no magic": lambda content: content[:-4] + b"XXXX",
     "long footer": lambda content: content[:-8] + b"\xff\xff\xff\x7f" + content[-4:],
-    "footer": lambda content: content[: -8 - 200] + bytes(200) + content[-8:],
 }
 
 
