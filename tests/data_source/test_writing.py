@@ -130,8 +130,14 @@ def test_constraints(registered: SparkSession, tmp_path: Path) -> None:
     write(registered.sql("SELECT 1L AS id, 'abc' AS v"), path)
     assert ids(registered, path) == [1]
     checked = str(tmp_path / "checked")
-    write_delta(registered.range(1, 2), checked, properties={"delta.constraints.positive": "id > 0"})
-    with pytest.raises(Exception, match=r"CHECK constraints, such as positive.*deltamerge.write_delta"):
+    properties = {"delta.constraints.positive": "id > 0"}
+    write_delta(registered.range(1, 2), checked, properties=properties)
+    with pytest.raises(Exception, match=r"DELTA_VIOLATE_CONSTRAINT_WITH_VALUES.*positive \(id > 0\)"):
+        write(registered.range(2), checked)
+    write(registered.range(2, 3), checked)
+    assert ids(registered, checked) == [1, 2]
+    write_delta(registered.range(1, 2), checked, "overwrite", properties={"delta.constraints.odd": "abs(id) > 0"})
+    with pytest.raises(Exception, match=r"CHECK constraints that need Spark, such as odd.*deltamerge.write_delta"):
         write(registered.range(1, 2), checked)
 
 

@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import replace
-from datetime import date
-
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import DataType, DateType, IntegralType, StructType
+from pyspark.sql.types import StructType
 
+from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import arrow_schema, unsupported
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.merge.analysis.arrow_conditions import arrow_condition
 from deltamerge.scan.column_mapping import physical_field
-from deltamerge.skipping.timestamps import parse_date
-from deltamerge.sql.condition_reader import read_condition
-from deltamerge.sql.expression import Literal, Name, Node, Operation
 from deltamerge.workers.conditions import Condition, evaluate
 from deltamerge.write.definition import TableDefinition
 
-_DIGITS = re.compile("-?[0-9]{1,9}")
 _INSTEAD = "DeltaTable.forPath(spark, path).delete(condition), then append"
 
 
 def rows_condition(sql: str, given: StructType, definition: TableDefinition, request: Request) -> tuple[Condition, str]:
-    """Return the condition of ``replaceWhere`` over a frame's columns.
+    """Return the condition of ``replaceWhere`` over a frame's columns, and the error of rows that do not match it.
 
     Raises:
         DeltaAnalysisException: It is not one over partition columns that Arrow evaluates as Spark does.
     """
-    condition_of(sql, _partition_schema(definition), request)
-    return condition_of(sql, given, request), sql
+    _condition(sql, _partition_schema(definition), request)
+    return _condition(sql, given, request), (
+        f"[DELTA_REPLACE_WHERE_MISMATCH] Written data does not conform to the replaceWhere condition {sql} of table "
+        f"{request.path}; nothing was written. SQLSTATE: 44000"
+    )
 
 
 def where_files(sql: str, definition: TableDefinition, request: Request, snapshot: Snapshot) -> FileTable:
     """Return the files for whose partition values a condition is TRUE."""
     schema = _partition_schema(definition)
-    condition = condition_of(sql, schema, request)
+    condition = _condition(sql, schema, request)
     zone = request.conf.session_time_zone
     names = [physical_field(field, snapshot.mapping_mode).name for field in schema.fields]
     values = [file.partition_values for file in snapshot.files.add_files()]
@@ -57,51 +51,13 @@ def where_files(sql: str, definition: TableDefinition, request: Request, snapsho
     return snapshot.files.filter(mask)
 
 
-def condition_of(sql: str, schema: StructType, request: Request) -> Condition:
-    """Return a condition over columns by their positions.
-
-    Raises:
-        DeltaAnalysisException: Arrow does not evaluate it as Spark does, or it names other columns.
-    """
-    by_name = {field.name.lower(): index for index, field in enumerate(schema.fields)}
-
-    def column(name: Name) -> int | None:
-        return by_name.get(name.parts[0].lower()) if len(name.parts) == 1 else None
-
-    def kind(node: Node) -> DataType | None:
-        index = column(node) if isinstance(node, Name) else None
-        return None if index is None else schema.fields[index].dataType
-
-    node = _with_cast_strings(read_condition(sql, request.conf.double_quoted_identifiers), kind)
-    found = arrow_condition(node, column, schema.fields)
+def _condition(sql: str, schema: StructType, request: Request) -> Condition:
+    found = condition_of(sql, schema, request)
     if found is None:
         raise unsupported(
             f"replaceWhere with {sql}: only comparisons of partition columns with values of their types", _INSTEAD
         )
     return found
-
-
-def _with_cast_strings(node: Node, kind: Callable[[Node], DataType | None]) -> Node:
-    """Return a condition with strings as what Spark casts them to, where a column is compared with them."""
-    if not isinstance(node, Operation):
-        return node
-    if node.op in ("and", "or", "not"):
-        return replace(node, operands=tuple(_with_cast_strings(operand, kind) for operand in node.operands))
-    kinds = {found for operand in node.operands if (found := kind(operand)) is not None}
-    if len(kinds) != 1:
-        return node
-    (of_column,) = kinds
-    return replace(node, operands=tuple(_cast(operand, of_column) for operand in node.operands))
-
-
-def _cast(node: Node, wanted: DataType) -> Node:
-    if not (isinstance(node, Literal) and isinstance(node.value, str)):
-        return node
-    if isinstance(wanted, DateType) and parse_date(node.value) is not None:
-        return replace(node, value=date.fromisoformat(node.value), type_name="date")
-    if isinstance(wanted, IntegralType) and _DIGITS.fullmatch(node.value):
-        return replace(node, value=int(node.value), type_name="bigint")
-    return node
 
 
 def _partition_schema(definition: TableDefinition) -> StructType:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType, VariantType
 
+from deltamerge.data_source.conditions import condition_of
+from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import arrow_schema, limited, unsupported
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark.nested_types import contains, matching_inner_types
+from deltamerge.workers.conditions import Condition
 from deltamerge.workers.widening import can_widen
 from deltamerge.write.constraints import Check, constraints_of
 from deltamerge.write.defaults import CURRENT_DEFAULT
@@ -36,11 +39,30 @@ def check_expressions(definition: TableDefinition, given: StructType) -> None:
         if contains(field.dataType, VariantType):
             raise unsupported(f"writing VARIANT, the type of column {field.name}", INSTEAD)
         limited(field)
+
+
+def check_conditions(
+    definition: TableDefinition, given: StructType, request: Request
+) -> tuple[tuple[Condition, str], ...]:
+    """Return a table's CHECK constraints over a frame's columns, and the errors of rows that violate them.
+
+    Raises:
+        DeltaAnalysisException: One needs Spark.
+    """
+    found = []
     for constraint in constraints_of(definition.schema, definition.properties):
-        if isinstance(constraint, Check):
-            raise unsupported(
-                f"writing tables with CHECK constraints, such as {constraint.name} ({constraint.expression})", INSTEAD
-            )
+        if not isinstance(constraint, Check):
+            continue
+        condition = condition_of(constraint.expression, given, request)
+        shown = f"{constraint.name} ({constraint.expression})"
+        if condition is None:
+            raise unsupported(f"writing tables with CHECK constraints that need Spark, such as {shown}", INSTEAD)
+        error = (
+            f"[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint {shown} violated by a row; nothing was written "
+            f"to table {request.path}. SQLSTATE: 23001"
+        )
+        found.append((condition, error))
+    return tuple(found)
 
 
 def check_columns(definition: TableDefinition, given: StructType, table: str) -> None:

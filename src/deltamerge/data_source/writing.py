@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField, StructType
 from deltamerge.data_source.replaced_files import rows_condition, where_files
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import arrow_schema, file_field, given_part, limited
-from deltamerge.data_source.write_checks import check_columns, check_expressions
+from deltamerge.data_source.write_checks import check_columns, check_conditions, check_expressions
 from deltamerge.data_source.write_options import WriteOptions, write_conf
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.file_table import FileTable
@@ -25,6 +25,7 @@ from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.scan.paths import located
 from deltamerge.spark.catalog import LOCATION
 from deltamerge.txn.application import ApplicationTransaction
+from deltamerge.workers.conditions import Condition
 from deltamerge.workers.staged_rows import SPARK_VERSION
 from deltamerge.workers.table_files import RowsToWrite
 from deltamerge.write.append_only import refuse_append_only
@@ -117,9 +118,9 @@ def plan_write(
         wanted = replace(wanted, transaction=None)
     snapshot = request.snapshot() if table_exists(request.store) else None
     definition = _definition(request, wanted, snapshot, given)
-    condition = None
+    conditions = check_conditions(definition, given, request)
     if wanted.replace_where is not None:
-        condition = rows_condition(wanted.replace_where, given, definition, request)
+        conditions += (rows_condition(wanted.replace_where, given, definition, request),)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     plan = WritePlan(
         options,
@@ -133,7 +134,7 @@ def plan_write(
         definition.description,
         definition.name,
     )
-    rows = _rows_to_write(request, definition, given, folder, condition)
+    rows = _rows_to_write(request, definition, given, folder, conditions)
     request.store.make_folder(folder)
     return rows, plan.to_json(), settings
 
@@ -212,7 +213,7 @@ def _rows_to_write(
     definition: TableDefinition,
     given: StructType,
     folder: str,
-    condition: Any,  # noqa: ANN401
+    conditions: tuple[tuple[Condition, str], ...],
 ) -> RowsToWrite:
     target = _target(request, definition, folder)
     columns, partitions, fields, lengths = [], {}, [], {}
@@ -238,7 +239,7 @@ def _rows_to_write(
         partitions=tuple(partitions[name] for name in definition.partition_columns),
         not_null=tuple(each.path for each in constraints if isinstance(each, NotNull)),
         lengths=lengths,
-        condition=condition,
+        conditions=conditions,
         most_bytes=target_file_size(definition.properties),
         options={
             "compression": PARQUET_CODECS.get(codec.lower(), "snappy"),

@@ -50,7 +50,7 @@ class RowsToWrite:
         partitions: The names of partition columns in the log, and how the frame has them.
         not_null: The columns and fields, as the frame names them, that are never NULL.
         lengths: The most characters of columns, by their names.
-        condition: What must hold for every row, over the frame's columns by position, and its SQL.
+        conditions: What must be TRUE for every row, over the frame's columns by position, and the error otherwise.
         most_bytes: The size at which a file ends; None for one file a task and partition.
         frame_schema: The frame's columns.
     """
@@ -63,7 +63,7 @@ class RowsToWrite:
     partitions: tuple[tuple[str, Part], ...]
     not_null: tuple[tuple[str, ...], ...]
     lengths: Mapping[str, int]
-    condition: tuple[Condition, str] | None
+    conditions: tuple[tuple[Condition, str], ...]
     most_bytes: int | None
     options: Mapping[str, Any]
     metadata: Mapping[bytes, bytes]
@@ -123,15 +123,11 @@ class RowsToWrite:
                     f"[DELTA_EXCEED_CHAR_VARCHAR_LIMIT] A value of column {name} of table {self.table} has {longest} "
                     f"characters, more than {most}; nothing was written. SQLSTATE: 22001"
                 )
-        if self.condition is not None:
-            condition, sql = self.condition
-            numbered = pa.table(list(batch.columns), names=[str(index) for index in range(batch.num_columns)])
+        numbered = pa.table(list(batch.columns), names=[str(index) for index in range(batch.num_columns)])
+        for condition, error in self.conditions:
             holds = evaluate(condition, numbered)
             if not (holds.as_py() if isinstance(holds, pa.Scalar) else pc.all(holds.fill_null(False)).as_py()):
-                raise ValueError(
-                    f"[DELTA_REPLACE_WHERE_MISMATCH] Written data does not conform to the replaceWhere condition {sql} "
-                    f"of table {self.table}; nothing was written. SQLSTATE: 44000"
-                )
+                raise ValueError(error)
 
     def as_batches(self, given: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         """Return what Spark hands to the writer of a stream as batches: Spark 4.0 hands rows."""
