@@ -1,0 +1,119 @@
+"""What travels to executors, which need not have this package: rows are read and written there all the same."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable as DeltaRs
+from pyspark import cloudpickle
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from deltamerge.data_source.reading import plan_read, schema_of
+from deltamerge.data_source.stream_reading import open_stream
+from deltamerge.data_source.writing import abort_write, commit_batch, commit_write, plan_write
+from deltamerge.workers.data_source import StreamWriter, TableReader, TableWriter
+
+PARTITIONS = Path(__file__).parents[1] / "data" / "tables" / "partitions"
+SETTINGS = {"spark.version": "4.0.0", "spark.default.parallelism": "2"}
+SCHEMA = StructType([StructField("id", LongType()), StructField("s", StringType())])
+EXECUTOR = """
+import sys
+
+class No:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] == 'deltamerge':
+            raise ImportError(name)
+
+sys.meta_path.insert(0, No())
+from pyspark import cloudpickle
+work, inputs = cloudpickle.loads(sys.stdin.buffer.read())
+done = [work(each) for each in inputs]
+sys.stdout.buffer.write(cloudpickle.dumps(done))
+"""
+
+
+def on_executor(work: Any, inputs: list[Any]) -> list[Any]:
+    sent = cloudpickle.dumps((work, inputs))  # type: ignore[no-untyped-call]
+    done = subprocess.run([sys.executable, "-c", EXECUTOR], input=sent, check=True, stdout=subprocess.PIPE)
+    found: list[Any] = pickle.loads(done.stdout)
+    return found
+
+
+def read(path: Path, run: Any = lambda work, inputs: list(map(work, inputs))) -> list[dict[str, Any]]:
+    options = {"path": str(path)}
+    schema, version = schema_of(options, SETTINGS)
+    reader = TableReader(*plan_read(options, SETTINGS, schema, version))
+
+    def rows(partition: Any) -> list[dict[str, Any]]:
+        return [row for batch in reader.read(partition) for row in batch.to_pylist()]
+
+    return [row for rows_of_task in run(rows, list(reader.partitions())) for row in rows_of_task]
+
+
+def batch(*ids: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": list(ids), "s": [str(number) for number in ids]})
+
+
+def test_reading() -> None:
+    found = read(PARTITIONS, on_executor)
+    assert found
+    assert sorted(map(str, found)) == sorted(map(str, DeltaRs(PARTITIONS).to_pyarrow_table().to_pylist()))
+
+
+def test_writing(tmp_path: Path) -> None:
+    options = {"path": str(tmp_path), "partitionby": "s", "delta.columnmapping.mode": "name"}
+    writer = TableWriter(*plan_write(options, SETTINGS, SCHEMA, overwrite=False))
+    messages = on_executor(lambda batches: writer.write(iter(batches)), [[batch(1, 2), batch(2)], []])
+    commit_write(writer._plan, SETTINGS, messages)
+    assert sorted(row["id"] for row in read(tmp_path)) == [1, 2, 2]
+    assert {tuple(row.items()) for row in read(tmp_path)} == {(("id", 1), ("s", "1")), (("id", 2), ("s", "2"))}
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    writer = TableWriter(*plan_write({"path": str(tmp_path)}, SETTINGS, SCHEMA, overwrite=False))
+    messages = [writer.write(iter([batch(1)]))]
+    assert list(tmp_path.rglob("*.parquet"))
+    abort_write(writer._plan, SETTINGS, [*messages, None])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_of_a_stream_is_committed_once(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    for number in (0, 0, 1):
+        planned = plan_write({"path": str(path)}, SETTINGS, SCHEMA, overwrite=False, streams=True)
+        writer = StreamWriter(*planned)
+        message = writer.write(iter([batch(number)]))
+        # Outside of Spark there is no query.
+        assert message.query is None
+        message.query = "query"
+        commit_batch(SETTINGS, [message], number)
+    assert sorted(row["id"] for row in read(path)) == [0, 1]
+    assert len(list(path.rglob("*.parquet"))) == 2
+    assert DeltaRs(path).transaction_version("query") == 1
+
+
+def test_offsets_of_a_stream(tmp_path: Path) -> None:
+    options = {"path": str(tmp_path), "maxfilespertrigger": "1"}
+    for number in range(3):
+        writer = TableWriter(*plan_write(options, SETTINGS, SCHEMA, overwrite=False))
+        commit_write(writer._plan, SETTINGS, [writer.write(iter([batch(number)]))])
+    stream = open_stream(options, SETTINGS, SCHEMA)
+    offset, seen = stream.initial_offset(), []
+    while (end := stream.latest_offset(offset)) != offset:
+        seen.append([part.path for group in stream.parts(offset, end) for part in group])
+        offset = end
+    assert [len(paths) for paths in seen] == [1, 1, 1]
+    assert len({paths[0] for paths in seen}) == 3
+    whole = stream.parts(stream.initial_offset(), stream.latest_offset())
+    assert sum(len(group) for group in whole) == 3
+    # A query that ended before its first batch did asks for the same batch again.
+    last = stream.latest_offset()
+    writer = TableWriter(*plan_write(options, SETTINGS, SCHEMA, overwrite=False))
+    commit_write(writer._plan, SETTINGS, [writer.write(iter([batch(9)]))])
+    again = open_stream(options, SETTINGS, SCHEMA)
+    assert sum(len(group) for group in again.parts(again.initial_offset(), last)) == 3
