@@ -37,6 +37,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("render",),
     ("api",),
     ("tables",),
+    ("recipes",),
+    ("streaming",),
     ("as_delta", "as_jar"),
     ("",),
     ("cli",),

@@ -10,6 +10,8 @@ from deltamerge.api.run_sql import sql
 from deltamerge.api.write_delta import write_delta
 from deltamerge.as_delta import install_as_delta
 from deltamerge.as_jar import install_in_pyspark
+from deltamerge.recipes.change_feed import apply_changes, scd2
+from deltamerge.recipes.upsert import upsert
 from deltamerge.version import __version__
 
 __all__ = [
@@ -18,11 +20,14 @@ __all__ = [
     "MergePlanReport",
     "MergeReport",
     "__version__",
+    "apply_changes",
     "install_as_delta",
     "install_in_pyspark",
     "merge_sql",
     "plan_sql",
     "register",
     "sql",
+    "scd2",
+    "upsert",
     "write_delta",
 ]

@@ -12,7 +12,9 @@ from deltamerge.api.report import MergeReport
 from deltamerge.merge.analysis.checks import check_clause_order
 from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.explain import explain_merge
+from deltamerge.merge.result.commit import rows_changed
 from deltamerge.merge.statement import MergeStatement
+from deltamerge.scan.changes import changed_rows_frame, check_column_names
 from deltamerge.spark.session import alias_of
 from deltamerge.sql.merge_ast import (
     Action,
@@ -30,6 +32,7 @@ from deltamerge.txn.application import option_transaction
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from deltamerge.log.change_feed import ChangedFile
     from deltamerge.merge.outcome import Progress
     from deltamerge.spark.table import Table
 
@@ -238,6 +241,54 @@ class DeltaMergeBuilder:
         transaction = option_transaction(txn_app_id, txn_version)
         command = MergeIntoCommand(self.table, self.statement, transaction=transaction, user_metadata=user_metadata)
         return MergeReport(run_merge(command, progress))
+
+    def returning(
+        self,
+        progress: Progress | None = None,
+        *,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+        user_metadata: str | None = None,
+    ) -> DataFrame:
+        """Run the merge and return the rows that it changed, as ``RETURNING merge_action(), *`` does elsewhere.
+
+        The rows are in files that the merge writes anyway where the table has a change data feed. Where it has none,
+        the merge writes each changed row once more, to files that no version of the table refers to: the frame can be
+        read, also several times, until VACUUM removes them after the table's retention. Nothing of the table is read
+        a second time.
+
+        Args:
+            progress: Is called with each step as it begins.
+            txn_app_id: The application that merges, as for `run`.
+            txn_version: The application's number for this merge, as for `run`.
+            user_metadata: A string for the commit's ``userMetadata``.
+
+        Returns:
+            One row for each row that changed: ``merge_action`` (INSERT, UPDATE or DELETE), then the table's columns:
+            the new values, of a deleted row those that it had. No rows where the table has this transaction already.
+
+        Raises:
+            DeltaAnalysisException: The statement is wrong, or the table has a column with a name that change data
+                needs; nothing was read or written.
+            DeltaRuntimeException: The data is at fault; the table is as it was.
+            DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
+        """
+        check_clause_order(self.statement)
+        check_column_names(self.table.snapshot())
+        command = MergeIntoCommand(
+            self.table,
+            self.statement,
+            transaction=option_transaction(txn_app_id, txn_version),
+            user_metadata=user_metadata,
+            returns_changes=True,
+        )
+        files: list[ChangedFile] = []
+        outcome = run_merge(command, progress, on_commit=lambda *found: files.extend(rows_changed(*found)))
+        snapshot = self.table.snapshot()
+        if outcome.version is not None and outcome.version != snapshot.version:
+            # Another writer was next; it may have changed the schema.
+            snapshot = self.table.snapshot(outcome.version)
+        return changed_rows_frame(self.table, snapshot, files)
 
     def plan(self, analyze: bool = False, *, progress: Progress | None = None) -> MergePlanReport:
         """Return what the merge would do, without writing anything.

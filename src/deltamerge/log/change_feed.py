@@ -58,7 +58,7 @@ def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[Changed
             if not is_enabled(metadata, ENABLED, False):
                 raise _not_recorded(commit.version, first, last)
             _check_schema(snapshot, metadata, commit.version, (first, last))
-        found += _changed_files(commit, times.of_version(commit.version), store)
+        found += changed_files(commit, times.of_version(commit.version), store)
     return tuple(found)
 
 
@@ -76,7 +76,8 @@ def _commit(store: Store, version: int, last: int) -> Commit:
         ) from error
 
 
-def _changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[ChangedFile]:
+def changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[ChangedFile]:
+    """Return the files with the changes of one commit, which was made at that time."""
     change_files = [action for action in commit.actions if isinstance(action, AddCDCFile)]
     if change_files:
         return [ChangedFile(commit.version, timestamp_ms, None, _as_data_file(file)) for file in change_files]

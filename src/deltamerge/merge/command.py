@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
+from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.preparation import MergeIntoCommand, prepare
 from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_notes, seconds_to_wait
@@ -49,12 +50,14 @@ def run_merge(
     clock: Callable[[], int] = now_in_milliseconds,
     new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     wait: Callable[[float], None] = time.sleep,
+    on_commit: Callable[[MergeChanges, int], None] = lambda _, __: None,
 ) -> MergeOutcome:
     """Run a merge; nothing is left behind where it fails. Delta: MergeIntoCommand.run.
 
     Args:
         clock: Returns milliseconds since 1970.
         wait: Waits so many seconds.
+        on_commit: Is called with what was found and written, and the version that it made.
 
     Raises:
         DeltaAnalysisException: The statement is wrong; nothing was read or written.
@@ -75,10 +78,11 @@ def run_merge(
         lost: list[LostCommit] = []
         while True:
             try:
-                outcome = _run_once(started, conf, steps, kept, clock, new_id)
+                outcome = _run_once(started, conf, steps, kept, clock, new_id, on_commit)
             except RUN_AGAIN as error:
                 lost.append(LostCommit.of(error))
-                if len(lost) > conf.conflict_retries or reads_table(command.statement.source, command.table):
+                is_bound = command.snapshot is not None or reads_table(command.statement.source, command.table)
+                if len(lost) > conf.conflict_retries or is_bound:
                     raise (gave_up(error, lost) if len(lost) > 1 else error) from None
                 logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
             else:
@@ -94,10 +98,11 @@ def _run_once(
     kept: KeptSource,
     clock: Callable[[], int],
     new_id: Callable[[], str],
+    on_commit: Callable[[MergeChanges, int], None],
 ) -> MergeOutcome:
     spark = command.table.spark
     with steps.step("snapshot", "loading the table's log"):
-        snapshot = command.table.snapshot()
+        snapshot = command.snapshot or command.table.snapshot()
         snapshot.check_writable()
         if conf.check_latest_schema_on_read:
             check_schema_since_analysis(command.table, snapshot)
@@ -121,6 +126,7 @@ def _run_once(
             _remove_empty_folder(store, folder)
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
+        on_commit(changes, committed.version)
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)
     others = committed.reconciled_with
     return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)

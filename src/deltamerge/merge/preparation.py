@@ -40,6 +40,9 @@ class MergeIntoCommand:
         ruled_out: Operators that are not to be used, each with the reason.
         transaction: The application's transaction; None for the session's, if it has one.
         user_metadata: The commit's ``userMetadata``; None for the session's.
+        snapshot: The version that the source was computed from: the merge reads it too, and every later commit that
+            changes rows conflicts. None for the newest version.
+        returns_changes: Whether the changed rows are asked for, so that they are written as change data.
     """
 
     table: Table
@@ -48,6 +51,8 @@ class MergeIntoCommand:
     ruled_out: tuple[Alternative, ...] = ()
     transaction: ApplicationTransaction | None = None
     user_metadata: str | None = None
+    snapshot: Snapshot | None = None
+    returns_changes: bool = False
 
     def conf_over(self, session: MergeConf) -> MergeConf:
         """Return the session's settings with what was asked for at the call."""
@@ -97,6 +102,7 @@ def prepare(
         limits=LIMITS,
         summary=None if statement.has_source else NO_ROWS,
         declined=command.ruled_out,
+        returns_changes=command.returns_changes,
     )
     return Execution(
         table=command.table,
@@ -108,6 +114,7 @@ def prepare(
         folder=data_folder(snapshot.metadata.configuration, new_id()),
         clock=clock,
         timestamp=timestamp,
+        source_read_table=command.snapshot is not None,
     )
 
 

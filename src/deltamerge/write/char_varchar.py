@@ -65,6 +65,12 @@ def _plain(data_type: T.DataType) -> T.DataType:
     return data_type
 
 
+def length_limit(field: T.StructField) -> int | None:
+    """Return how long a column's strings may be; None for one that is no CHAR or VARCHAR itself."""
+    limited = T.DataType.fromDDL((field.metadata or {}).get(CHAR_VARCHAR_TYPE, "STRING"))
+    return limited.length if isinstance(limited, (T.CharType, T.VarcharType)) else None
+
+
 def fitted(value: Column, field: T.StructField) -> Column:
     """Pad a CHAR's value and make Spark raise for one that is too long, at any depth; other columns' values stay.
 

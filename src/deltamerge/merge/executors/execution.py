@@ -62,6 +62,7 @@ class Execution:
         row_numbers: The numbers of the source's rows, where identity columns need them.
         scratch: The folder for what is written on the way, as tasks open it.
         kept: What was kept of the source, also by an earlier run of the same merge.
+        source_read_table: Whether the source was computed from the version of the table that the merge reads.
     """
 
     table: Table
@@ -76,6 +77,7 @@ class Execution:
     row_numbers: RowNumbers | None = None
     scratch: str = ""
     kept: KeptSource = field(default_factory=KeptSource)
+    source_read_table: bool = False
 
     @property
     def snapshot(self) -> Snapshot:

@@ -32,8 +32,10 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
         found.append("Deletion vectors: changed rows are marked as deleted; touched files are not written again.")
     elif context.has_deletion_vectors:
         found.append("Deletion vectors: some files have them, and readers must leave out the rows they delete.")
-    if context.writes_change_data:
+    if context.has_change_feed and context.writes_change_data:
         found.append("Change data feed: each changed row is also written to the feed, each update twice.")
+    elif context.writes_change_data:
+        found.append("Returned rows: each changed row is written once more, to be read from there.")
     if context.has_row_tracking:
         found.append("Row tracking: rows keep their ids, so rewritten rows are written with them.")
     if context.has_type_widening:

@@ -46,7 +46,12 @@ class SessionFacts:
 
 @dataclass(frozen=True)
 class PlanningContext:
-    """What a plan is made from; the summary is what is known of the source once it was read."""
+    """What a plan is made from.
+
+    Args:
+        summary: What is known of the source once it was read.
+        returns_changes: Whether the changed rows are asked for.
+    """
 
     merge: ResolvedMerge
     references: MergeReferences
@@ -56,6 +61,7 @@ class PlanningContext:
     limits: Limits = LIMITS
     summary: SourceSummary | None = None
     declined: tuple[Alternative, ...] = ()
+    returns_changes: bool = False
 
     @cached_property
     def plain_keys(self) -> PlainKeys | str:
@@ -111,10 +117,14 @@ class PlanningContext:
         return any(identity_column(field) is not None for field in self.merge.output_schema.fields)
 
     @property
+    def has_change_feed(self) -> bool:
+        return self.facts.property_is("delta.enableChangeDataFeed", "true")
+
+    @property
     def writes_change_data(self) -> bool:
         """Whether change files are written; of a DELETE by deletion vectors, these hold the changes."""
-        enabled = self.facts.property_is("delta.enableChangeDataFeed", "true")
-        return enabled and not (self.merge.statement.operation == "DELETE" and self.writes_deletion_vectors)
+        is_wanted = self.has_change_feed or self.returns_changes
+        return is_wanted and not (self.merge.statement.operation == "DELETE" and self.writes_deletion_vectors)
 
     @property
     def writes_deletion_vectors(self) -> bool:

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deltamerge.exceptions import DeltaConcurrentModificationException
-from deltamerge.log.actions import Action, Metadata
+from deltamerge.log.actions import Action, AddCDCFile, Metadata
+from deltamerge.log.change_feed import ChangedFile, changed_files
+from deltamerge.log.commits import Commit
 from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.outcome import LostCommit
 from deltamerge.merge.output.identity_columns import generated_identities
@@ -92,7 +94,7 @@ def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) ->
         read_set=ReadSet(
             predicates=(changes.target.predicate,),
             files=frozenset(file.path for file in changes.target.files),
-            whole_table=False,
+            whole_table=execution.source_read_table,
         ),
         operation=execution.merge.statement.operation,
         operation_parameters=operation_parameters(execution.merge),
@@ -125,8 +127,16 @@ def _actions(changes: MergeChanges) -> list[Action]:
     actions += [file.remove(now) for file in changes.touched.rewrite]
     actions += changes.vectors.kept
     actions += changes.written.files
-    actions += changes.written.change_files
+    if execution.context.has_change_feed:
+        actions += changes.written.change_files
     return actions
+
+
+def rows_changed(changes: MergeChanges, version: int) -> tuple[ChangedFile, ...]:
+    """Return the files with the rows that a merge changed, also where the table keeps no change data."""
+    of_table = [action for action in _actions(changes) if not isinstance(action, AddCDCFile)]
+    commit = Commit(version, (*of_table, *changes.written.change_files))
+    return tuple(changed_files(commit, changes.execution.clock(), changes.execution.table.store))
 
 
 def _metadata(changes: MergeChanges) -> Metadata | None:

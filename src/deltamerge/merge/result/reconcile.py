@@ -36,7 +36,9 @@ def reconciled(
     """
     execution = changes.execution
     store, root = execution.table.store, prepared.store.root
-    if changes.finds_rows is None or reads_table(execution.merge.statement.source, execution.table):
+    if execution.source_read_table or changes.finds_rows is None:
+        return None
+    if reads_table(execution.merge.statement.source, execution.table):
         return None
     others = other_changes(changes.target.files, winners, root, blind_appends=prepared.counts_blind_appends)
     deleted = _deleted(changes, root, set(others.states))

@@ -70,21 +70,33 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
         F.lit(False),
     )
     is_latest = F.col(order).eqNullSafe(F.col(latest))
-    parts = [F.lit(_MARKER), F.to_json(key), F.lit("\n"), F.to_json(order), F.lit(_END)]
-    tied = F.raise_error(F.concat(*parts)).cast("boolean")
+    tied = tie_error("dedupe_by", F.col(key), F.col(order))
     kept = F.when(unmatchable, F.lit(True)).when(is_latest & (F.col(ties) > 1), tied).otherwise(is_latest)
     rows = ranked.where(kept).drop(key, order, latest, ties)
     return replace(merge, statement=replace(statement, source=rows))
 
 
+def tie_error(argument: str, key: Column, order: Column) -> Column:
+    """Return what fails the job that computes it, as several source rows of one key are equally late.
+
+    Args:
+        argument: The argument that does not determine the latest, for the message.
+        key: A struct of the key's values.
+        order: A struct of the values that rows were compared by.
+    """
+    parts = [F.lit(f"{_MARKER}{argument}\n"), F.to_json(key), F.lit("\n"), F.to_json(order), F.lit(_END)]
+    return F.raise_error(F.concat(*parts)).cast("boolean")
+
+
 def tie_in(message: str) -> MultipleSourceRowsException | None:
     """Read out of a failed job's message which key has several latest rows; None where it failed otherwise."""
-    found = re.search(re.escape(_MARKER) + r"(\{.*?\})\n(\{.*?\})" + re.escape(_END), message, re.DOTALL)
+    found = re.search(re.escape(_MARKER) + r"(\w+)\n(\{.*?\})\n(\{.*?\})" + re.escape(_END), message, re.DOTALL)
     if found is None:
         return None
+    argument, key, order = found.groups()
     return MultipleSourceRowsException(
         "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
-        f"dedupe_by does not determine the latest source row: several rows of the key {found.group(1)} have "
-        f"{found.group(2)}. Nothing was changed. Add a column to dedupe_by that distinguishes them.",
+        f"{argument} does not determine the latest source row: several rows of the key {key} have {order}. Nothing "
+        f"was changed. Add a column to {argument} that distinguishes them.",
         sqlstate="21506",
     )

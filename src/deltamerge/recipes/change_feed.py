@@ -1,0 +1,337 @@
+"""scd2 and apply_changes: a target that follows a feed of changes, late and repeated ones too."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql.types import StructField, StructType
+
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.report import MergeReport
+from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.reruns import RUN_AGAIN, seconds_to_wait
+from deltamerge.recipes.changes import (
+    CHANGE_LOG,
+    SEQUENCE,
+    Feed,
+    FoldRules,
+    events_of,
+    log_schema,
+    logged_events,
+    of_keys,
+    record,
+    sequence_field,
+    shared_columns,
+    written_columns,
+)
+from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
+from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of_target
+from deltamerge.scan.relation import table_frame
+from deltamerge.spark import columns as F
+from deltamerge.spark.session import merge_conf
+from deltamerge.spark.table import spark_schema
+from deltamerge.sql.names import quote
+from deltamerge.txn.application import ApplicationTransaction, option_transaction
+from deltamerge.write.align import find_field, same_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from deltamerge.api.merge_builder import DeltaMergeBuilder
+    from deltamerge.log.snapshot import Snapshot
+    from deltamerge.merge.outcome import MergeOutcome, Progress
+    from deltamerge.recipes.targets import Place
+
+AUTO_CDC = HistoryColumns("__START_AT", "__END_AT")
+
+
+def scd2(
+    target: Target,
+    source: DataFrame,
+    keys: str | Sequence[str],
+    tracked: Sequence[str] | None = None,
+    *,
+    effective_at: str | Column,
+    delete_when: str | Column | None = None,
+    except_columns: str | Sequence[str] = (),
+    ignore_nulls: bool = False,
+    valid_from: str = "valid_from",
+    valid_to: str = "valid_to",
+    is_current: str | None = "is_current",
+    change_log: str | None = None,
+    options: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    txn_app_id: str | None = None,
+    txn_version: int | None = None,
+    user_metadata: str | None = None,
+) -> MergeReport:
+    """Keep the history of rows: a new version where a tracked column changes, the one before it is closed.
+
+    Changes may arrive late, in any order and more than once: the table depends only on which changes there are. All of
+    them are kept in a table beside the target, the change log; see docs/recipes.md for what that costs.
+
+    Args:
+        target: The table: a `DeltaTable`, a path (a string with a slash), or a name of the catalog. Where a path has
+            no table, one is created with the source's columns and the three of the history.
+        source: The changes, each with all columns of the row as they are from then on.
+        keys: The columns that identify what the versions are of; NULL is a key like any other.
+        tracked: The columns whose changes make a new version; the others are overwritten in the current one. By default
+            all but the keys and `effective_at`.
+        effective_at: From when on a row of the source holds: a column, SQL or a Column over the source, never NULL.
+        delete_when: A condition over the source, which is ``s`` there: the row ends, without a new version.
+        except_columns: Columns of the source that a new table does not get.
+        ignore_nulls: Whether NULL in a change leaves the value as it was, also in fields of structs.
+        valid_from: The target's column for the begin of a version.
+        valid_to: The target's column for its end, not included; NULL for the current one.
+        is_current: The target's column that is TRUE for the current version, or None without one.
+        change_log: A path or a name for the change log. By default it is in a folder of the target.
+        options: The options of the object store, as for `DeltaTable.forPath`.
+        progress: Is called with each step as it begins.
+        txn_app_id: The application that merges; with `txn_version` the changes are applied once.
+        txn_version: The application's number for this call, greater than those of its writes before.
+        user_metadata: A string for the commit's ``userMetadata``.
+
+    Returns:
+        The report of the merge into the target.
+
+    Raises:
+        DeltaAnalysisException: A column is missing, or the arguments do not fit the table; nothing was written.
+        MultipleSourceRowsException: A key has several different changes at one time; nothing was written.
+        DeltaRuntimeException: The data is at fault; the target is as it was.
+        DeltaConcurrentModificationException: Other writers were first each time; the target is as they left it.
+    """
+    feed = Feed(
+        key_names(keys),
+        _expression(effective_at),
+        "effective_at",
+        _condition(delete_when),
+        names_in("except_columns", except_columns),
+    )
+    follower = _Follower(
+        source=source,
+        feed=feed,
+        place=place_of_target(source.sparkSession, target, options),
+        history=HistoryColumns(valid_from, valid_to, is_current),
+        tracked=None if tracked is None else names_in("tracked", tracked),
+        untracked=(effective_at,) if isinstance(effective_at, str) else (),
+        ignore_nulls=ignore_nulls,
+        change_log=change_log,
+    )
+    return follower.run(progress, option_transaction(txn_app_id, txn_version), user_metadata)
+
+
+def apply_changes(
+    target: Target,
+    source: DataFrame,
+    keys: str | Sequence[str],
+    sequence_by: str | Column | Sequence[str],
+    *,
+    apply_as_deletes: str | Column | None = None,
+    except_columns: str | Sequence[str] = (),
+    scd_type: Literal[1, 2] = 1,
+    ignore_null_updates: bool = False,
+    track_history_columns: Sequence[str] | None = None,
+    change_log: str | None = None,
+    options: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    txn_app_id: str | None = None,
+    txn_version: int | None = None,
+    user_metadata: str | None = None,
+) -> MergeReport:
+    """Apply a feed of changes in the order of their sequence, as Databricks' AUTO CDC does.
+
+    Changes may arrive late, in any order and more than once: the table depends only on which changes there are. All of
+    them are kept in a table beside the target, the change log, so that a late change meets the deletes and the values
+    that came after it; see docs/recipes.md for what that costs.
+
+    Args:
+        target: The table: a `DeltaTable`, a path (a string with a slash), or a name of the catalog. Where a path has
+            no table, one is created with the source's columns.
+        source: The changes, each with all columns of the row, or with NULL for those that stay (`ignore_null_updates`).
+        keys: The columns that identify a row; NULL is a key like any other.
+        sequence_by: What orders the changes of a key: a column, several, SQL or a Column over the source, never NULL.
+        apply_as_deletes: A condition over the source, which is ``s`` there: the change deletes its row.
+        except_columns: Columns of the source that the target does not get.
+        scd_type: 1 keeps the newest row of each key. 2 keeps all its versions, in a table with the columns
+            ``__START_AT`` and ``__END_AT`` of the sequence's type.
+        ignore_null_updates: Whether NULL in a change leaves the value as it was, also in fields of structs.
+        track_history_columns: With `scd_type` 2: the columns whose changes make a new version; by default all but the
+            keys that the target gets.
+        change_log: A path or a name for the change log. By default it is in a folder of the target.
+        options: The options of the object store, as for `DeltaTable.forPath`.
+        progress: Is called with each step as it begins.
+        txn_app_id: The application that merges; with `txn_version` the changes are applied once.
+        txn_version: The application's number for this call, greater than those of its writes before.
+        user_metadata: A string for the commit's ``userMetadata``.
+
+    Returns:
+        The report of the merge into the target.
+
+    Raises:
+        ValueError: There is no such `scd_type`, or it takes no `track_history_columns`.
+        DeltaAnalysisException: A column is missing, or the arguments do not fit the table; nothing was written.
+        MultipleSourceRowsException: A key has several different changes with one sequence; nothing was written.
+        DeltaRuntimeException: The data is at fault; the target is as it was.
+        DeltaConcurrentModificationException: Other writers were first each time; the target is as they left it.
+    """
+    if scd_type not in (1, 2):
+        raise ValueError(f"`scd_type` must be 1 or 2, it is {scd_type!r}")
+    if scd_type == 1 and track_history_columns is not None:
+        raise ValueError("`track_history_columns` goes with scd_type=2: type 1 keeps no history")
+    feed = Feed(
+        key_names(keys),
+        _sequence(sequence_by),
+        "sequence_by",
+        _condition(apply_as_deletes),
+        names_in("except_columns", except_columns),
+    )
+    follower = _Follower(
+        source=source,
+        feed=feed,
+        place=place_of_target(source.sparkSession, target, options),
+        history=AUTO_CDC if scd_type == 2 else None,
+        tracked=None if track_history_columns is None else names_in("track_history_columns", track_history_columns),
+        untracked=(),
+        sequence_column=sequence_by if isinstance(sequence_by, str) else None,
+        ignore_nulls=ignore_null_updates,
+        change_log=change_log,
+    )
+    return follower.run(progress, option_transaction(txn_app_id, txn_version), user_metadata)
+
+
+def _sequence(sequence_by: str | Column | Sequence[str]) -> Column:
+    if isinstance(sequence_by, Sequence) and not isinstance(sequence_by, str):
+        return F.struct(*map(quote, names_in("sequence_by", sequence_by)))
+    return _expression(sequence_by)
+
+
+def _expression(given: str | Column) -> Column:
+    return F.expr(given) if isinstance(given, str) else given
+
+
+def _condition(given: str | Column | None) -> Column | None:
+    return None if given is None else _expression(given)
+
+
+@dataclass(frozen=True)
+class _Follower:
+    """A target that follows a feed.
+
+    Args:
+        history: The columns of a history table; None where only the newest rows are kept.
+        tracked: The columns whose changes make a new version; None for all but keys and `untracked`.
+        sequence_column: The source's column that is the sequence, if it is one.
+        change_log: Where the log is; None for a folder of the target.
+    """
+
+    source: DataFrame
+    feed: Feed
+    place: Place
+    history: HistoryColumns | None
+    tracked: tuple[str, ...] | None
+    untracked: tuple[str, ...]
+    ignore_nulls: bool
+    change_log: str | None
+    sequence_column: str | None = None
+
+    def run(
+        self, progress: Progress | None, transaction: ApplicationTransaction | None, user_metadata: str | None
+    ) -> MergeReport:
+        """Log the events, then merge what all events of their keys add up to into the target.
+
+        The log comes first: a call that ends between the two commits is completed by the next one with its keys.
+        """
+        table = self.place.open_or_create(self._new_schema())
+        target = spark_schema(table.table.snapshot())
+        columns = shared_columns(self.source, self.feed, self._without_history(target))
+        rules = self._rules(columns)
+        schema = log_schema(columns, rules.keys, self._sequence(target))
+        log = self.place.beside(CHANGE_LOG, self.change_log).open_or_create(schema)
+        events = events_of(self.source, self.feed, schema).persist()
+        try:
+            app_id, version = (None, None) if transaction is None else (transaction.app_id, transaction.version)
+            record(log, events, rules.keys).run(txn_app_id=app_id, txn_version=version)
+            keys = events.select(*map(quote, rules.keys)).distinct()
+            command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
+            return MergeReport(self._merged(command, table, log, keys, rules, progress))
+        finally:
+            events.unpersist()
+
+    def _merged(
+        self,
+        command: Callable[..., MergeIntoCommand],
+        table: DeltaTable,
+        log: DeltaTable,
+        keys: DataFrame,
+        rules: FoldRules,
+        progress: Progress | None,
+    ) -> MergeOutcome:
+        """Merge into the version of the target that was read before the log, and again after another writer's commit.
+
+        So of two writers that log events of one key the later one has the events of both.
+        """
+        retries, lost = merge_conf(self.source.sparkSession).conflict_retries, 0
+        while True:
+            snapshot = table.table.snapshot()
+            builder = self._builder(table, snapshot, logged_events(of_keys(log.toDF(), keys), rules), keys, rules)
+            try:
+                return run_merge(command(builder.statement, snapshot=snapshot), progress)
+            except RUN_AGAIN:
+                lost += 1
+                if lost > retries:
+                    raise
+            time.sleep(seconds_to_wait(lost, random.random()))
+
+    def _builder(
+        self, table: DeltaTable, snapshot: Snapshot, events: DataFrame, keys: DataFrame, rules: FoldRules
+    ) -> DeltaMergeBuilder:
+        if self.history is not None:
+            rows = of_keys(table_frame(table.table, snapshot), keys)
+            return merge_of_history(table, rows, events, rules, self.history)
+        found = None if self.sequence_column is None else self._field(rules.columns, self.sequence_column)
+        return merge_of_newest(table, events, rules, None if found is None else found.name)
+
+    def _field(self, columns: Sequence[StructField], name: str) -> StructField | None:
+        index = find_field(StructType(list(columns)), name, self._case_sensitive)
+        return None if index is None else columns[index]
+
+    @cached_property
+    def _case_sensitive(self) -> bool:
+        return merge_conf(self.source.sparkSession).case_sensitive
+
+    def _new_schema(self) -> StructType:
+        columns = written_columns(self.source, self.feed)
+        own = [] if self.history is None else self.history.fields(sequence_field(self.source, self.feed))
+        return StructType([*columns, *own])
+
+    def _without_history(self, target: StructType) -> StructType:
+        """Return the columns of rows; a history table must have its own columns besides.
+
+        Raises:
+            DeltaAnalysisException: It has not.
+        """
+        names = () if self.history is None else self.history.names
+        own = [column_of(target, name, "the history's columns", "the target", self._case_sensitive) for name in names]
+        return StructType([field for field in target.fields if field not in own])
+
+    def _sequence(self, target: StructType) -> StructField:
+        """Return the log's column for the sequence, of the type that the history has."""
+        if self.history is None:
+            return sequence_field(self.source, self.feed)
+        begin = column_of(target, self.history.valid_from, "valid_from", "the target", self._case_sensitive)
+        return StructField(SEQUENCE, begin.dataType)
+
+    def _rules(self, columns: Sequence[StructField]) -> FoldRules:
+        rows, sensitive = StructType(list(columns)), self._case_sensitive
+        keys = [column_of(rows, name, "keys", "the target", sensitive).name for name in self.feed.keys]
+        if self.tracked is None:
+            others = (*keys, *self.untracked)
+            tracked = [f for f in columns if not any(same_name(f.name, name, sensitive) for name in others)]
+        else:
+            tracked = [column_of(rows, name, "tracked columns", "the target", sensitive) for name in self.tracked]
+        return FoldRules(tuple(keys), tuple(columns), tuple(tracked), self.ignore_nulls)

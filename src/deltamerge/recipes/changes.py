@@ -1,0 +1,181 @@
+"""Change events: a source's rows as events, and the log of all events that a target has ever been given.
+
+A target that follows a change feed is a function of the set of events, whatever their order and however often each
+arrives. The log keeps that set, each event once: so a late event meets deletes and earlier values that the target no
+longer shows. It is a Delta table in a folder of the target's that begins with an underscore, which VACUUM passes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import BooleanType, StructField, StructType
+
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.merge.source.dedupe import tie_error
+from deltamerge.recipes.targets import column_of
+from deltamerge.spark import columns as F
+from deltamerge.spark.session import merge_conf
+from deltamerge.sql.names import quote
+from deltamerge.write.align import find_field
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from deltamerge.api.merge_builder import DeltaMergeBuilder
+
+CHANGE_LOG = "_deltamerge_changes"
+SEQUENCE, DELETED, ROW = "__sequence", "__deleted", "__row"
+_REPEATED, _LEAST, _GREATEST = "__event", "__least", "__greatest"
+
+
+@dataclass(frozen=True)
+class Feed:
+    """How to read a source's rows as change events.
+
+    Args:
+        keys: The columns that identify a row of the target.
+        sequence: What orders the events of a key.
+        argument: The argument that gave it, for messages.
+        delete_when: Which events delete their row; None: none.
+        except_columns: Source columns that the target does not get.
+    """
+
+    keys: tuple[str, ...]
+    sequence: Column
+    argument: str
+    delete_when: Column | None = None
+    except_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FoldRules:
+    """How events add up.
+
+    Args:
+        keys: The key columns.
+        columns: The columns of a row.
+        tracked: The columns whose changes begin a new version.
+        ignore_nulls: Whether NULL in an event leaves the value as it was.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[StructField, ...]
+    tracked: tuple[StructField, ...] = ()
+    ignore_nulls: bool = False
+
+
+def written_columns(source: DataFrame, feed: Feed) -> list[StructField]:
+    """Return the columns of a source that its target gets.
+
+    Raises:
+        DeltaAnalysisException: A key or an excepted column is missing, or a key is excepted.
+    """
+    case_sensitive = merge_conf(source.sparkSession).case_sensitive
+    schema = source.schema
+    keys = [column_of(schema, name, "keys", "the source", case_sensitive) for name in feed.keys]
+    left_out = [column_of(schema, n, "except_columns", "the source", case_sensitive) for n in feed.except_columns]
+    both = [field.name for field in keys if field in left_out]
+    if both:
+        raise DeltaAnalysisException(
+            "DELTA_ILLEGAL_USAGE",
+            f"The keys {', '.join(both)} cannot be in except_columns: the target's rows are found by them.",
+            sqlstate="42601",
+        )
+    return [StructField(field.name, field.dataType) for field in schema.fields if field not in left_out]
+
+
+def sequence_field(source: DataFrame, feed: Feed, name: str = SEQUENCE) -> StructField:
+    """Return a column of the type of the events' sequence."""
+    return StructField(name, source.alias("s").select(feed.sequence.alias(name)).schema.fields[0].dataType)
+
+
+def shared_columns(source: DataFrame, feed: Feed, target: StructType) -> list[StructField]:
+    """Return the target's columns that its source gives, as the target has them.
+
+    Raises:
+        DeltaAnalysisException: The target lacks a key.
+    """
+    case_sensitive = merge_conf(source.sparkSession).case_sensitive
+    for name in feed.keys:
+        column_of(target, name, "keys", "the target", case_sensitive)
+    given = StructType(written_columns(source, feed))
+    found = [field for field in target.fields if find_field(given, field.name, case_sensitive) is not None]
+    return [StructField(field.name, field.dataType) for field in found]
+
+
+def log_schema(columns: Sequence[StructField], keys: Sequence[str], sequence: StructField) -> StructType:
+    """Return the schema of a change log: the keys, the sequence, whether it is a delete, and the row."""
+    of_key = [field for field in columns if field.name in keys]
+    row = StructField(ROW, StructType(list(columns)))
+    return StructType([*of_key, sequence, StructField(DELETED, BooleanType()), row])
+
+
+def events_of(source: DataFrame, feed: Feed, schema: StructType) -> DataFrame:
+    """Return a source's rows as events in the form of the change log, each once; no job runs.
+
+    Two different events of a key with the same sequence, and a sequence that is NULL, fail the job that reads them.
+
+    Args:
+        schema: The log's, as `log_schema` makes it; columns are cast to the types there.
+    """
+    keys, sequence, row_type = schema.fields[:-3], schema[SEQUENCE].dataType, schema[ROW].dataType
+    assert isinstance(row_type, StructType)
+    is_deleted = F.lit(False) if feed.delete_when is None else F.coalesce(feed.delete_when, F.lit(False))
+    missing = F.raise_error(f"{feed.argument} is NULL in a row of the source: every change needs its place in order")
+    rows = source.alias("s").select(
+        *(F.col(f"s.{quote(field.name)}").cast(field.dataType).alias(field.name) for field in keys),
+        F.coalesce(feed.sequence.cast(sequence), missing.cast(sequence)).alias(SEQUENCE),
+        is_deleted.alias(DELETED),
+        F.struct(
+            *(F.col(f"s.{quote(field.name)}").cast(field.dataType).alias(field.name) for field in row_type.fields)
+        ).alias(ROW),
+    )
+    by = [quote(field.name) for field in keys]
+    # A delete's other columns say nothing.
+    payload = F.to_json(F.struct(DELETED, F.when(~F.col(DELETED), F.col(ROW)).alias(ROW)))
+    events = rows.groupBy(*by, SEQUENCE).agg(
+        F.first(F.struct(DELETED, ROW)).alias(_REPEATED),
+        F.min(payload).alias(_LEAST),
+        F.max(payload).alias(_GREATEST),
+    )
+    tied = tie_error(feed.argument, F.struct(*by), F.struct(SEQUENCE))
+    return events.where(F.when(F.col(_LEAST) != F.col(_GREATEST), tied).otherwise(F.lit(True))).select(
+        *by, SEQUENCE, F.col(f"{_REPEATED}.{DELETED}").alias(DELETED), F.col(f"{_REPEATED}.{ROW}").alias(ROW)
+    )
+
+
+def record(log: DeltaTable, events: DataFrame, keys: Sequence[str]) -> DeltaMergeBuilder:
+    """Return the merge that adds those events to a change log that it does not have."""
+    on = same_keys(keys, "t", "s")
+    merge = log.alias("t").merge(events.alias("s"), f"{on} AND t.{SEQUENCE} <=> s.{SEQUENCE}")
+    return merge.whenNotMatchedInsertAll().withSchemaEvolution()
+
+
+def logged_events(log: DataFrame, rules: FoldRules) -> DataFrame:
+    """Return a change log's events with the target's columns, NULL where the log has none yet."""
+    row = log.schema[ROW].dataType
+    assert isinstance(row, StructType)
+    values = (
+        (F.col(ROW).getField(f.name) if f.name in row.names else F.lit(None)).cast(f.dataType).alias(f.name)
+        for f in rules.columns
+    )
+    return log.select(*map(quote, rules.keys), SEQUENCE, DELETED, F.struct(*values).alias(ROW))
+
+
+def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
+    """Return the rows with keys that a frame of distinct keys has; NULL is a key like any other."""
+    names = keys.columns
+    return (
+        rows.alias("t")
+        .join(keys.alias("s"), F.expr(same_keys(names, "t", "s")), "left_semi")
+        .select(*(F.col(f"t.{quote(name)}") for name in rows.columns))
+    )
+
+
+def same_keys(keys: Sequence[str], left: str, right: str) -> str:
+    """Return SQL for equal keys of two sides."""
+    return " AND ".join(f"{left}.{quote(name)} <=> {right}.{quote(name)}" for name in keys)

@@ -1,0 +1,100 @@
+"""Streams: each batch of a query merged exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from deltamerge.exceptions import DeltaIllegalArgumentException
+from deltamerge.recipes.targets import Target
+from deltamerge.recipes.upsert import Written, upsert
+from deltamerge.spark.session import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+def upsert_into(
+    target: Target,
+    keys: str | Sequence[str],
+    *,
+    update: Written = True,
+    insert: Written = True,
+    delete_when: str | Column | None = None,
+    order_by: str | Sequence[str] = (),
+    null_safe: bool = True,
+    ignore_nulls: bool = False,
+    skip_unchanged: bool = False,
+    schema_evolution: bool = False,
+    quarantine: str | None = None,
+    options: Mapping[str, str] | None = None,
+    app_id: str | None = None,
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for ``foreachBatch`` that upserts each batch of a stream exactly once.
+
+    A query that fails and starts again from its checkpoint runs its last batch again. The table remembers the last
+    batch of each application that it has, and a batch that it has does nothing.
+
+    Args:
+        target: The table: a `DeltaTable`, a path (a string with a slash), or a name of the catalog.
+        keys: The columns, of both sides, that identify a row.
+        update: What a known row gets; see `deltamerge.upsert` for this and the following.
+        insert: What a new row gets.
+        delete_when: A condition over the source's row: a known row is deleted where it holds, a new one is left out.
+        order_by: Source columns: of several rows with one key the latest is taken, and none older than the target's.
+        null_safe: Whether a NULL key is a key like any other.
+        ignore_nulls: Whether NULL in the source leaves the target's value as it is.
+        skip_unchanged: Whether a row that would get the values that it has is not written.
+        schema_evolution: Whether the target gets the source's columns that it lacks.
+        quarantine: A path or a name of a table for the rows that the target cannot take.
+        options: The options of the object store.
+        app_id: The application's name in the table's log. By default it comes from the query's id, which the checkpoint
+            keeps: a query with a new checkpoint is another application. Over Spark Connect it has to be given.
+
+    Returns:
+        The function, of a batch and its number.
+
+    Raises:
+        DeltaIllegalArgumentException: When a batch is run: the query's id is not known, and there is no `app_id`.
+    """
+
+    def merge_batch(batch: DataFrame, batch_id: int) -> None:
+        upsert(
+            target,
+            batch,
+            keys,
+            update=update,
+            insert=insert,
+            delete_when=delete_when,
+            order_by=order_by,
+            null_safe=null_safe,
+            ignore_nulls=ignore_nulls,
+            skip_unchanged=skip_unchanged,
+            schema_evolution=schema_evolution,
+            quarantine=quarantine,
+            options=options,
+            txn_app_id=app_id or f"deltamerge-stream-{query_id(batch.sparkSession)}",
+            txn_version=batch_id,
+        )
+
+    return merge_batch
+
+
+def query_id(spark: SparkSession) -> str:
+    """Return the id of the streaming query whose batch this thread runs; the query's checkpoint keeps it.
+
+    Raises:
+        DeltaIllegalArgumentException: It is not known.
+    """
+    found = None if is_connect(spark) else spark.sparkContext.getLocalProperty(_QUERY_ID)
+    if found is None:
+        raise DeltaIllegalArgumentException(
+            "DELTA_ILLEGAL_OPTION",
+            "The stream's id is not known here, so that a batch that is run again could not be recognized. Give "
+            "upsert_into an `app_id`, another one for each checkpoint.",
+            sqlstate="42616",
+            parameters={"name": "app_id"},
+        )
+    return found

@@ -1,0 +1,167 @@
+"""The merges that make a target what its events add up to: newest rows, or a history of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import BooleanType, StructField
+
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules, same_keys
+from deltamerge.recipes.folding import AFTER_DELETE, END, newest_rows, ranked, versions_of_rows
+from deltamerge.recipes.values import all_of, comparable, is_comparable, kept_sql
+from deltamerge.spark import columns as F
+from deltamerge.sql.names import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from deltamerge.api.merge_builder import DeltaMergeBuilder
+
+
+@dataclass(frozen=True)
+class HistoryColumns:
+    """The names of a history table's own columns.
+
+    Args:
+        valid_from: From when on a version holds.
+        valid_to: Until when, not included; NULL of the current one.
+        is_current: Whether it is the current one; None where the table has no such column.
+    """
+
+    valid_from: str
+    valid_to: str
+    is_current: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.valid_from, self.valid_to, *(() if self.is_current is None else (self.is_current,)))
+
+    def fields(self, sequence: StructField) -> list[StructField]:
+        """Return the columns; their times have the sequence's type."""
+        times = [StructField(name, sequence.dataType) for name in (self.valid_from, self.valid_to)]
+        return times if self.is_current is None else [*times, StructField(self.is_current, BooleanType())]
+
+
+def merge_of_newest(
+    table: DeltaTable, events: DataFrame, rules: FoldRules, sequence_column: str | None
+) -> DeltaMergeBuilder:
+    """Return the merge that gives the target the newest row of each key.
+
+    Args:
+        events: All events of the keys in question.
+        sequence_column: The target's column that has the events' sequence, if there is one: a row that it shows to be
+            newer than all events stays.
+    """
+    newest = newest_rows(events, rules)
+    deleted, after = "__is_deleted", "__is_after_delete"
+    row = F.col(ROW)
+    source = newest.select(
+        *(F.col(quote(name)).alias(f"__key{i}") for i, name in enumerate(rules.keys)),
+        F.col(SEQUENCE),
+        F.col(DELETED).alias(deleted),
+        F.col(AFTER_DELETE).alias(after),
+        *(row.getField(field.name).alias(field.name) for field in rules.columns),
+    )
+    on = " AND ".join(f"t.{quote(name)} <=> s.__key{i}" for i, name in enumerate(rules.keys))
+    given = {field.name: f"s.{quote(field.name)}" for field in rules.columns}
+    values = given
+    if rules.ignore_nulls:
+        values = {
+            f.name: f"CASE WHEN s.{after} THEN {given[f.name]} "
+            f"ELSE {kept_sql(given[f.name], f't.{quote(f.name)}', f.dataType, f.dataType)} END"
+            for f in rules.columns
+        }
+    newer = None
+    if sequence_column is not None:
+        kept = f"t.{quote(sequence_column)}"
+        newer = f"({kept} IS NULL OR s.{SEQUENCE} >= {kept})"
+    compared = [f.name for f in rules.columns if is_comparable(f.dataType)]
+    same = " AND ".join(f"({values[name]}) <=> t.{quote(name)}" for name in compared)
+    # Where Spark cannot compare all values, every known row is written again.
+    differs = f"NOT ({same})" if len(compared) == len(rules.columns) else None
+    return (
+        table.alias("t")
+        .merge(source.alias("s"), on)
+        .whenMatchedDelete(all_of(f"s.{deleted}", newer))
+        .whenMatchedUpdate(all_of(newer, differs), _quoted(values))
+        .whenNotMatchedDoNothing(f"s.{deleted}")
+        .whenNotMatchedInsert(None, _quoted(given))
+    )
+
+
+def merge_of_history(
+    table: DeltaTable, rows: DataFrame, events: DataFrame, rules: FoldRules, columns: HistoryColumns
+) -> DeltaMergeBuilder:
+    """Return the merge that gives the target the versions of each key.
+
+    Args:
+        rows: The target's rows of the keys in question, all their versions.
+        events: All logged events of these keys.
+    """
+    logged = ranked(events.select(*map(quote, rules.keys), SEQUENCE, DELETED, ROW), 0)
+    wanted = versions_of_rows(logged.union(_events_shown(rows, rules, columns)), rules)
+    source = _differences(_as_rows(wanted, rules, columns), rows, rules, columns)
+    begin = quote(columns.valid_from)
+    values = {quote(name): f"s.{quote(name)}" for name in (*(f.name for f in rules.columns), *columns.names)}
+    return (
+        table.alias("t")
+        .merge(source.alias("s"), f"{same_keys(rules.keys, 't', 's')} AND t.{begin} <=> s.{begin}")
+        .whenMatchedDelete(f"s.{DELETED}")
+        .whenMatchedUpdate(None, values)
+        .whenNotMatchedInsert(None, values)
+    )
+
+
+def _events_shown(rows: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
+    """Return the events that a history shows by itself; where the log has one of the same sequence, that one holds."""
+
+    def at(time: str, *, is_delete: bool) -> DataFrame:
+        row = F.struct(*(F.col(quote(field.name)) for field in rules.columns))
+        keys = (F.col(quote(name)) for name in rules.keys)
+        sequence = F.col(quote(time))
+        found = rows.where(sequence.isNotNull())
+        return found.select(*keys, sequence.alias(SEQUENCE), F.lit(is_delete).alias(DELETED), row.alias(ROW))
+
+    # Where one version ends and another begins nothing was deleted.
+    begins, ends = at(columns.valid_from, is_delete=False), at(columns.valid_to, is_delete=True)
+    return ranked(begins, 1).union(ranked(ends, 2))
+
+
+def _as_rows(versions: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
+    current = () if columns.is_current is None else (F.col(END).isNull().alias(columns.is_current),)
+    return versions.select(
+        *(F.col(ROW).getField(field.name).alias(field.name) for field in rules.columns),
+        F.col(SEQUENCE).alias(columns.valid_from),
+        F.col(END).alias(columns.valid_to),
+        *current,
+    )
+
+
+def _differences(wanted: DataFrame, rows: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
+    """Return the versions that the target lacks or has otherwise, and those that it has and should not."""
+    begin = quote(columns.valid_from)
+    found_by = (*rules.keys, columns.valid_from)
+    present = rows.where(F.col(begin).isNotNull())
+    joined = wanted.alias("n").join(present.alias("o"), F.expr(same_keys(found_by, "n", "o")), "full_outer")
+    is_missing, is_gone = F.col(f"o.{begin}").isNull(), F.col(f"n.{begin}").isNull()
+    same = [
+        comparable(F.col(f"n.{quote(field.name)}"), field.dataType).eqNullSafe(
+            comparable(F.col(f"o.{quote(field.name)}"), field.dataType)
+        )
+        for field in wanted.schema.fields
+    ]
+    changed = joined.where(is_missing | is_gone | ~reduce(lambda left, right: left & right, same))
+
+    def value(name: str) -> Column:
+        new, old = F.col(f"n.{quote(name)}"), F.col(f"o.{quote(name)}")
+        return (F.coalesce(new, old) if name in found_by else new).alias(name)
+
+    return changed.select(*map(value, wanted.columns), is_gone.alias(DELETED))
+
+
+def _quoted(values: Mapping[str, str]) -> dict[str, str | Column]:
+    return {quote(name): value for name, value in values.items()}

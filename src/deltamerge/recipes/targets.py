@@ -1,0 +1,149 @@
+"""The target of a recipe, given in any of the ways that name a table, and the tables beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql.types import StructField, StructType
+
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.snapshot import table_exists
+from deltamerge.spark.session import empty_frame
+from deltamerge.spark.table import open_table
+from deltamerge.sql.names import near_misses, parse_name
+from deltamerge.write.align import find_field
+from deltamerge.write.table_writer import write_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Target: TypeAlias = "DeltaTable | str"
+
+_PATH = re.compile(r"[/\\:]")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table is, whether or not there is one yet: a path, or else a name of the catalog.
+
+    Args:
+        options: The options of its object store.
+        opened: The table, where it was given.
+    """
+
+    spark: SparkSession
+    name: str
+    path: str | None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    opened: DeltaTable | None = None
+
+    def open(self) -> DeltaTable:
+        """Open the table.
+
+        Raises:
+            DeltaTableNotFoundException: There is none.
+        """
+        if self.opened is not None:
+            return self.opened
+        if self.path is None:
+            return DeltaTable.forName(self.spark, self.name)
+        return DeltaTable.forPath(self.spark, self.path, self.options)
+
+    def open_or_create(self, schema: StructType) -> DeltaTable:
+        """Open the table; a path without one gets a new table."""
+        if self.path is not None and self.opened is None:
+            table = open_table(self.spark, self.path, self.options)
+            if not table_exists(table.store):
+                # Another writer may create it meanwhile; then this one is opened.
+                with suppress(DeltaAnalysisException):
+                    write_table(table, empty_frame(self.spark, schema), "error", None, {})
+        return self.open()
+
+    def beside(self, folder: str, other: str | None) -> Place:
+        """Return the place of a table that belongs to this one: `other`, or a folder inside of this table's."""
+        if other is not None:
+            return place_of(self.spark, other, self.options)
+        root = self.open().table.store.absolute("")
+        return Place(self.spark, f"{self.name}/{folder}", f"{root.rstrip('/')}/{folder}", self.options)
+
+
+def place_of(spark: SparkSession, target: str, options: Mapping[str, str] | None = None) -> Place:
+    """Return the place that a string names.
+
+    A string with a slash, a backslash or a colon is a path, also after ``delta.``; every other one is a name.
+    """
+    parts = parse_name(target) if target.lower().startswith("delta.`") else ()
+    if len(parts) == 2:
+        return Place(spark, target, parts[1], options or {})
+    return Place(spark, target, target if _PATH.search(target) else None, options or {})
+
+
+def place_of_target(spark: SparkSession, target: Target, options: Mapping[str, str] | None = None) -> Place:
+    """Return the place of a target.
+
+    Raises:
+        TypeError: It is neither a table nor a string.
+    """
+    if isinstance(target, DeltaTable):
+        return Place(spark, target.table.name, target.table.store.absolute(""), options or {}, target)
+    if isinstance(target, str):
+        return place_of(spark, target, options)
+    raise TypeError(f"`target` must be a DeltaTable, a path or a table's name, got {type(target).__name__}")
+
+
+def opened_target(spark: SparkSession, target: Target, options: Mapping[str, str] | None = None) -> DeltaTable:
+    """Open a target."""
+    return place_of_target(spark, target, options).open()
+
+
+def names_in(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return an argument that is a column's name or several.
+
+    Raises:
+        TypeError: It holds something else.
+    """
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"`{argument}` must hold names of columns, got {type(name).__name__}")
+    return names
+
+
+def key_names(keys: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the key columns.
+
+    Raises:
+        ValueError: There are none.
+    """
+    found = names_in("keys", keys)
+    if not found:
+        raise ValueError("`keys` must name one column or more")
+    return found
+
+
+def column_of(schema: StructType, name: str, argument: str, table: str, case_sensitive: bool) -> StructField:
+    """Return a column by its name.
+
+    Args:
+        argument: The argument that names it, for the message.
+        table: What lacks it, for the message.
+
+    Raises:
+        DeltaAnalysisException: There is none (DELTA_MERGE_UNRESOLVED_EXPRESSION).
+    """
+    index = find_field(schema, name, case_sensitive)
+    if index is not None:
+        return schema.fields[index]
+    misses = near_misses(name, schema.names)
+    meant = f" Did you mean {' or '.join(f'`{miss}`' for miss in misses)}?" if misses else ""
+    raise DeltaAnalysisException(
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        f"Cannot resolve `{name}` in {argument}: {table} has the columns {', '.join(schema.names)}.{meant}",
+        sqlstate="42601",
+        parameters={"sqlExpr": name, "clause": argument, "cols": ", ".join(schema.names)},
+    )

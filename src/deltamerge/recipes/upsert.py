@@ -1,0 +1,271 @@
+"""upsert: new rows are inserted, known ones updated, marked ones deleted; the second run changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql.types import StructField, StructType
+
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.merge_builder import DeltaMergeBuilder
+from deltamerge.api.report import MergeReport
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.recipes.quarantine import Judged, WrittenColumn, judge, rejecting
+from deltamerge.recipes.targets import Target, column_of, key_names, names_in, opened_target
+from deltamerge.recipes.values import all_of, check_comparable, differs_from, is_comparable, kept_sql
+from deltamerge.spark import columns as F
+from deltamerge.spark.session import merge_conf
+from deltamerge.spark.table import spark_schema
+from deltamerge.sql.names import quote
+from deltamerge.write.align import find_field, same_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from deltamerge.merge.outcome import Progress
+
+Values: TypeAlias = "Mapping[str, str | Column]"
+Written: TypeAlias = "bool | Sequence[str] | Values"
+"""What a clause writes: all columns, no clause at all, some columns, or values by column."""
+
+
+@dataclass(frozen=True)
+class UpsertRules:
+    """What an upsert does with a pair of rows and with a new one; see `upsert`."""
+
+    keys: tuple[str, ...]
+    update: Written = True
+    insert: Written = True
+    delete_when: str | Column | None = None
+    order_by: tuple[str, ...] = ()
+    null_safe: bool = True
+    ignore_nulls: bool = False
+    skip_unchanged: bool = False
+    schema_evolution: bool = False
+
+
+def upsert(
+    target: Target,
+    source: DataFrame,
+    keys: str | Sequence[str],
+    *,
+    update: Written = True,
+    insert: Written = True,
+    delete_when: str | Column | None = None,
+    order_by: str | Sequence[str] = (),
+    null_safe: bool = True,
+    ignore_nulls: bool = False,
+    skip_unchanged: bool = False,
+    schema_evolution: bool = False,
+    quarantine: str | None = None,
+    options: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    txn_app_id: str | None = None,
+    txn_version: int | None = None,
+    user_metadata: str | None = None,
+) -> MergeReport:
+    """Insert rows with new keys and update the rows with known ones, in one merge.
+
+    In SQL and in Columns that are given, ``t`` is the target and ``s`` the source. Run again with the same source, an
+    upsert leaves the table as it is, unless values are given that count or depend on the time.
+
+    Args:
+        target: The table: a `DeltaTable`, a path (a string with a slash), or a name of the catalog.
+        source: The rows.
+        keys: The columns, of both sides, that identify a row.
+        update: What a known row gets: True all columns of the source, False nothing, a list of columns, or values by
+            column as SQL or Columns over both sides.
+        insert: What a new row gets: as for `update`, with values over the source.
+        delete_when: A condition over the source's row: a known row is deleted where it holds, and a new one is left
+            out.
+        order_by: Source columns such as the time of a change, the greatest value is the latest; NULL is the earliest.
+            Of several source rows with one key only the latest is taken; where two different ones are, the merge fails
+            and names the key. If the target has all these columns, too, then a row in it changes only for a later one.
+        null_safe: Whether a NULL key is a key like any other (``<=>``). Otherwise (``=``) a row with a NULL key
+            matches nothing and is inserted each time.
+        ignore_nulls: Whether NULL in the source leaves the target's value as it is, also in fields of structs.
+        skip_unchanged: Whether a row that would get the values that it has is not written.
+        schema_evolution: Whether the target gets the source's columns that it lacks.
+        quarantine: A path or a name of a table: rows of the source that the target cannot take are written there with
+            the reason, and the others are merged. See docs/recipes.md.
+        options: The options of the object store of `target` and `quarantine`, as for `DeltaTable.forPath`.
+        progress: Is called with each step as it begins.
+        txn_app_id: The application that merges; with `txn_version` the merge is done once, however often the
+            application tries.
+        txn_version: The application's number for this merge, greater than those of its writes before.
+        user_metadata: A string for the commit's ``userMetadata``.
+
+    Returns:
+        The report of the merge.
+
+    Raises:
+        DeltaAnalysisException: A column is missing, or the arguments do not fit the table; nothing was written.
+        MultipleSourceRowsException: Several source rows have one key, and `order_by` does not say which is the latest.
+        DeltaRuntimeException: The data is at fault; the table is as it was.
+        DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
+    """
+    spark = source.sparkSession
+    table = opened_target(spark, target, options)
+    rules = UpsertRules(
+        keys=key_names(keys),
+        update=update,
+        insert=insert,
+        delete_when=delete_when,
+        order_by=names_in("order_by", order_by),
+        null_safe=null_safe,
+        ignore_nulls=ignore_nulls,
+        skip_unchanged=skip_unchanged,
+        schema_evolution=schema_evolution,
+    )
+    transaction = {"txn_app_id": txn_app_id, "txn_version": txn_version, "user_metadata": user_metadata}
+    if quarantine is None:
+        return upsert_builder(table, source, rules).run(progress, **transaction)  # type: ignore[arg-type]
+    with rejecting(judged_source(table, source, rules), quarantine, options, txn_app_id, txn_version) as rejected:
+        report = upsert_builder(table, rejected.fitting, rules).run(progress, **transaction)  # type: ignore[arg-type]
+    return rejected.noted_in(report)
+
+
+def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
+    """Return the merge that an upsert runs.
+
+    Raises:
+        DeltaAnalysisException: A column is missing, or cannot be compared.
+    """
+    columns = _Columns(spark_schema(table.table.snapshot()), source.schema, source.sparkSession)
+    for argument, names in (("keys", rules.keys), ("order_by", rules.order_by)):
+        for name in names:
+            columns.of_source(name, argument)
+    for name in rules.keys:
+        columns.of_target(name, "keys")
+    sign = "<=>" if rules.null_safe else "="
+    on = " AND ".join(f"t.{quote(name)} {sign} s.{quote(name)}" for name in rules.keys)
+    rows = _without_repeated_rows(source) if rules.order_by else source
+    builder = table.alias("t").merge(rows.alias("s"), on, dedupe_by=rules.order_by or None)
+    newer = _is_newer(columns, rules.order_by)
+    if rules.delete_when is not None:
+        builder = builder.whenMatchedDelete(all_of(newer, rules.delete_when))
+        builder = builder.whenNotMatchedDoNothing(rules.delete_when)
+    builder = _with_update(builder, columns, rules, newer)
+    builder = _with_insert(builder, columns, rules.insert)
+    return builder.withSchemaEvolution() if rules.schema_evolution else builder
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of both sides, by the session's rule for names."""
+
+    target: StructType
+    source: StructType
+    spark: SparkSession
+
+    @cached_property
+    def case_sensitive(self) -> bool:
+        return merge_conf(self.spark).case_sensitive
+
+    def of_target(self, name: str, argument: str) -> StructField:
+        return column_of(self.target, name, argument, "the target", self.case_sensitive)
+
+    def of_source(self, name: str, argument: str) -> StructField:
+        return column_of(self.source, name, argument, "the source", self.case_sensitive)
+
+    def common(self, without: Sequence[str]) -> list[tuple[StructField, StructField]]:
+        """Return the columns that both sides have, of the target and of the source, but for some."""
+        found = []
+        for field in self.target.fields:
+            index = find_field(self.source, field.name, self.case_sensitive)
+            if index is not None and not any(same_name(field.name, name, self.case_sensitive) for name in without):
+                found.append((field, self.source.fields[index]))
+        return found
+
+
+def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> Judged:
+    """Return the rows of an upsert's source with the reasons why the target cannot take them.
+
+    Raises:
+        DeltaAnalysisException: What the target would get is not the source's values as they are.
+    """
+    if isinstance(rules.update, Mapping) or isinstance(rules.insert, Mapping) or rules.ignore_nulls:
+        raise DeltaAnalysisException(
+            "DELTA_ILLEGAL_USAGE",
+            "`quarantine` checks the source's values as they are. Leave `ignore_nulls` out, and give `update` and "
+            "`insert` columns, not values.",
+            sqlstate="42601",
+        )
+    snapshot = table.table.snapshot()
+    schema = spark_schema(snapshot)
+    columns = _Columns(schema, source.schema, source.sparkSession)
+    lists = [() if isinstance(which, bool) else names_in("update", which) for which in (rules.update, rules.insert)]
+    takes_all = rules.update is True or rules.insert is True
+    listed = {*rules.keys, *lists[0], *lists[1]}
+    written = [
+        WrittenColumn(t, s)
+        for t, s in columns.common(())
+        if takes_all or any(same_name(t.name, name, columns.case_sensitive) for name in listed)
+    ]
+    given = rules.delete_when
+    is_deleted = F.expr(given) if isinstance(given, str) else given
+    return judge(source.alias("s"), schema, snapshot.metadata.configuration, written, is_deleted)
+
+
+def _without_repeated_rows(source: DataFrame) -> DataFrame:
+    """Leave one of several equal rows, which are no rivals: what is delivered twice is one change."""
+    return source.distinct() if all(is_comparable(field.dataType) for field in source.schema.fields) else source
+
+
+def _is_newer(columns: _Columns, order_by: Sequence[str]) -> str | None:
+    """Return the condition that a source row is later than the target's; None where the target does not show it."""
+    in_target = [find_field(columns.target, name, columns.case_sensitive) for name in order_by]
+    if not order_by or None in in_target:
+        return None
+    given = [f"s.{quote(name)}" for name in order_by]
+    kept = [f"t.{quote(name)}" for name in order_by]
+    if len(given) > 1:
+        # Structs are compared field by field, and NULL comes first.
+        return f"struct({', '.join(given)}) > struct({', '.join(kept)})"
+    return f"{given[0]} > {kept[0]} OR ({kept[0]} IS NULL AND {given[0]} IS NOT NULL)"
+
+
+def _with_update(
+    builder: DeltaMergeBuilder, columns: _Columns, rules: UpsertRules, newer: str | None
+) -> DeltaMergeBuilder:
+    update = rules.update
+    if update is False:
+        return builder
+    if isinstance(update, Mapping):
+        values: dict[str, str | Column] = dict(update)
+    elif isinstance(update, bool):
+        values = {t.name: _given(t, s, rules.ignore_nulls) for t, s in columns.common(rules.keys)}
+    else:
+        named = [(columns.of_target(n, "update"), columns.of_source(n, "update")) for n in names_in("update", update)]
+        values = {t.name: _given(t, s, rules.ignore_nulls) for t, s in named}
+    if not values:
+        return builder
+    changed = None
+    if rules.skip_unchanged:
+        check_comparable([columns.of_target(name, "update") for name in values], "skip_unchanged")
+        changed = differs_from(list(values.items()))
+    condition = all_of(newer, changed)
+    if update is True and not rules.ignore_nulls:
+        return builder.whenMatchedUpdateAll(condition)
+    return builder.whenMatchedUpdate(condition, values if isinstance(update, Mapping) else _quoted(values))
+
+
+def _quoted(values: Values) -> dict[str, str | Column]:
+    return {quote(name): value for name, value in values.items()}
+
+
+def _given(target: StructField, source: StructField, ignore_nulls: bool) -> str:
+    value = f"s.{quote(source.name)}"
+    return kept_sql(value, f"t.{quote(target.name)}", source.dataType, target.dataType) if ignore_nulls else value
+
+
+def _with_insert(builder: DeltaMergeBuilder, columns: _Columns, insert: Written) -> DeltaMergeBuilder:
+    if isinstance(insert, bool):
+        return builder.whenNotMatchedInsertAll() if insert else builder
+    if isinstance(insert, Mapping):
+        return builder.whenNotMatchedInsert(None, dict(insert))
+    named = [(columns.of_target(n, "insert"), columns.of_source(n, "insert")) for n in names_in("insert", insert)]
+    return builder.whenNotMatchedInsert(None, {quote(t.name): f"s.{quote(s.name)}" for t, s in named})

@@ -1,0 +1,95 @@
+"""Values of two rows: whether they are the same, and which of both stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import DataType, MapType, StructField, StructType, VariantType
+
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark import columns as F
+from deltamerge.spark.nested_types import contains
+from deltamerge.sql.names import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def is_comparable(data_type: DataType) -> bool:
+    """Return whether Spark compares values of a type."""
+    return not (contains(data_type, MapType) or contains(data_type, VariantType))
+
+
+def check_comparable(fields: Sequence[StructField], argument: str) -> None:
+    """Refuse columns that Spark does not compare, for an argument that has to.
+
+    Raises:
+        DeltaAnalysisException: A column is a map or a VARIANT, or holds one.
+    """
+    found = [field.name for field in fields if not is_comparable(field.dataType)]
+    if found:
+        raise DeltaAnalysisException(
+            "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE",
+            f"{argument} compares values, and Spark compares no maps and no VARIANT: {', '.join(found)}. Leave the "
+            "argument out, or name columns of other types.",
+            sqlstate="42K09",
+        )
+
+
+def comparable(value: Column, data_type: DataType) -> Column:
+    """Return what is equal where two values are: the value, or its JSON where Spark does not compare its type."""
+    if is_comparable(data_type):
+        return value
+    return F.to_json(F.struct(value.alias("v")), {"ignoreNullFields": "false"})
+
+
+def kept_sql(given: str, kept: str, data_type: DataType, kept_type: DataType) -> str:
+    """Return SQL for a value that takes the place of another one unless it is NULL; so each field of a struct.
+
+    Args:
+        given: SQL of the new value.
+        kept: SQL of the value that stays where the new one is NULL.
+        data_type: The new value's type.
+        kept_type: The other's type.
+    """
+    if not (isinstance(data_type, StructType) and isinstance(kept_type, StructType)):
+        return f"coalesce({given}, {kept})"
+    fields = []
+    for field in kept_type.fields:
+        name = quote(field.name)
+        other = next((f for f in data_type.fields if f.name.lower() == field.name.lower()), None)
+        text = "'" + field.name.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        inner = f"{kept}.{name}"
+        if other is not None:
+            inner = kept_sql(f"{given}.{quote(other.name)}", inner, other.dataType, field.dataType)
+        fields.append(f"{text}, {inner}")
+    return f"CASE WHEN {given} IS NULL THEN {kept} ELSE named_struct({', '.join(fields)}) END"
+
+
+def all_of(*conditions: str | Column | None) -> str | Column | None:
+    """Return what holds where all conditions do, as SQL if they all are; None for none."""
+    given = [condition for condition in conditions if condition is not None]
+    sql = [condition for condition in given if isinstance(condition, str)]
+    if len(given) <= 1:
+        return given[0] if given else None
+    if len(sql) == len(given):
+        return " AND ".join(f"({condition})" for condition in sql)
+    columns = [F.expr(c) if isinstance(c, str) else c for c in given]
+    return reduce(lambda left, right: left & right, columns)
+
+
+def differs_from(values: Sequence[tuple[str, str | Column]]) -> str | Column:
+    """Return whether a value of a row differs from the one that the target's column of that name has.
+
+    Args:
+        values: The column's name and the value; one or more.
+    """
+    if all(isinstance(value, str) for _, value in values):
+        return "NOT (" + " AND ".join(f"({value}) <=> t.{quote(name)}" for name, value in values) + ")"
+    same = [
+        (F.expr(value) if isinstance(value, str) else value).eqNullSafe(F.col(f"t.{quote(name)}"))
+        for name, value in values
+    ]
+    return ~reduce(lambda left, right: left & right, same)

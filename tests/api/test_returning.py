@@ -1,0 +1,91 @@
+"""The rows that a merge changed, with change data and without, by each plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deltamerge import DeltaTable, write_delta
+from deltamerge.exceptions import DeltaAnalysisException
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PROPERTIES: dict[str, dict[str, str]] = {
+    "plain": {},
+    "change_data": {"delta.enableChangeDataFeed": "true"},
+    "deletion_vectors": {"delta.enableDeletionVectors": "true"},
+}
+EXPECTED = [
+    ("DELETE", 2, "b", 20),
+    ("DELETE", 5, None, 50),
+    ("INSERT", 8, None, None),
+    ("INSERT", None, "new", 0),
+    ("UPDATE", 1, "A", 11),
+    ("UPDATE", 4, "d", -1),
+]
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def table_of(spark: SparkSession, path: Path, properties: dict[str, str]) -> DeltaTable:
+    rows = [(1, "a", 10), (2, "b", 20), (3, "c", 30), (4, "d", 40), (5, None, 50)]
+    write_delta(spark.createDataFrame(rows, "id INT, name STRING, n INT"), str(path), properties=properties)
+    return DeltaTable.forPath(spark, str(path))
+
+
+@pytest.mark.parametrize("executor", ["auto", "classic", "low_shuffle"])
+@pytest.mark.parametrize("kind", PROPERTIES)
+def test_changed_rows(spark: SparkSession, tmp_path: Path, kind: str, executor: str) -> None:
+    spark.conf.set("spark.deltamerge.merge.executor", executor)
+    table = table_of(spark, tmp_path / "t", PROPERTIES[kind])
+    source = spark.createDataFrame(
+        [(1, "A", 1), (2, None, 2), (3, "c", 0), (8, None, None), (None, "new", 0)], "id INT, name STRING, n INT"
+    )
+    changed = (
+        table.alias("t")
+        .merge(source.alias("s"), "t.id = s.id")
+        .whenMatchedDelete("s.name IS NULL")
+        .whenMatchedUpdate("s.n > 0", {"name": "s.name", "n": "t.n + s.n"})
+        .whenNotMatchedInsertAll()
+        .whenNotMatchedBySourceUpdate("t.id = 4", {"n": "-1"})
+        .whenNotMatchedBySourceDelete("t.id = 5")
+        .returning()
+    )
+    assert changed.columns == ["merge_action", "id", "name", "n"]
+    assert rows_of(changed) == EXPECTED
+    after = [row[1:] for row in EXPECTED if row[0] != "DELETE"]
+    assert rows_of(table.toDF()) == sorted([*after, (3, "c", 30)], key=repr)
+    names = [name for name, *_ in table.table.snapshot().metadata.configuration.items()]
+    assert ("delta.enableChangeDataFeed" in names) == (kind == "change_data")
+    # What was returned stays as it was, whatever comes after.
+    table.delete()
+    assert rows_of(changed) == EXPECTED
+
+
+@pytest.mark.quick
+def test_inserts_new_columns_and_a_second_run(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path / "t", {})
+    source = spark.createDataFrame([(1, "x", 1, 7), (9, "y", 9, 8)], "id INT, name STRING, n INT, more INT")
+    merge = table.alias("t").merge(source.alias("s"), "t.id = s.id").whenNotMatchedInsertAll().withSchemaEvolution()
+    for expected in ([("INSERT", 9, "y", 9, 8)], []):
+        changed = merge.returning(txn_app_id="load", txn_version=1)
+        assert changed.columns == ["merge_action", "id", "name", "n", "more"]
+        assert rows_of(changed) == expected
+    assert rows_of(table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedDelete().returning()) == [
+        ("DELETE", 1, "a", 10, None),
+        ("DELETE", 9, "y", 9, 8),
+    ]
+    assert not [path for path in (tmp_path / "t" / "_delta_log").glob("*.json") if '"cdc"' in path.read_text()]
+
+
+def test_reserved_names(spark: SparkSession, tmp_path: Path) -> None:
+    source = spark.createDataFrame([(1,)], "merge_action INT")
+    write_delta(source, str(tmp_path / "t"))
+    merge = DeltaTable.forPath(spark, str(tmp_path / "t")).merge(source.alias("s"), "false").whenNotMatchedInsertAll()
+    with pytest.raises(DeltaAnalysisException, match="reserved names merge_action"):
+        merge.returning()

@@ -1,0 +1,232 @@
+"""Change feeds: examples as AUTO CDC's documents have them, and random feeds beside a model in plain Python."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from corpus.deltamerge_engine import is_ci
+from deltamerge import DeltaTable, apply_changes, scd2, write_delta
+from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
+
+from .feed_model import Event, history, newest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EXAMPLES = int(os.environ.get("DELTAMERGE_RECIPE_EXAMPLES", "4"))
+SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+FEED = "id INT, name STRING, port STRING, op STRING, n INT"
+# The shape of the published example: inserts, two updates that come in the wrong order, and a delete.
+SHIPS = [
+    (24, "Freya", "Bergen", "INSERT", 1),
+    (23, "Sigrid", "Molde", "INSERT", 1),
+    (25, "Astrid", "Narvik", "INSERT", 2),
+    (26, "Tora", "Alta", "INSERT", 2),
+    (23, None, None, "DELETE", 6),
+    (25, "Astrid", "Hammerfest", "UPDATE", 6),
+    (25, "Astrid", "Tromsø", "UPDATE", 5),
+    (23, "Sigrid", "Vardø", "UPDATE", 5),
+]
+AUTO_CDC: dict[str, Any] = {
+    "keys": ["id"],
+    "sequence_by": "n",
+    "apply_as_deletes": "op = 'DELETE'",
+    "except_columns": ["op", "n"],
+}
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def read(spark: SparkSession, path: str) -> list[tuple[Any, ...]]:
+    return rows_of(DeltaTable.forPath(spark, path).toDF())
+
+
+def test_newest_rows(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    apply_changes(path, spark.createDataFrame(SHIPS, FEED), **AUTO_CDC)
+    expected = [(24, "Freya", "Bergen"), (25, "Astrid", "Hammerfest"), (26, "Tora", "Alta")]
+    assert read(spark, path) == expected
+    late = [(23, "Sigrid", "Bodø", "UPDATE", 4), (25, "Astrid", "Molde", "UPDATE", 3), (24, "Freya", "Oslo", "U", 2)]
+    report = apply_changes(path, spark.createDataFrame(late, FEED), **AUTO_CDC)
+    assert report.metrics["numTargetRowsUpdated"] == 1
+    assert report.metrics["numTargetRowsInserted"] == 0
+    assert read(spark, path) == [(24, "Freya", "Oslo"), *expected[1:]]
+    assert apply_changes(path, spark.createDataFrame(SHIPS, FEED), **AUTO_CDC).version is None
+
+
+def test_history(spark: SparkSession, tmp_path: Path) -> None:
+    expected = [
+        (23, "Sigrid", "Molde", 1, 5),
+        (23, "Sigrid", "Vardø", 5, 6),
+        (24, "Freya", "Bergen", 1, None),
+        (25, "Astrid", "Hammerfest", 6, None),
+        (25, "Astrid", "Narvik", 2, 5),
+        (25, "Astrid", "Tromsø", 5, 6),
+        (26, "Tora", "Alta", 2, None),
+    ]
+    at_once, one_by_one = str(tmp_path / "t"), str(tmp_path / "u")
+    apply_changes(at_once, spark.createDataFrame(SHIPS, FEED), scd_type=2, **AUTO_CDC)
+    assert read(spark, at_once) == expected
+    for ship in SHIPS[4:] + SHIPS[:4]:
+        apply_changes(one_by_one, spark.createDataFrame([ship], FEED), scd_type=2, **AUTO_CDC)
+    assert read(spark, one_by_one) == expected
+    assert apply_changes(at_once, spark.createDataFrame(SHIPS, FEED), scd_type=2, **AUTO_CDC).version is None
+
+
+def test_history_of_some_columns(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    source = spark.createDataFrame(SHIPS, FEED)
+    apply_changes(path, source, scd_type=2, track_history_columns=["name"], **AUTO_CDC)
+    assert read(spark, path) == [
+        (23, "Sigrid", "Vardø", 1, 6),
+        (24, "Freya", "Bergen", 1, None),
+        (25, "Astrid", "Hammerfest", 2, None),
+        (26, "Tora", "Alta", 2, None),
+    ]
+
+
+def test_a_feed_into_a_table_that_has_rows(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.createDataFrame([(1, "a", 5), (2, "b", 5), (3, "c", 5)], "id INT, v STRING, n INT"), path)
+    changes = [(1, "late", 4, False), (2, None, 6, True), (3, None, 7, False)]
+    source = spark.createDataFrame(changes, "id INT, v STRING, n INT, gone BOOLEAN")
+    apply_changes(path, source, "id", "n", apply_as_deletes="gone", ignore_null_updates=True)
+    assert read(spark, path) == [(1, "a", 5), (3, "c", 7)]
+
+
+def test_history_of_a_table_that_has_one(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    schema = "id INT, v STRING, valid_from INT, valid_to INT, is_current BOOLEAN"
+    write_delta(spark.createDataFrame([(1, "a", 1, 5, False), (1, "b", 7, None, True)], schema), path)
+    source = spark.createDataFrame([(1, "x", 3), (1, "b", 9), (1, "y", 6), (2, "z", 1)], "id INT, v STRING, at INT")
+    scd2(path, source, "id", effective_at="at")
+    assert read(spark, path) == [
+        (1, "a", 1, 3, False),
+        (1, "b", 7, None, True),
+        (1, "x", 3, 5, False),
+        (1, "y", 6, 7, False),
+        (2, "z", 1, None, True),
+    ]
+
+
+def test_two_changes_with_one_sequence(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    source = spark.createDataFrame([(1, "a", 1), (1, "a", 1), (1, "b", 1)], "id INT, v STRING, n INT")
+    with pytest.raises(MultipleSourceRowsException, match="sequence_by does not determine the latest"):
+        apply_changes(path, source, "id", "n")
+    assert read(spark, path) == []
+    apply_changes(path, source.where("v = 'a'"), "id", "n")
+    assert read(spark, path) == [(1, "a", 1)]
+
+
+def test_names_that_are_missing(spark: SparkSession, tmp_path: Path) -> None:
+    source = spark.createDataFrame([(1, "a", 1)], "id INT, v STRING, n INT")
+    with pytest.raises(DeltaAnalysisException, match="`key` in keys: the source"):
+        apply_changes(str(tmp_path / "t"), source, "key", "n")
+    with pytest.raises(DeltaAnalysisException, match="cannot be in except_columns"):
+        apply_changes(str(tmp_path / "t"), source, "id", "n", except_columns="id")
+    write_delta(source, str(tmp_path / "t"))
+    with pytest.raises(DeltaAnalysisException, match="`valid_from` in the history's columns: the target"):
+        scd2(str(tmp_path / "t"), source, "id", effective_at="n")
+
+
+VALUES = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from(["x", "y", None]))
+
+
+@st.composite
+def feeds(draw: st.DrawFn) -> list[list[Event]]:
+    """Draws batches: any events, in any order, some of them again in a later batch or twice in one."""
+    places = draw(
+        st.lists(st.tuples(st.sampled_from([1, 2, None]), st.integers(1, 9)), min_size=1, max_size=12, unique=True)
+    )
+    events = [Event(key, at, draw(VALUES), draw(st.integers(0, 3)) == 0) for key, at in places]
+    order = draw(st.permutations(events))
+    batches = [order[i::3] for i in range(min(3, len(order)))]
+    for batch in batches:
+        batch.extend(draw(st.lists(st.sampled_from(events), max_size=2)))
+    return batches
+
+
+searching = settings(
+    max_examples=EXAMPLES,
+    derandomize=is_ci() or EXAMPLES <= 4,
+    deadline=None,
+    database=None,
+    phases=(Phase.generate, Phase.shrink) if EXAMPLES > 50 else (Phase.generate,),
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+SOURCE = "k INT, at INT, v STRING, w STRING, gone BOOLEAN"
+
+
+def frame_of(spark: SparkSession, batch: list[Event]) -> DataFrame:
+    return spark.createDataFrame([(e.key, e.sequence, *e.values, e.deletes) for e in batch], SOURCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ignore_nulls", [False, True])
+def test_random_feeds_of_newest_rows(spark: SparkSession, tmp_path: Path, ignore_nulls: bool) -> None:
+    feed: dict[str, Any] = {"apply_as_deletes": "s.gone", "except_columns": ["gone", "at"]}
+    number = iter(range(10**6))
+
+    @searching
+    @given(batches=feeds())
+    def holds(batches: list[list[Event]]) -> None:
+        for key, setting in SMALL.items():
+            spark.conf.set(key, setting)
+        path, seen = str(tmp_path / f"t{next(number)}"), list[Event]()
+        properties = {"delta.enableChangeDataFeed": "true"}
+        write_delta(spark.createDataFrame([], "k INT, v STRING, w STRING"), path, properties=properties)
+        for batch in batches:
+            before = newest(seen, ignore_nulls=ignore_nulls)
+            seen += batch
+            after = newest(seen, ignore_nulls=ignore_nulls)
+            source = frame_of(spark, batch)
+            report = apply_changes(path, source, "k", "at", ignore_null_updates=ignore_nulls, **feed)
+            assert read(spark, path) == sorted(((k, *v) for k, v in after.items()), key=repr)
+            counted = {n: report.metrics[f"numTargetRows{n}"] for n in ("Inserted", "Updated", "Deleted")}
+            assert counted == {
+                "Inserted": len(after.keys() - before.keys()),
+                "Updated": sum(before[k] != after[k] for k in before.keys() & after.keys()),
+                "Deleted": len(before.keys() - after.keys()),
+            }
+            if report.version is not None:
+                changes = DeltaTable.forPath(spark, path).changes(report.version, report.version)
+                assert changes.count() == counted["Inserted"] + 2 * counted["Updated"] + counted["Deleted"]
+        again = apply_changes(path, frame_of(spark, batches[0]), "k", "at", ignore_null_updates=ignore_nulls, **feed)
+        assert again.version is None
+
+    holds()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tracked", "ignore_nulls"), [(None, False), (["v"], False), (["v"], True)])
+def test_random_feeds_of_histories(
+    spark: SparkSession, tmp_path: Path, tracked: list[str] | None, ignore_nulls: bool
+) -> None:
+    feed: dict[str, Any] = {"effective_at": "at", "delete_when": "s.gone", "except_columns": ["gone", "at"]}
+    number = iter(range(10**6))
+
+    @searching
+    @given(batches=feeds())
+    def holds(batches: list[list[Event]]) -> None:
+        for key, setting in SMALL.items():
+            spark.conf.set(key, setting)
+        path, seen = str(tmp_path / f"t{next(number)}"), list[Event]()
+        for batch in [*batches, batches[0]]:
+            seen += batch
+            report = scd2(path, frame_of(spark, batch), "k", tracked, ignore_nulls=ignore_nulls, **feed)
+            versions = history(seen, [0] if tracked else [0, 1], ignore_nulls=ignore_nulls)
+            expected = [(k, *row, a, b, b is None) for k, found in versions.items() for a, b, row in found]
+            assert read(spark, path) == sorted(expected, key=repr)
+        assert report.version is None
+
+    holds()

@@ -1,0 +1,113 @@
+"""Upserts: keys with NULL, order, deletes, what is written, and the second run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deltamerge import DeltaTable, upsert, write_delta
+from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
+from deltamerge.recipes.targets import place_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "id INT, name STRING, at INT"
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def table_of(spark: SparkSession, folder: Path, rows: list[tuple[Any, ...]], schema: str = SCHEMA) -> DeltaTable:
+    write_delta(spark.createDataFrame(rows, schema), str(folder / "t"))
+    return DeltaTable.forPath(spark, str(folder / "t"))
+
+
+@pytest.mark.quick
+def test_upserts_and_does_nothing_the_second_time(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [(1, "a", 5), (2, "b", 5), (None, "null", 5), (4, "d", 5)])
+    changes = [(1, "a2", 6), (1, "a1", 4), (2, "late", 4), (None, "null2", 7), (3, "c", 1), (3, "c", 1), (4, None, 9)]
+    source = spark.createDataFrame([(*row, row[1] is None) for row in changes], SCHEMA + ", gone BOOLEAN")
+    report = upsert(table, source, "id", order_by="at", delete_when="s.gone")
+    expected = [(1, "a2", 6), (2, "b", 5), (3, "c", 1), (None, "null2", 7)]
+    assert rows_of(table.toDF()) == sorted(expected, key=repr)
+    changed = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+    assert [report.metrics[name] for name in changed] == [1, 2, 1]
+    again = upsert(str(tmp_path / "t"), source, ["id"], order_by=["at"], delete_when="s.gone")
+    assert again.version is None
+    assert rows_of(table.toDF()) == sorted(expected, key=repr)
+
+
+def test_order_that_does_not_decide_names_the_key(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [(1, "a", 5)])
+    source = spark.createDataFrame([(7, "x", 6), (7, "y", 6)], SCHEMA)
+    with pytest.raises(MultipleSourceRowsException, match=r'"?k0"?:7'):
+        upsert(table, source, "id", order_by="at")
+    assert table.toDF().count() == 1
+
+
+def test_order_by_several_columns_with_null(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "id INT, name STRING, day INT, hour INT"
+    table = table_of(spark, tmp_path, [(1, "a", 1, None), (2, "b", 2, 5), (3, "c", None, 1)], schema)
+    source = spark.createDataFrame([(1, "x", 1, 0), (2, "y", 1, 9), (3, "z", None, 2)], schema)
+    upsert(table, source, "id", order_by=["day", "hour"])
+    assert [name for _, name, _, _ in rows_of(table.toDF())] == ["x", "b", "z"]
+
+
+def test_ignore_nulls_also_in_structs(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "id INT, name STRING, place STRUCT<city: STRING, zip: STRING>"
+    table = table_of(spark, tmp_path, [(1, "a", ("Oslo", "0150")), (2, "b", None), (3, "c", ("Bergen", None))], schema)
+    source = spark.createDataFrame(
+        [(1, None, (None, "0151")), (2, "b2", (None, "1")), (3, None, None), (4, None, None)], schema
+    )
+    report = upsert(table, source, "id", ignore_nulls=True, skip_unchanged=True)
+    assert rows_of(table.toDF()) == [
+        (1, "a", ("Oslo", "0151")),
+        (2, "b2", (None, "1")),
+        (3, "c", ("Bergen", None)),
+        (4, None, None),
+    ]
+    assert report.metrics["numTargetRowsUpdated"] == 2
+    assert upsert(table, source, "id", ignore_nulls=True, skip_unchanged=True).version is None
+
+
+def test_what_update_and_insert_write(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [(1, "a", 5)])
+    source = spark.createDataFrame([(1, "x", 1), (2, "y", 2)], SCHEMA)
+    upsert(table, source, "id", update=["name"], insert={"id": "s.id", "at": "-s.at"})
+    assert rows_of(table.toDF()) == [(1, "x", 5), (2, None, -2)]
+    upsert(table, source, "id", update={"at": "t.at + s.at"}, insert=False)
+    assert rows_of(table.toDF()) == [(1, "x", 6), (2, None, 0)]
+    upsert(table, source, "id", update=False)
+    assert rows_of(table.toDF()) == [(1, "x", 6), (2, None, 0)]
+
+
+def test_keys_with_null_by_equality_are_inserted_each_time(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [(None, "a", 5)])
+    upsert(table, table.toDF(), "id", null_safe=False)
+    assert table.toDF().count() == 2
+
+
+def test_names_that_are_missing(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [(1, "a", 5)])
+    source = spark.createDataFrame([(1, "x", 1)], SCHEMA)
+    with pytest.raises(DeltaAnalysisException, match=r"`idd` in keys: the source .* Did you mean `id`"):
+        upsert(table, source, "idd")
+    with pytest.raises(DeltaAnalysisException, match="`att` in order_by"):
+        upsert(table, source, "id", order_by="att")
+    with pytest.raises(DeltaAnalysisException, match="the target"):
+        upsert(table, source.withColumnRenamed("id", "key"), "key")
+
+
+def test_a_name_or_a_path(spark: SparkSession, tmp_path: Path) -> None:
+    table_of(spark, tmp_path, [(1, "a", 5)])
+    assert place_of(spark, "db.orders").path is None
+    assert place_of(spark, "orders").path is None
+    assert place_of(spark, "./orders").path == "./orders"
+    assert place_of(spark, "s3://b/orders").path == "s3://b/orders"
+    assert place_of(spark, "delta.`orders`").path == "orders"
+    upsert(f"delta.`{tmp_path}/t`", spark.createDataFrame([(2, "b", 5)], SCHEMA), "id")
+    assert DeltaTable.forPath(spark, str(tmp_path / "t")).toDF().count() == 2
