@@ -10,9 +10,10 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from deltamerge import DeltaTable, write_delta
+from deltamerge.streaming import upsert_into
 
 # Streams run without adaptive execution: 200 partitions, Spark's default, are far too many for small batches.
 spark = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", 4).getOrCreate()
@@ -22,19 +23,8 @@ with TemporaryDirectory() as folder:
     schema = "id BIGINT, celsius DOUBLE, at BIGINT"
     write_delta(spark.createDataFrame([], schema), path)
 
-    def upsert(batch: DataFrame, batch_id: int) -> None:
-        """Merge the latest reading of each device."""
-        session = batch.sparkSession
-        session.conf.set("spark.databricks.delta.write.txnAppId", "devices-upsert")
-        session.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
-        (
-            DeltaTable.forPath(session, path)
-            .alias("t")
-            .merge(batch.alias("s"), "t.id = s.id", dedupe_by="at")
-            .whenMatchedUpdateAll("s.at > t.at")
-            .whenNotMatchedInsertAll()
-            .execute()
-        )
+    # The latest reading of each device; the application's name is for batches that this script runs by hand below.
+    upsert = upsert_into(path, keys="id", order_by="at", app_id="devices-upsert")
 
     # Two files arrive; with maxFilesPerTrigger=1 each is a batch of its own.
     arriving = Path(folder, "arriving")
