@@ -18,6 +18,9 @@ TOPICS =
 TABLES =
 # Examples for the model of MERGE in plain Python.
 EXAMPLES = 5000
+# Examples of each random change feed, and how often a stream is killed.
+FEEDS = 200
+STREAM_KILLS = 20
 
 # Writers at once, merges of each, and how often one of them is killed; damaged files; histories of writers.
 WRITERS = 5
@@ -26,7 +29,7 @@ KILLS = 40
 MUTATIONS = 10000
 HISTORIES = 5000
 
-.PHONY: help setup demo coverage examples torture oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions lint types check bench-small bench-log bench bench-all lock clean
+.PHONY: help setup demo coverage examples torture oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions recipes docs lint types check bench-small bench-log bench bench-all lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
@@ -44,6 +47,8 @@ help:
 	@echo "make tables        tests/data/tables again, by delta-spark and delta-rs: TABLES='plain types' (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
 	@echo "make torture       writers that race and are killed, and damaged files: WRITERS=5 RACES=40 KILLS=40 MUTATIONS=10000"
+	@echo "make recipes       random change feeds beside a model, and a stream that is killed: FEEDS=200 STREAM_KILLS=20"
+	@echo "make docs          the site of the docs, in site/"
 	@echo "make check         lint, types and every test"
 	@echo "make bench-small   small merges, beside delta-spark (needs Maven)"
 	@echo "make bench-log     loading a large table's log"
@@ -109,6 +114,12 @@ torture: setup
 	DELTAMERGE_WRITERS=$(WRITERS) DELTAMERGE_MERGES=$(RACES) DELTAMERGE_KILLS=$(KILLS) \
 	DELTAMERGE_MUTATIONS=$(MUTATIONS) DELTAMERGE_HISTORIES=$(HISTORIES) \
 	$(PYTEST) -q -s tests/faults tests/txn/test_histories.py tests/merge/test_row_level_concurrency.py
+
+recipes: setup
+	DELTAMERGE_RECIPE_EXAMPLES=$(FEEDS) DELTAMERGE_STREAM_KILLS=$(STREAM_KILLS) $(PYTEST) -q tests/recipes -k "random or killed"
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 lint: setup
 	$(PYTHON) -m ruff check

@@ -41,7 +41,7 @@ def customers(spark: SparkSession, folder: Path) -> dict[str, Any]:
     kept = spark.sql(
         f"{person}, TIMESTAMP'2024-01-01 00:00:00' AS changed_at, true AS active, current_date() AS created_at"
     )
-    write_delta(kept, str(folder / "data" / "customers"))
+    write_delta(kept, str(folder / "data" / "customers"), partition_by="country")
     updates = spark.sql(
         "SELECT 1 AS id, 'NO' AS country, 'Ada' AS name, 'Moss' AS city, current_timestamp() AS changed_at, "
         "false AS deleted"
@@ -68,7 +68,9 @@ def test_snippets_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.M
     names: dict[str, Any] = {"spark": spark}
     names |= GIVEN.get(page.name, nothing)(spark, tmp_path)
     for line, snippet in snippets_of(page):
-        source = "\n" * (line - 1) + snippet.replace('"/data/', f'"{tmp_path}/data/')
+        # Spark's own relative paths are those of the JVM.
+        here = snippet.replace('"/data/', f'"{tmp_path}/data/').replace('"./', f'"{tmp_path}/')
+        source = "\n" * (line - 1) + here
         with redirect_stdout(StringIO()):
             exec(compile(source, str(page), "exec"), names)
 

@@ -26,7 +26,7 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
 
 def test_version() -> None:
     code, out, _ = run("--version")
-    assert (code, out) == (0, "deltamerge 0.1.0\n")
+    assert (code, out) == (0, "deltamerge 0.2.0\n")
 
 
 def test_detail(table: Path) -> None:

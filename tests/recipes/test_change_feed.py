@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 from corpus.deltamerge_engine import is_ci
 from deltamerge import DeltaTable, apply_changes, scd2, write_delta
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
+from deltamerge.merge.command import run_merge
+from deltamerge.recipes import change_feed
 
 from .feed_model import Event, history, newest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from deltamerge.merge.outcome import MergeOutcome
 
 EXAMPLES = int(os.environ.get("DELTAMERGE_RECIPE_EXAMPLES", "4"))
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
@@ -136,6 +140,42 @@ def test_names_that_are_missing(spark: SparkSession, tmp_path: Path) -> None:
     write_delta(source, str(tmp_path / "t"))
     with pytest.raises(DeltaAnalysisException, match="`valid_from` in the history's columns: the target"):
         scd2(str(tmp_path / "t"), source, "id", effective_at="n")
+
+
+def test_another_writer_between_reading_and_committing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, schema = str(tmp_path / "t"), "id INT, v STRING, n INT"
+    write_delta(spark.createDataFrame([(7, "z", 0)], schema), path)
+    others = [spark.createDataFrame([(1, "newest", 3)], schema)]
+
+    def late(*arguments: Any) -> MergeOutcome:
+        if others:
+            apply_changes(path, others.pop(), "id", "n")
+        return run_merge(*arguments)
+
+    monkeypatch.setattr(change_feed, "run_merge", late)
+    apply_changes(path, spark.createDataFrame([(1, "older", 2)], schema), "id", "n")
+    assert read(spark, path) == [(1, "newest", 3), (7, "z", 0)]
+
+
+@pytest.mark.parametrize("scd_type", [1, 2])
+def test_a_call_that_ended_between_its_commits(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scd_type: Literal[1, 2]
+) -> None:
+    path, source = str(tmp_path / "t"), spark.createDataFrame(SHIPS, FEED)
+
+    def ends(*_: Any) -> MergeOutcome:
+        raise KeyboardInterrupt
+
+    ids: dict[str, Any] = {"txn_app_id": "ships", "txn_version": 1}
+    with monkeypatch.context() as patched:
+        patched.setattr(change_feed, "run_merge", ends)
+        with pytest.raises(KeyboardInterrupt):
+            apply_changes(path, source, scd_type=scd_type, **AUTO_CDC, **ids)
+    assert read(spark, path) == []
+    apply_changes(path, source, scd_type=scd_type, **AUTO_CDC, **ids)
+    assert len(read(spark, path)) == (3 if scd_type == 1 else 7)
 
 
 VALUES = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from(["x", "y", None]))

@@ -64,14 +64,14 @@ def killed_after(folder: Path, batches: int | None, delay: float) -> bool:
         [sys.executable, str(PROGRAM), str(folder)],
         env=environment,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     assert running.stdout is not None
     if batches is None:
-        running.communicate(timeout=300)
-        assert running.returncode == 0
+        _, errors = running.communicate(timeout=300)
+        assert running.returncode == 0, errors
         return False
     for _ in range(batches):
         running.stdout.readline()
