@@ -53,6 +53,7 @@ def read(spark: SparkSession, path: str) -> list[tuple[Any, ...]]:
     return rows_of(DeltaTable.forPath(spark, path).toDF())
 
 
+@pytest.mark.sessions
 def test_newest_rows(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     apply_changes(path, spark.createDataFrame(SHIPS, FEED), **AUTO_CDC)
@@ -66,6 +67,7 @@ def test_newest_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert apply_changes(path, spark.createDataFrame(SHIPS, FEED), **AUTO_CDC).version is None
 
 
+@pytest.mark.sessions
 def test_history(spark: SparkSession, tmp_path: Path) -> None:
     expected = [
         (23, "Sigrid", "Molde", 1, 5),
