@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_rows_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     table = (
         DeltaTable.create(spark)
