@@ -46,7 +46,7 @@ def customers(spark: SparkSession, folder: Path) -> dict[str, Any]:
         "SELECT 1 AS id, 'NO' AS country, 'Ada' AS name, 'Moss' AS city, current_timestamp() AS changed_at, "
         "false AS deleted"
     )
-    staging = kept.selectExpr("*", "current_date() AS day", "false AS deleted")
+    staging = kept.selectExpr("*", "current_date() AS day", "false AS deleted", "2.5D AS price")
     staging.createOrReplaceTempView("staging")
     return {"updates": updates}
 
@@ -69,7 +69,7 @@ def test_snippets_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.M
     names |= GIVEN.get(page.name, nothing)(spark, tmp_path)
     for line, snippet in snippets_of(page):
         # Spark's own relative paths are those of the JVM.
-        here = snippet.replace('"/data/', f'"{tmp_path}/data/').replace('"./', f'"{tmp_path}/')
+        here = re.sub('(?<=["`])/data/', f"{tmp_path}/data/", snippet).replace('"./', f'"{tmp_path}/')
         source = "\n" * (line - 1) + here
         with redirect_stdout(StringIO()):
             exec(compile(source, str(page), "exec"), names)

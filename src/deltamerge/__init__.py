@@ -26,8 +26,8 @@ __all__ = [
     "merge_sql",
     "plan_sql",
     "register",
-    "sql",
     "scd2",
+    "sql",
     "upsert",
     "write_delta",
 ]
