@@ -4,6 +4,7 @@
     python benchmarks/merge_lineitem.py --scale 0.05 --cases 'upsert-*' --engines delta-rs,deltamerge
     python benchmarks/merge_lineitem.py --deletion-vectors
     python benchmarks/merge_lineitem.py --store s3
+    python benchmarks/merge_lineitem.py --store hdfs --engines delta-spark,deltamerge
 
 It needs the dependency groups dev and bench (tpchgen-cli, deltalake), Java and, for delta-spark, an
 environment of its own that it builds by Maven when there is none (see tests/oracle/environment.py).
@@ -141,7 +142,9 @@ def main() -> None:
     parser.add_argument(
         "--deletion-vectors", action="store_true", help="in tables that have them; delta-rs cannot write them"
     )
-    parser.add_argument("--store", choices=["local", "s3"], default="local", help="where tables and sources are")
+    parser.add_argument(
+        "--store", choices=["local", "s3", "hdfs"], default="local", help="where tables and sources are"
+    )
     parser.add_argument("--repeat", type=int, default=1, help="merges of each case; the median counts")
     parser.add_argument("--folder", type=Path, default=ROOT / ".bench", help="where tables are kept")
     parser.add_argument("--output", type=Path, help="results as JSON; by default in the folder")
@@ -157,7 +160,9 @@ def main() -> None:
     with tables_in(options.store, folder, deletion_vectors=options.deletion_vectors) as tables:
         times = run_engines(engines, layouts, cases, options.repeat, folder, tables)
     print(table(times, [layout.name for layout in layouts], names, engines))
-    suffix = ("_deletion_vectors" if options.deletion_vectors else "") + ("" if options.store == "local" else "_s3")
+    suffix = ("_deletion_vectors" if options.deletion_vectors else "") + (
+        "" if options.store == "local" else f"_{options.store}"
+    )
     output = options.output or folder / f"merge_lineitem{suffix}.json"
     results = [
         {"layout": layout, "case": case, "engine": name, **result} for (layout, case, name), result in times.items()

@@ -248,7 +248,7 @@ def test_urls_are_spelled_as_spark_spells_them(root: str) -> None:
     assert open_store(root, {"allow_http": "true"}).absolute("x y") == "s3://b/t/x y"
 
 
-@pytest.mark.parametrize("root", ["hdfs://host/t", "dbfs:/t", "wat://x/y"])
+@pytest.mark.parametrize("root", ["oss://host/t", "dbfs:/t", "wat://x/y"])
 def test_unknown_scheme(root: str) -> None:
     with pytest.raises(DeltaTableException, match="no store"):
         open_store(root)

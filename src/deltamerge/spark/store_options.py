@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltamerge.spark.session import is_connect
-from deltamerge.storage.hadoop_options import keys_of_store
+from deltamerge.storage.hadoop_options import keys_of_store, prefixes_of_store
 from deltamerge.storage.stored_file import SCHEME
 
 if TYPE_CHECKING:
@@ -21,13 +21,16 @@ def session_store_options(spark: SparkSession, path: str) -> dict[str, str]:
         return {}
     authority = path[scheme.end() :].lstrip("/").partition("/")[0]
     keys = keys_of_store(scheme.group(1).lower(), authority)
+    prefixes = prefixes_of_store(scheme.group(1).lower())
     if not keys:
         return {}
     if is_connect(spark):
-        settings = spark.conf.getAll
-        found = {key: settings.get(key, settings.get(_PREFIX + key)) for key in keys}
+        settings = {key.removeprefix(_PREFIX): value for key, value in spark.conf.getAll.items()}
+        found = {key: value for key, value in settings.items() if key in keys or key.startswith(prefixes)}
     else:
         session: Any = spark._jsparkSession
         hadoop = session.sessionState().newHadoopConf()
         found = {key: hadoop.get(key) for key in keys}
+        for prefix in prefixes:
+            found |= {prefix + str(name): value for name, value in hadoop.getPropsWithPrefix(prefix).items()}
     return {key: str(value) for key, value in found.items() if value}

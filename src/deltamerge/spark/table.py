@@ -7,11 +7,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
 from deltamerge.log.snapshot import Snapshot, load_snapshot
+from deltamerge.spark.hadoop_files import JvmFiles
+from deltamerge.spark.session import is_connect
 from deltamerge.spark.store_options import session_store_options
 from deltamerge.storage.store import Store, open_store
 from deltamerge.storage.stored_file import SCHEME
@@ -82,7 +85,8 @@ def open_table(
 
     An option that is given wins over the session's setting, this one over what the environment has.
     """
-    return Table(spark, open_store(path, options, session_store_options(spark, path)), name or path)
+    hadoop = None if is_connect(spark) else partial(JvmFiles, spark)
+    return Table(spark, open_store(path, options, session_store_options(spark, path), hadoop), name or path)
 
 
 def spark_schema(snapshot: Snapshot) -> StructType:

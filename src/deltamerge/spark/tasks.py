@@ -28,6 +28,7 @@ _LOCAL_ROWS = 1_000
 _UNFIT_WORKERS = (
     "No module named 'pyarrow'",
     "No module named 'numpy'",
+    "No module named 'hdfs_native'",
     "PYTHON_VERSION_MISMATCH",
     "Cannot run program",
 )

@@ -41,7 +41,24 @@ def keys_of_store(scheme: str, authority: str) -> tuple[str, ...]:
         clients = tuple(f"fs.azure.account.oauth2.client.{part}" for part in ("id", "secret", "endpoint"))
         own = (f"{key}.{name}" for name in sorted(hosts) for key in ("fs.azure.account.key", _SAS_KEY, *clients))
         return (*clients, *own)
+    if scheme in ("hdfs", "viewfs"):
+        return _HDFS
     return _KEYFILE if scheme == "gs" else ()
+
+
+_HDFS = (
+    "fs.defaultFS",
+    "hadoop.security.authentication",
+    "dfs.nameservices",
+    "dfs.client.use.datanode.hostname",
+    "dfs.data.transfer.protection",
+)
+_HDFS_PREFIXES = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.", "fs.viewfs.mounttable.")
+
+
+def prefixes_of_store(scheme: str) -> tuple[str, ...]:
+    """Return what the names of further settings of Hadoop's begin with, as `keys_of_store`."""
+    return _HDFS_PREFIXES if scheme in ("hdfs", "viewfs") else ()
 
 
 _SAS_KEY = "fs.azure.sas.fixed.token"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 from collections.abc import Callable, Iterable
 from typing import IO, Any, TypeAlias, TypeVar
 
@@ -11,6 +10,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError
 
 from deltamerge.storage.first_contact import FirstContact
+from deltamerge.storage.ranges import open_ranges
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
@@ -21,7 +21,6 @@ NO_FILES = NotOpened("tasks do not open the table's store")
 _Inner: TypeAlias = Any
 _Meta: TypeAlias = Any
 _Answer = TypeVar("_Answer")
-_Buffer: TypeAlias = Any
 
 
 class ObjectStore:
@@ -118,7 +117,7 @@ class ObjectStore:
         """Open a file for reading; see `Store.open_input`."""
         key = self._key(path)
         size = obstore.head(self._inner, key)["size"]
-        return io.BufferedReader(_ObjectInput(self._inner, key, size), buffer_size=1 << 20)
+        return open_ranges(lambda start, length: obstore.get_range(self._inner, key, start=start, length=length), size)
 
     def _asked(self, request: Callable[[_Inner], _Answer]) -> _Answer:
         if self._first is None:
@@ -144,36 +143,3 @@ class ObjectStore:
         relative = path[len(self._prefix) :].lstrip("/") if self._prefix else path
         modified = int(meta["last_modified"].timestamp() * 1000)
         return StoredFile(relative, meta["size"], modified, meta["e_tag"])
-
-
-class _ObjectInput(io.RawIOBase):
-    """Ranges of an object as a raw file."""
-
-    def __init__(self, inner: _Inner, key: str, size: int) -> None:
-        self._inner = inner
-        self._key = key
-        self._size = size
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def readinto(self, buffer: _Buffer) -> int:
-        length = min(len(buffer), self._size - self._position)
-        if length <= 0:
-            return 0
-        content = obstore.get_range(self._inner, self._key, start=self._position, length=length)
-        buffer[:length] = memoryview(content)
-        self._position += length
-        return length

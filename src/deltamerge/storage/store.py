@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -17,13 +17,15 @@ from obstore.store import from_url
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.first_contact import FirstContact
 from deltamerge.storage.hadoop_options import with_defaults
+from deltamerge.storage.hadoop_store import SINGLE_WRITER, HadoopFiles, HadoopStore
+from deltamerge.storage.hdfs import HDFS_SCHEMES, PACKAGE, NativeHdfs, is_installed
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.object_store import ObjectStore
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened, store_kind, task_files
 from deltamerge.workers.files import Files
 
-__all__ = ["LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
+__all__ = ["HadoopFiles", "HadoopStore", "LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
 
 _OBJECT_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"})
 # Keys of obstore's ClientConfig; all other options belong to the store itself.
@@ -109,12 +111,18 @@ class Store(Protocol):
         """
 
 
-def open_store(root: str, options: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None) -> Store:
+def open_store(
+    root: str,
+    options: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
+    hadoop: Callable[[str], HadoopFiles] | None = None,
+) -> Store:
     """Return the store of a table; nothing is read yet.
 
     `root` is a local path (also ``file:/...``) or a URL (``s3://``, ``s3a://``, ``gs://``, ``az://``, ``abfss://``...),
     spelled as Spark takes it: not percent-encoded. `options` are obstore's for an object store, such as ``region``,
-    ``endpoint``, ``allow_http``, or their Hadoop names; `defaults` hold for what they do not give.
+    ``endpoint``, ``allow_http``, or their Hadoop names; `defaults` hold for what they do not give. `hadoop` opens the
+    file system of any other URL; without it, only HDFS is reached, by hdfs-native.
 
     Raises:
         DeltaTableException: There is no store for this kind of URL, or its options are wrong.
@@ -125,11 +133,7 @@ def open_store(root: str, options: Mapping[str, str] | None = None, defaults: Ma
         # Spark's names of files have no `..` and no empty parts, so the log's must not either.
         return LocalStore(posixpath.normpath(Path(re.sub("^/+", "/", local)).absolute()))
     if scheme.group(1).lower() not in _OBJECT_SCHEMES:
-        raise _unsupported(
-            root,
-            f"There is no store for '{scheme.group(1)}' paths such as '{root}': name a local path, "
-            "or a URL of S3, Google Cloud Storage or Azure.",
-        )
+        return _hadoop_store(root, scheme.group(1), {**(defaults or {}), **(options or {})}, hadoop)
     head = scheme.group(1) + "://"
     authority, _, prefix = root[len(head) :].lstrip("/").partition("/")
     # As for a local path.
@@ -145,6 +149,32 @@ def open_store(root: str, options: Mapping[str, str] | None = None, defaults: Ma
     kind, url = store_kind(scheme.group(1)), f"{head}{authority}/{prefix}".rstrip("/")
     first = FirstContact(url, kind, head + authority, by_kind.get("client_options", {}), by_kind.get("config", {}))
     return ObjectStore(url, inner, prefix, task_files(kind, authority, translated), first)
+
+
+def _hadoop_store(
+    root: str, scheme: str, config: Mapping[str, str], hadoop: Callable[[str], HadoopFiles] | None
+) -> HadoopStore:
+    authority, _, path = root[len(scheme) + 1 :].removeprefix("//").partition("/")
+    system, folder = f"{scheme}://{authority}", posixpath.normpath("/" + path.lstrip("/"))
+    settings = {key: value for key, value in config.items() if key != SINGLE_WRITER}
+    is_hdfs = scheme.lower() in HDFS_SCHEMES
+    if hadoop is not None:
+        opened: HadoopFiles = hadoop(system)
+    elif is_hdfs:
+        opened = NativeHdfs(system, settings)
+    else:
+        raise _unsupported(
+            root,
+            f"There is no store for '{scheme}' paths such as '{root}' without a JVM in this process: open the table "
+            "in a classic Spark session whose Hadoop has this file system, or name a local path or a URL of S3, "
+            "Google Cloud Storage, Azure or HDFS.",
+        )
+    files: Files | NotOpened = NotOpened(f"tasks do not open {scheme} paths")
+    if is_hdfs:
+        by_name = {"url": system, "config": settings}
+        files = Files("hdfs", by_name) if is_installed() else NotOpened(f"tasks open HDFS by {PACKAGE} only")
+    has_single_writer = config.get(SINGLE_WRITER, "false").lower() == "true"
+    return HadoopStore((system + folder).rstrip("/"), opened, files, has_single_writer=has_single_writer)
 
 
 def _unsupported(root: str, message: str) -> DeltaTableException:

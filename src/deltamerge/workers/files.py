@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,11 +15,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from deltamerge.workers.file_systems import connect, key_of
+
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:([^/@]*)@)?([^/]*)/*(.*)", re.DOTALL)
-_SYSTEMS = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "az": "AzureFileSystem"}
 # A request to a store takes long, whatever it asks for.
 _REQUESTS_IN_FLIGHT = 16
 # A file of this size is read whole: its footer alone would take as long.
@@ -30,8 +29,6 @@ _WHOLE_BYTES = 256 << 20
 _PART_BYTES = 4 << 20
 # Of more files footers are read again.
 _MOST_OPENED = 1_000
-# PyArrow's first version with S3's `allow_delayed_open`.
-_WITH_DELAYED_OPEN = 20
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,8 @@ class Files:
     """How the files of a store are opened; it travels with the work of tasks.
 
     Args:
-        kind: The store that URLs name: ``s3``, ``gs`` or ``az``; empty where there are paths of this machine only.
-        options: The arguments of PyArrow's file system. They may be secret.
+        kind: The store that URLs name; see `connect`. Empty where there are paths of this machine only.
+        options: The arguments of its file system. They may be secret.
     """
 
     kind: str = ""
@@ -88,7 +85,7 @@ class Files:
         """Return a file of Arrow's; a local one is mapped into memory."""
         if _is_local(path):
             return pa.ipc.open_file(pa.memory_map(path)).read_all()
-        with self._system.open_input_file(_key(path)) as file:
+        with self._system.open_input_file(self._key(path)) as file:
             return pa.ipc.open_file(file.read_buffer()).read_all()
 
     def write_arrow(self, path: str, tables: Iterable[pa.Table]) -> None:
@@ -120,7 +117,7 @@ class Files:
         """Return the names of the files in a folder; none where it does not exist."""
         if _is_local(folder):
             return [path.name for path in Path(folder).glob("*")]
-        selector = pafs.FileSelector(_key(folder), allow_not_found=True)
+        selector = pafs.FileSelector(self._key(folder), allow_not_found=True)
         return [info.base_name for info in self._system.get_file_info(selector)]
 
     def version(self, path: str) -> tuple[int, int]:
@@ -128,7 +125,7 @@ class Files:
         if _is_local(path):
             status = Path(path).stat()
             return status.st_size, status.st_mtime_ns
-        info = self._system.get_file_info(_key(path))
+        info = self._system.get_file_info(self._key(path))
         if info.type != pafs.FileType.File:
             raise FileNotFoundError(path)
         return info.size, info.mtime_ns
@@ -160,17 +157,14 @@ class Files:
     @property
     def _system(self) -> Any:  # noqa: ANN401
         if self.kind not in self._connected:
-            if self.kind not in _SYSTEMS:
-                raise ValueError("tasks do not open the store")
-            options = dict(self.options)
-            if self.kind == "s3" and int(pa.__version__.split(".")[0]) >= _WITH_DELAYED_OPEN:
-                # A small file is then one request, not three.
-                options["allow_delayed_open"] = True
-            self._connected[self.kind] = getattr(pafs, _SYSTEMS[self.kind])(**options)
+            self._connected[self.kind] = connect(self.kind, self.options)
         return self._connected[self.kind]
 
+    def _key(self, url: str) -> str:
+        return key_of(self.kind, url)
+
     def _open_parquet(self, path: str) -> tuple[Any, Any]:
-        file = self._system.open_input_file(_key(path))
+        file = self._system.open_input_file(self._key(path))
         source = pa.BufferReader(file.read_buffer()) if file.size() <= _SMALL_BYTES else file
         found = source, pq.ParquetFile(source).metadata
         if len(self._opened) < _MOST_OPENED:
@@ -178,12 +172,12 @@ class Files:
         return found
 
     def _open_output(self, path: str) -> Any:  # noqa: ANN401
-        return self._system.open_output_stream(_key(path))
+        return self._system.open_output_stream(self._key(path))
 
     def _remove(self, path: str) -> None:
         # What was not there is as good as removed.
         with contextlib.suppress(FileNotFoundError):
-            self._system.delete_file(_key(path))
+            self._system.delete_file(self._key(path))
 
 
 LOCAL_FILES = Files()
@@ -230,11 +224,3 @@ class Output:
 
 def _is_local(path: str) -> bool:
     return path.startswith("/")
-
-
-def _key(url: str) -> str:
-    found = _URL.fullmatch(url)
-    if found is None:
-        raise ValueError(f"{url} is neither an absolute path nor a URL")
-    container, authority, key = found.groups()
-    return f"{container or authority}/{key}"

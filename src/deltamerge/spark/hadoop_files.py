@@ -1,0 +1,150 @@
+"""Hadoop's file systems, through the JVM of a classic session: whatever its Spark can read, with its credentials."""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from py4j.protocol import Py4JJavaError
+
+from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.hadoop_store import FoundFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Hadoop would ask a name node that does not answer for minutes.
+_PATIENCE = {
+    "ipc.client.connect.max.retries": "2",
+    "ipc.client.connect.max.retries.on.timeouts": "1",
+    "ipc.client.connect.timeout": "2000",
+    "ipc.client.connect.retry.interval": "500",
+    "dfs.client.failover.max.attempts": "4",
+    "dfs.client.retry.policy.enabled": "false",
+}
+
+_lock = threading.Lock()
+# A file system holds connections, so that a session has one of each.
+_opened: WeakKeyDictionary[SparkSession, dict[str, Any]] = WeakKeyDictionary()
+
+
+class JvmFiles:
+    """The file system of a URL; see `HadoopFiles`.
+
+    Raises:
+        DeltaTableException: The session's Hadoop has no file system for this kind of URL.
+    """
+
+    def __init__(self, spark: SparkSession, url: str) -> None:
+        java: Any = spark._jsparkSession
+        context: Any = spark.sparkContext
+        self._jvm = context._jvm
+        self._gateway = context._gateway
+        self._conf = java.sessionState().newHadoopConf()
+        for key, value in _PATIENCE.items():
+            self._conf.set(key, value)
+        self._root = self._jvm.org.apache.hadoop.fs.Path(url).toUri()
+        self._url = url
+        with _lock:
+            opened = _opened.setdefault(spark, {})
+            if url not in opened:
+                opened[url] = self._open()
+        self._system = opened[url]
+
+    def files(self, folder: str, *, recursive: bool) -> Iterator[FoundFile]:
+        with self._errors():
+            found = self._system.listFiles(self._path(folder), recursive)
+            while found.hasNext():
+                status = found.next()
+                path = str(status.getPath().toUri().getPath())
+                yield FoundFile(path, int(status.getLen()), int(status.getModificationTime()))
+
+    def size(self, path: str) -> int:
+        with self._errors():
+            status = self._system.getFileStatus(self._path(path))
+        if status.isDirectory():
+            raise FileNotFoundError(path)
+        return int(status.getLen())
+
+    def read(self, path: str, start: int, length: int) -> bytes:
+        with self._errors():
+            stream = self._system.open(self._path(path))
+            try:
+                stream.seek(start)
+                return bytes(stream.readNBytes(length))
+            finally:
+                stream.close()
+
+    def create(self, path: str, content: bytes) -> None:
+        with self._errors():
+            stream = self._system.create(self._path(path), False)
+            try:
+                stream.write(content)
+            finally:
+                stream.close()
+
+    def rename(self, before: str, after: str, *, overwrite: bool) -> None:
+        option = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
+        options = self._gateway.new_array(option, 1)
+        options[0] = option.OVERWRITE if overwrite else option.NONE
+        with self._errors():
+            # FileSystem.rename only reports that it did not, and some replace what is there.
+            context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._root, self._conf)
+            context.rename(self._path(before), self._path(after), options)
+
+    def delete(self, path: str) -> None:
+        with self._errors():
+            self._system.delete(self._path(path), True)
+
+    def make_folder(self, path: str) -> None:
+        with self._errors():
+            self._system.mkdirs(self._path(path))
+
+    def _open(self) -> Any:  # noqa: ANN401
+        try:
+            # Hadoop's cache would give Spark the impatient one.
+            return self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(self._root, self._conf)
+        except Py4JJavaError as error:
+            raise self._not_reached(error) from None
+
+    def _path(self, path: str) -> Any:  # noqa: ANN401
+        # Hadoop's Path(String) would take what precedes a colon in the first folder for a scheme.
+        parts = self._root.getScheme(), self._root.getAuthority(), posixpath.normpath(path)
+        return self._jvm.org.apache.hadoop.fs.Path(*parts)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            name = str(error.java_exception.getClass().getName())
+            message = str(error.java_exception.getMessage())
+            if name in ("java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"):
+                raise FileNotFoundError(message) from None
+            if name == "org.apache.hadoop.fs.FileAlreadyExistsException":
+                raise FileExistsError(message) from None
+            if name == "org.apache.hadoop.security.AccessControlException":
+                raise PermissionError(message.partition("\n")[0]) from None
+            if name.startswith("java.net."):
+                raise self._not_reached(error) from None
+            raise
+
+    def _not_reached(self, error: Py4JJavaError) -> DeltaTableException:
+        reason = str(error.java_exception.toString()).partition("\n")[0]
+        is_unknown = "UnsupportedFileSystem" in reason or "ClassNotFound" in reason
+        scheme = self._url.partition(":")[0]
+        advice = (
+            f"Spark has no file system for {scheme}: add its JAR, and set spark.hadoop.fs.{scheme}.impl."
+            if is_unknown
+            else "Check the address in the path, spark.hadoop.fs.defaultFS and HADOOP_CONF_DIR."
+        )
+        return DeltaTableException(
+            "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM" if is_unknown else "FAILED_READ_FILE.STORE_NOT_REACHED",
+            f"The file system of '{self._url}' was not reached: {reason}. {advice}",
+            sqlstate="KD001",
+            parameters={"path": self._url},
+        )

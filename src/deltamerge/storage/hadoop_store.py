@@ -1,0 +1,201 @@
+"""A table in a file system of Hadoop's, such as HDFS."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.local_store import TEMP_SUFFIX
+from deltamerge.storage.ranges import open_ranges
+from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
+from deltamerge.storage.task_files import NotOpened
+from deltamerge.workers.files import Files
+
+SINGLE_WRITER = "single_writer"
+"""The option that allows writing where a file cannot be created atomically."""
+
+# Here a rename fails where the target exists, and is atomic: what Delta's HDFSLogStore and AzureLogStore build on.
+_ATOMIC_RENAME = frozenset({"hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl"})
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file as Hadoop lists it.
+
+    Args:
+        path: Without scheme and authority, not percent-encoded.
+        modification_time: Milliseconds since the epoch.
+    """
+
+    path: str
+    size: int
+    modification_time: int
+
+
+class HadoopFiles(Protocol):
+    """A file system of Hadoop's. Paths begin with a slash, without scheme and authority, and are not percent-encoded.
+
+    Where a file or folder does not exist, a method raises FileNotFoundError, unless it says otherwise.
+    """
+
+    def files(self, folder: str, *, recursive: bool) -> Iterator[FoundFile]:
+        """Return the files in a folder."""
+
+    def size(self, path: str) -> int:
+        """Return a file's size in bytes; a folder does not exist as a file."""
+
+    def read(self, path: str, start: int, length: int) -> bytes:
+        """Read a range of a file."""
+
+    def create(self, path: str, content: bytes) -> None:
+        """Write a new file, with the folders above it."""
+
+    def rename(self, before: str, after: str, *, overwrite: bool) -> None:
+        """Rename a file.
+
+        Raises:
+            FileExistsError: There is a file of this name, and it is not to be replaced.
+        """
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that is in it, if it exists."""
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder with all above it."""
+
+
+class HadoopStore:
+    """A folder in a file system of Hadoop's.
+
+    Args:
+        root: The table's URL, without a last slash.
+        system: The file system that the URL names.
+        files: How tasks open its files.
+        has_single_writer: Whether the user says that nobody else writes into the table.
+    """
+
+    is_local = False
+
+    def __init__(
+        self, root: str, system: HadoopFiles, files: Files | NotOpened, *, has_single_writer: bool = False
+    ) -> None:
+        self.root = root
+        self.files: Files | NotOpened = files
+        self._system = system
+        self._is_atomic = root.partition(":")[0].lower() in _ATOMIC_RENAME
+        self._has_single_writer = has_single_writer
+        self._prefix = _path_of(root).rstrip("/")
+
+    def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
+        """List all files below a folder; see `Store.list`."""
+        return self._listed(prefix, start_after, recursive=True)
+
+    def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
+        """List the files directly in a folder; see `Store.list_folder`."""
+        return self._listed(folder, start_after, recursive=False)
+
+    def get(self, path: str) -> bytes:
+        """Read a whole file; see `Store.get`."""
+        key = self._key(path)
+        return self._system.read(key, 0, self._system.size(key))
+
+    def put_if_absent(self, path: str, content: bytes) -> None:
+        """Write a file under another name and rename it, which is atomic; see `Store.put_if_absent`."""
+        if not self._is_atomic and not self._has_single_writer:
+            raise DeltaTableException(
+                "DELTA_UNSUPPORTED_ATOMIC_WRITE",
+                f"Nothing was written: it is not known that {self.root.partition(':')[0]} creates a file atomically, "
+                "so that two writers could both commit the same version. If nobody else ever writes into the "
+                f"table, set the option {SINGLE_WRITER}=true where you open it.",
+                sqlstate="0A000",
+                parameters={"path": self.root},
+            )
+        self._put(path, content, overwrite=False)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write or replace a file; see `Store.put`."""
+        self._put(path, content, overwrite=True)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files; see `Store.delete`."""
+        for path in paths:
+            self._system.delete(self._key(path))
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder; see `Store.make_folder`."""
+        self._system.make_folder(self._key(folder))
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder; see `Store.delete_folder`."""
+        self._system.delete(self._key(folder))
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file; see `Store.rename`."""
+        self._system.make_folder(posixpath.dirname(self._key(target)))
+        self._system.rename(self._key(source), self._key(target), overwrite=True)
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file exists; see `Store.exists`."""
+        try:
+            self._system.size(self._key(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def absolute(self, path: str) -> str:
+        """Return the URL; see `Store.absolute`."""
+        if SCHEME.match(path):
+            return path
+        if path.startswith("/"):
+            return self.root[: len(self.root) - len(self._prefix)] + path
+        return f"{self.root}/{path}" if path else self.root
+
+    def open_input(self, path: str) -> IO[bytes]:
+        """Open a file for reading; see `Store.open_input`."""
+        key = self._key(path)
+        return open_ranges(lambda start, length: self._system.read(key, start, length), self._system.size(key))
+
+    def _put(self, path: str, content: bytes, *, overwrite: bool) -> None:
+        key = self._key(path)
+        folder, name = posixpath.split(key)
+        temporary = f"{folder}/.{name}.{uuid.uuid4().hex}{TEMP_SUFFIX}"
+        try:
+            self._system.create(temporary, content)
+            self._system.rename(temporary, key, overwrite=overwrite)
+        except BaseException:
+            # The first error is the one to report.
+            with contextlib.suppress(OSError):
+                self._system.delete(temporary)
+            raise
+
+    def _listed(self, folder: str, start_after: str | None, *, recursive: bool) -> StoredFiles:
+        try:
+            found = [self._stored(each) for each in self._system.files(self._key(folder), recursive=recursive)]
+        except FileNotFoundError:
+            return []
+        return sorted((f for f in found if start_after is None or f.path > start_after), key=lambda f: f.path)
+
+    def _stored(self, file: FoundFile) -> StoredFile:
+        relative = file.path[len(self._prefix) :].lstrip("/")
+        tag = f"{file.modification_time:x}-{file.size:x}"
+        return StoredFile(relative, file.size, file.modification_time, tag)
+
+    def _key(self, path: str) -> str:
+        if SCHEME.match(path):
+            # An absolute path, as shallow clones have, is reachable where it is in the same file system.
+            system = self.root[: len(self.root) - len(self._prefix)]
+            if not path.startswith(system + "/"):
+                raise FileNotFoundError(f"{path} is not in the file system of {self.root}")
+            return path[len(system) :]
+        if path.startswith("/"):
+            return path
+        return "/".join(part for part in (self._prefix, path.strip("/")) if part) or "/"
+
+
+def _path_of(url: str) -> str:
+    return "/" + url.partition(":")[2].removeprefix("//").partition("/")[2].lstrip("/")

@@ -1,0 +1,45 @@
+"""The file systems that tasks reach with what executors have: PyArrow's, and hdfs-native."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from deltamerge.workers.hdfs import HdfsSystem
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:([^/@]*)@)?([^/]*)/*(.*)", re.DOTALL)
+# PyArrow's first version with S3's `allow_delayed_open`.
+_WITH_DELAYED_OPEN = 20
+
+
+def connect(kind: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return a file system of PyArrow's, or what offers the same methods.
+
+    Args:
+        kind: ``s3``, ``gs``, ``az`` or ``hdfs``.
+        options: Its arguments.
+    """
+    if kind == "hdfs":
+        return HdfsSystem(**options)
+    if kind == "s3":
+        # A small file is then one request, not three.
+        delayed = {"allow_delayed_open": True} if int(pa.__version__.split(".")[0]) >= _WITH_DELAYED_OPEN else {}
+        return pafs.S3FileSystem(**options, **delayed)
+    if kind == "gs":
+        return pafs.GcsFileSystem(**options)
+    if kind == "az":
+        return pafs.AzureFileSystem(**options)
+    raise ValueError("tasks do not open the store")
+
+
+def key_of(kind: str, url: str) -> str:
+    """Return the path of a URL as its file system takes it."""
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise ValueError(f"{url} is neither an absolute path nor a URL")
+    container, authority, key = found.groups()
+    return f"/{key}" if kind == "hdfs" else f"{container or authority}/{key}"
