@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.scan.parquet_files import read_parquet
+from deltamerge.spark.table import open_table
 
 from .tables import EXECUTOR, frame, rows
 
@@ -254,4 +255,4 @@ SCHEMAS = [
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_footers_that_tell_no_schema(spark: SparkSession, tmp_path: Path, schema: str) -> None:
     write(tmp_path / "s", {"org.apache.spark.sql.parquet.row.metadata": schema})
-    assert read_parquet(spark, str(tmp_path / "s")) is None
+    assert read_parquet(open_table(spark, "/nowhere"), str(tmp_path / "s"), {}) is None

@@ -12,6 +12,7 @@ import pytest
 
 from deltamerge import DeltaTable, merge_sql
 from deltamerge.scan.parquet_files import read_parquet
+from deltamerge.spark.table import open_table
 from merge.tables import CONNECT, people, rows
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def as_spark_reads(spark: SparkSession, path: Path) -> tuple[object, ...]:
 
 
 def check_same(spark: SparkSession, path: Path) -> None:
-    found = read_parquet(spark, str(path))
+    found = read_parquet(open_table(spark, "/nowhere"), str(path), {})
     assert found is not None
     schema, table = as_spark_reads(spark, path)
     assert found.schema == schema
@@ -96,7 +97,7 @@ def test_first_file_says_which_columns_there_are(spark: SparkSession, tmp_path: 
 @pytest.mark.parametrize("kind", NOT_PLAIN)
 def test_rare_columns_are_spark_s(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     write(tmp_path / "f" / "a.parquet", NOT_PLAIN[kind])
-    assert read_parquet(spark, str(tmp_path / "f")) is None
+    assert read_parquet(open_table(spark, "/nowhere"), str(tmp_path / "f"), {}) is None
 
 
 FOLDERS = {
@@ -114,7 +115,7 @@ FOLDERS = {
 def test_other_folders_are_spark_s(spark: SparkSession, tmp_path: Path, name: str) -> None:
     write(tmp_path / name / "plain.parquet", PLAIN)
     write(tmp_path / name / FOLDERS[name], PLAIN)
-    assert read_parquet(spark, str(tmp_path / name)) is None
+    assert read_parquet(open_table(spark, "/nowhere"), str(tmp_path / name), {}) is None
 
 
 def test_what_is_no_folder_of_parquet_files_is_spark_s(spark: SparkSession, tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_what_is_no_folder_of_parquet_files_is_spark_s(spark: SparkSession, tmp_
     (tmp_path / "text" / "a.parquet").write_text("no Parquet")
     write(tmp_path / "f" / "a.parquet", PLAIN)
     for path in (f"{tmp_path}/empty", f"{tmp_path}/text", f"{tmp_path}/missing", f"file://{tmp_path}/f", "f"):
-        assert read_parquet(spark, path) is None, path
+        assert read_parquet(open_table(spark, "/nowhere"), path, {}) is None, path
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_what_is_no_folder_of_parquet_files_is_spark_s(spark: SparkSession, tmp_
 def test_settings_that_change_what_a_path_is(spark: SparkSession, tmp_path: Path, key: str, value: str) -> None:
     write(tmp_path / "f", PLAIN)
     spark.conf.set(key, value)
-    assert read_parquet(spark, str(tmp_path / "f")) is None
+    assert read_parquet(open_table(spark, "/nowhere"), str(tmp_path / "f"), {}) is None
 
 
 if not CONNECT:

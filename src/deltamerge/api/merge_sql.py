@@ -136,7 +136,7 @@ def merge_command(
     """Return the command that a parsed MERGE asks for."""
     target = tables.open(TableName(parsed.target.name, parsed.target.path))
     now = time.time_ns() // 1000
-    statement = _statement(parsed, _source(tables, parsed, now), columns_to_dedupe_by(dedupe_by))
+    statement = _statement(parsed, _source(tables, parsed, target, now), columns_to_dedupe_by(dedupe_by))
     return MergeIntoCommand(target.table, statement, timestamp=now)
 
 
@@ -172,11 +172,11 @@ def _source_alias(source: ParsedSource) -> str | None:
     return source.name[-1] if source.kind == "name" else None
 
 
-def _source(tables: Tables, parsed: ParsedMerge, now: int) -> DataFrame:
+def _source(tables: Tables, parsed: ParsedMerge, target: DeltaTable, now: int) -> DataFrame:
     source = parsed.source
     plain = parsed.ctes is None and source.version is None and source.timestamp is None
     if plain and source.format == "parquet" and source.path is not None:
-        files = read_parquet(tables.spark, source.path)
+        files = read_parquet(target.table, source.path, tables.options)
         if files is not None:
             return files
     ctes = f"{parsed.ctes} " if parsed.ctes is not None else ""

@@ -133,7 +133,8 @@ def local_path(uri: str) -> str | None:
 def _url(uri: str, opened_by: Files) -> str | None:
     """Return the URL of a file in a store that is opened as the table's is."""
     scheme, colon, rest = uri.partition("://")
-    return f"{scheme}://{unquote(rest)}" if colon and store_kind(scheme) == opened_by.kind else None
+    url = f"{scheme}://{unquote(rest)}"
+    return url if colon and store_kind(scheme) == opened_by.kind and opened_by.reaches(url) else None
 
 
 def _file(opened_by: Files, path: str, types: Mapping[str, pa.DataType], keys: Sequence[str]) -> PlainParquet | str:

@@ -17,7 +17,12 @@ class NotOpened:
     reason: str
 
 
-_KINDS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "az": "az", "azure": "az", "abfs": "az", "abfss": "az"}
+_KINDS = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), "s3"),
+    "gs": "gs",
+    **dict.fromkeys(("az", "azure", "abfs", "abfss"), "az"),
+    **dict.fromkeys(("hdfs", "viewfs"), "hdfs"),
+}
 _S3 = {
     "access_key_id": "access_key",
     "secret_access_key": "secret_key",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,7 +30,10 @@ def read_columns(files: Files, path: str, values: Mapping[str, str | None], aske
     with files.parquet(path) as file:
         stored = _stored(file, values, asked)
         rows = file.metadata.num_rows
-        table = file.read(stored, use_threads=False) if stored else None
+    table = None
+    if stored:
+        with files.parquet_columns(path, stored) as file:
+            table = file.read(stored, use_threads=False)
     return _typed(table, (0, rows), values, asked)
 
 
@@ -53,13 +57,13 @@ def read_row_groups(
     """
     with files.parquet(path) as file:
         stored = _stored(file, values, asked)
-        start = 0
-        for group in range(file.metadata.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            if needed(start, start + rows):
-                table = file.read_row_group(group, stored, use_threads=False) if stored else None
-                yield _typed(table, (start, start + rows), values, asked)
-            start += rows
+        sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+    ends = list(accumulate(sizes))
+    wanted = [group for group, (rows, end) in enumerate(zip(sizes, ends, strict=True)) if needed(end - rows, end)]
+    with files.parquet_columns(path, stored, wanted) as file:
+        for group in wanted:
+            table = file.read_row_group(group, stored, use_threads=False) if stored else None
+            yield _typed(table, (ends[group] - sizes[group], ends[group]), values, asked)
 
 
 def check_columns(files: Files, path: str, values: Mapping[str, str | None], asked: Asked) -> None:

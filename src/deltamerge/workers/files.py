@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from deltamerge.workers.file_systems import connect, key_of
+from deltamerge.workers.ranged_parquet import column_ranges, fetched
 
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
@@ -24,10 +26,9 @@ _Done = TypeVar("_Done")
 _REQUESTS_IN_FLIGHT = 16
 # A file of this size is read whole: its footer alone would take as long.
 _SMALL_BYTES = 1 << 20
-# A file of this size, without decoding, is in memory as long as a task copies it; a connection brings it in parts.
+# So much of a file, without decoding, is in memory as long as a task works on it.
 _WHOLE_BYTES = 256 << 20
-_PART_BYTES = 4 << 20
-# Of more files footers are read again.
+# Of more files the footers of those that were opened first are read again.
 _MOST_OPENED = 1_000
 
 
@@ -45,12 +46,13 @@ class Files:
     # A connection does not travel, and is made when a URL is opened for the first time.
     _connected: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _opened: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"kind": self.kind, "options": dict(self.options), "_connected": {}, "_opened": {}}
+        return {"kind": self.kind, "options": dict(self.options)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update(state, _connected={}, _opened={}, _lock=Lock())
 
     def parquet(self, path: str, int96: str | None = None) -> pq.ParquetFile:
         """Open a Parquet file; what is read of a remote one is requested in few ranges at once.
@@ -60,22 +62,32 @@ class Files:
         """
         if _is_local(path):
             return pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit=int96)
-        source, metadata = self._opened.get(path) or self._open_parquet(path)
+        source, metadata = self._open_parquet(path)
         return pq.ParquetFile(source, metadata=metadata, pre_buffer=True, coerce_int96_timestamp_unit=int96)
+
+    def parquet_columns(self, path: str, names: Sequence[str], groups: Sequence[int] | None = None) -> pq.ParquetFile:
+        """Open a Parquet file of which only some columns are read; those of a remote one are requested at once.
+
+        Args:
+            groups: The row groups that are read; None for all.
+        """
+        if _is_local(path):
+            return self.parquet(path)
+        source, metadata = self._open_parquet(path)
+        ranges = column_ranges(metadata, names, range(metadata.num_row_groups) if groups is None else groups)
+        if isinstance(source, pa.BufferReader) or sum(end - first for first, end in ranges) > _WHOLE_BYTES:
+            return pq.ParquetFile(source, metadata=metadata, pre_buffer=True)
+        return fetched(source, metadata, ranges)
 
     def whole_parquet(self, path: str) -> pq.ParquetFile:
         """Open a Parquet file all of which is read; a remote one of moderate size is requested in parallel."""
         if _is_local(path):
             return self.parquet(path)
-        source, metadata = self._opened.get(path) or self._open_parquet(path)
+        source, metadata = self._open_parquet(path)
         size = source.size()
         if isinstance(source, pa.BufferReader) or size > _WHOLE_BYTES:
             return pq.ParquetFile(source, metadata=metadata, pre_buffer=True)
-        starts = range(0, size, _PART_BYTES)
-        with ThreadPoolExecutor(len(starts)) as pool:
-            parts = pool.map(lambda start: source.read_at(min(_PART_BYTES, size - start), start), starts)
-            content = b"".join(parts)
-        return pq.ParquetFile(pa.BufferReader(content), metadata=metadata)
+        return fetched(source, metadata, [(0, size)])
 
     def for_one_run(self) -> Files:
         """Return these files, opened anew: what is opened stays open, with its footer, as long as the result."""
@@ -163,11 +175,19 @@ class Files:
     def _key(self, url: str) -> str:
         return key_of(self.kind, url)
 
+    def reaches(self, url: str) -> bool:
+        """Return whether a URL of this kind of store is opened; one of HDFS must be of the same name node."""
+        return self.kind != "hdfs" or url.startswith(f"{self.options['url']}/")
+
     def _open_parquet(self, path: str) -> tuple[Any, Any]:
+        if path in self._opened:
+            return self._opened[path]
         file = self._system.open_input_file(self._key(path))
         source = pa.BufferReader(file.read_buffer()) if file.size() <= _SMALL_BYTES else file
         found = source, pq.ParquetFile(source).metadata
-        if len(self._opened) < _MOST_OPENED:
+        with self._lock:
+            if len(self._opened) >= _MOST_OPENED:
+                del self._opened[next(iter(self._opened))]
             self._opened[path] = found
         return found
 
