@@ -280,7 +280,7 @@ def test_two_merges_of_one_file(spark: SparkSession, tmp_path: Path) -> None:
     other = At("commit", lambda: delete(spark, path, [1]))
     before = files_below(path)
     with pytest.raises(DeltaConcurrentModificationException):
-        merge(spark, path, [2]).whenMatchedUpdateAll().run(progress=other)
+        merge(spark, path, [1, 2]).whenMatchedUpdateAll().run(progress=other)
     holds(spark, path, {i: i for i in range(15) if i != 1})
     new = {Path(file).suffix for file in files_below(path) - before if "_delta_log" not in file}
     assert new == {".bin"}, "the loser's rows and vectors are gone"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRs
 from deltalake import QueryBuilder
@@ -227,6 +228,25 @@ def test_after_a_compaction_it_runs_again(spark: SparkSession, tmp_path: Path) -
     compact = DeltaTable.forPath(spark, path).optimize()
     ran, beside = both(spark, path, compact.executeCompaction, upsert(spark, path, (2, 2)))
     assert (ran, beside, values(spark, path)[2]) == (2, (), 2)
+
+
+def test_a_source_whose_files_change_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+    path, source = table(spark, tmp_path / "t"), tmp_path / "s.parquet"
+    spark.conf.set(EXECUTOR, "key_lookup")
+
+    def write(*of: int) -> None:
+        found = {"id": pa.array(of, pa.int32()), "v": pa.array([7] * len(of), pa.int32()), "part": ["a"] * len(of)}
+        pq.write_table(pa.table(found), source)
+
+    def first() -> None:
+        upsert(spark, path, (1, 1), (50, 1)).execute()
+        write(2, 51)
+
+    write(2, 50)
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(spark.read.parquet(str(source)).alias("s"), "t.id = s.id")
+    ran, beside = both(spark, path, first, merge.whenMatchedUpdateAll().whenNotMatchedInsertAll())
+    assert values(spark, path) == {**dict.fromkeys(range(20), 0), 1: 1, 50: 1, 2: 7, 51: 7}
+    assert (ran, beside) == (2, ())
 
 
 def test_copied_files_that_the_merge_only_read(spark: SparkSession, tmp_path: Path) -> None:

@@ -178,7 +178,8 @@ class Writer:
             return any(statement.reads(row) for _, _, row in live_rows(store, others))
 
         merge = SimpleNamespace(changes_all_it_matches=statement.kind != "odd", statement=SimpleNamespace(source=None))
-        execution = SimpleNamespace(table=SimpleNamespace(store=store), merge=merge, folder=folder)
+        table = SimpleNamespace(store=store)
+        execution = SimpleNamespace(table=table, merge=merge, folder=folder, source_read_table=False)
         changes = MergeChanges(
             execution=cast("Any", execution),
             source_rows=len(statement.keys),

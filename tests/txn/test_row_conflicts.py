@@ -111,13 +111,29 @@ def test_added_rows_are_looked_at_even_where_they_are_compacted_later() -> None:
     compacted = winner(new.remove(0, False), file("c", data_change=False))
     assert resolved(others(winner(new), compacted, read=(A,))) == Resolution({}, (RowsToCheck(new),))
     twice = others(winner(new), winner(*regrown(new, "1")), read=(A,))
-    assert twice.added == (new,), "with all rows that it ever had"
+    assert twice.added == {"n": new}, "with all rows that it ever had"
 
 
 def test_blind_appends_count_only_under_serializable() -> None:
     appended = winner(file("n"), blind=True)
-    assert others(appended, read=(A,), blind_appends=False).added == ()
-    assert others(appended, read=(A,), blind_appends=True).added == (file("n"),)
+    assert others(appended, read=(A,), blind_appends=False).added == {}
+    assert others(appended, read=(A,), blind_appends=True).added == {"n": file("n")}
+
+
+@pytest.mark.parametrize("all_of_it", [True, False])
+@pytest.mark.parametrize("vector", ["", "0", "0345"])
+def test_a_file_that_was_removed_and_restored_is_looked_at_once(vector: str, all_of_it: bool) -> None:
+    before, now = file("a", "03"), file("a", "034")
+    read = (before, file("b"))
+    for commits in (
+        [winner(before.remove(0)), winner(file("a", vector))],
+        [winner(*regrown(before, "034")), winner(now.remove(0)), winner(file("a", vector))],
+        [winner(*regrown(before, "0")), winner(file("a", "0").remove(0)), winner(file("a", vector))],
+    ):
+        changes = others(*commits, read=read)
+        assert resolved(changes, {"b": "1"}, all_of_it=all_of_it) == Resolution({}, (RowsToCheck(A),))
+        assert resolved(changes, {"a": "5"}, all_of_it=all_of_it) is None
+        assert resolved(changes, {}, "a", all_of_it=all_of_it) is None
 
 
 def test_two_spellings_of_one_path() -> None:

@@ -11,6 +11,7 @@ import pytest
 from deltamerge.workers.change_files import DELETE, INSERT, ChangeWriter
 from deltamerge.workers.conditions import Column, Constant, Operation, RowCheck
 from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.parquet_patch import TableWriter
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
@@ -57,6 +58,20 @@ def test_failures_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValueError, match="full"), writer(tmp_path / "c.parquet") as changes:
         changes.add(pa.table({"id": [1], "v": ["a"]}), INSERT)
         raise ValueError("full")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_of_the_last_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    def fails(writer: TableWriter, _: pa.Table) -> None:
+        closed.append(writer._output.stream)
+        raise OSError("no space is left")
+
+    monkeypatch.setattr(TableWriter, "write", fails)
+    with pytest.raises(OSError, match="no space"), writer(tmp_path / "c.parquet") as changes:
+        changes.add(pa.table({"id": [1], "v": ["a"]}), INSERT)
+    assert [stream.closed for stream in closed] == [True]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -103,6 +103,11 @@ def test_rows_that_nothing_matches(tmp_path: Path, row_group_size: int) -> None:
     ]
 
 
+def test_a_source_of_which_no_row_is_kept(tmp_path: Path) -> None:
+    path, of_file = write(tmp_path / "f", 3), pairs(tmp_path, [(1, NO_SOURCE, by_source_number(0))])
+    assert side_by_side(KeptRows(()), [(path, of_file)], source=()) == [(101, "n1", "f", 1, None)]
+
+
 def test_only_row_groups_with_pairs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     whole = pq.ParquetFile.read_row_group

@@ -14,7 +14,7 @@ from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.preparation import MergeIntoCommand, prepare
 from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_notes, seconds_to_wait
-from deltamerge.merge.result.commit import commit_merge
+from deltamerge.merge.result.commit import MergeCommit, commit_merge
 from deltamerge.merge.result.report_data import already_committed, outcome_of
 from deltamerge.merge.retries import carry_out
 from deltamerge.merge.source.kept import KeptSource
@@ -122,8 +122,7 @@ def _run_once(
     if committed.version is None:
         remove_leftovers(store, folder)
     else:
-        if not changes.names_files_in_folder:
-            _remove_empty_folder(store, folder)
+        _remove_unnamed(store, folder, committed)
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
         on_commit(changes, committed.version)
@@ -132,12 +131,15 @@ def _run_once(
     return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)
 
 
-def _remove_empty_folder(store: Store, folder: str) -> None:
-    """Delete the folder of a committed merge that wrote no row; a failure here must not look like the merge's."""
+def _remove_unnamed(store: Store, folder: str, committed: MergeCommit) -> None:
+    """Delete what a merge wrote and its commit does not name; a failure here must not look like the merge's."""
     try:
-        store.delete_folder(folder)
+        if not committed.changes.names_files_in_folder:
+            store.delete_folder(folder)
+        elif committed.superseded:
+            store.delete(committed.superseded)
     except Exception:
-        logger.warning("the folder %s was not deleted", folder, exc_info=True)
+        logger.warning("files in the folder %s that no commit names were not deleted", folder, exc_info=True)
 
 
 def _refresh(table: Table) -> None:

@@ -26,12 +26,12 @@ class OtherChanges:
         states: By canonical path the states of a file that the transaction read: as it was read, then as each commit
             left it that changed it.
         removed: Those of them that are no longer in the table.
-        added: Files with rows that were not there.
+        added: By canonical path files with rows that were not there.
     """
 
     states: Mapping[str, tuple[AddFile, ...]] = field(hash=False)
     removed: frozenset[str]
-    added: tuple[AddFile, ...]
+    added: Mapping[str, AddFile] = field(hash=False)
 
     @property
     def vectors(self) -> tuple[DeletionVectorDescriptor, ...]:
@@ -88,7 +88,7 @@ def other_changes(
             elif file.data_change and counts:
                 # Of a file that was added twice all rows count, whichever were deleted in between.
                 added[path] = replace(file, deletion_vector=None) if path in added else file
-    return OtherChanges(states, frozenset(removed), tuple(added.values()))
+    return OtherChanges(states, frozenset(removed), added)
 
 
 def resolve_rows(
@@ -109,11 +109,17 @@ def resolve_rows(
             too: then rows that it did not delete may go.
     """
     united: dict[str, AddFile] = {}
-    to_check = [RowsToCheck(file) for file in changes.added]
+    # A file that went and came back may have lost rows and got others: all that it ever had count.
+    to_check = [
+        RowsToCheck(replace(file, deletion_vector=None) if path in changes.removed else file)
+        for path, file in changes.added.items()
+    ]
     for path, states in changes.states.items():
         is_removed = path in changes.removed
         if path in rewritten or (is_removed and path in deleted):
             return None
+        if is_removed and path in changes.added:
+            continue
         sets = [_positions(file, vectors) for file in states]
         gone = BitMap64.union(*sets) - sets[0]
         back = BitMap64.union(BitMap64(), *(before - after for before, after in pairwise(sets)))

@@ -74,8 +74,14 @@ class ChangeWriter:
     def __enter__(self) -> ChangeWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *place: object) -> None:
-        if kind is None and self._pending:
-            self._flush()
-        if self._writer is not None:
-            self._writer.__exit__(kind, *place)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        ended = kind
+        try:
+            if kind is None and self._pending:
+                self._flush()
+        except BaseException as error:
+            ended = type(error)
+            raise
+        finally:
+            if self._writer is not None:
+                self._writer.__exit__(ended)

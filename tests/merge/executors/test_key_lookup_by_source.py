@@ -119,6 +119,32 @@ def test_a_source_without_rows(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
+    ("matched", "choice"),
+    [("UPDATE SET v = t.v + s.v, name = concat(s.tags[0], s.place.city)", "pair_values"), ("DELETE", "spark")],
+)
+def test_updates_by_a_source_without_rows(spark: SparkSession, tmp_path: Path, matched: str, choice: str) -> None:
+    """Its columns are NULL beside the rows that a BY SOURCE clause updates, also those of nested types."""
+    path = str(tmp_path / "t")
+    part = ["day"] if choice == "spark" else None
+    days = spark.range(4).selectExpr("id", "id % 2 AS day", "id AS v", "concat('n', id) AS name").coalesce(1)
+    write_delta(days, path, partition_by=part)
+    columns = "id BIGINT, v BIGINT, d DECIMAL(9, 2), at TIMESTAMP, tags ARRAY<STRING>, place STRUCT<city: STRING>"
+    frame(spark, columns, []).createOrReplaceTempView("nothing")
+    spark.conf.set(EXECUTOR, "key_lookup")
+    report = merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING nothing s ON t.id = s.id WHEN MATCHED AND t.v + s.v > 1 THEN {matched} "
+        "WHEN NOT MATCHED BY SOURCE AND t.id = 3 THEN DELETE "
+        "WHEN NOT MATCHED BY SOURCE AND t.v > 0 THEN UPDATE SET v = t.v * 10, day = 7",
+    )
+    assert report.outcome.plan is not None
+    assert (report.outcome.executor, report.outcome.plan.changed_rows.choice) == ("key_lookup", choice)
+    found = rows(DeltaTable.forPath(spark, path).toDF())
+    assert found == [(0, 0, 0, "n0"), (1, 7, 10, "n1"), (2, 7, 20, "n2")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     "condition",
     [
         "t.v + 1 = 3",

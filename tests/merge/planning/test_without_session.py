@@ -24,7 +24,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_merges_with_generated_columns(tmp_path: Path) -> None:
     plan = plan_of(tmp_path / "t", UPSERT, table=TABLE)
-    assert choices(plan) == ("key_lookup", "in_place", "spark", "patch")
+    assert choices(plan) == ("key_lookup", "in_place", "arrow", "patch")
     assert plan_of(tmp_path / "u", DELETE, table=TABLE).match.choice == "key_lookup"
 
 
@@ -35,5 +35,5 @@ def test_by_source_conditions_of_large_tables(tmp_path: Path) -> None:
     clauses = f"{clauses} WHEN NOT MATCHED BY SOURCE THEN DELETE"
     plan = plan_of(tmp_path / "u", clauses, limits=Limits(unmatched_rows=10))
     assert declined_of(plan)["match", "key_lookup"] == (
-        "a NOT MATCHED BY SOURCE clause may delete more rows than a key lookup holds positions of"
+        "a NOT MATCHED BY SOURCE clause may change more rows than a key lookup holds positions of"
     )

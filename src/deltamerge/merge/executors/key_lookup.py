@@ -33,7 +33,7 @@ from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import TargetFiles, may_match_mask, target_files
 from deltamerge.skipping.keys import Mask
-from deltamerge.workers.staged_rows import open_staged
+from deltamerge.workers.staged_rows import KeptFile, open_staged
 from deltamerge.write.identity_columns import RowNumbers
 
 if TYPE_CHECKING:
@@ -47,24 +47,31 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
         Declined: It came out on the way that another operator must do a part of it.
     """
     with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
-        changes = _looked_up(replace(execution, scratch=folder))
-    return replace(changes, finds_rows=partial(_finds_rows, execution))
+        started = replace(execution, scratch=folder)
+        recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
+        source = _kept_source(started, recipe)
+        changes = _looked_up(started, recipe, source)
+    return replace(changes, finds_rows=partial(_finds_rows, execution, source.kept.files))
 
 
-def _finds_rows(execution: Execution, files: Sequence[AddFile]) -> bool:
-    """Look the source up once more, in other files; see `MergeChanges`."""
+def _finds_rows(execution: Execution, read: tuple[KeptFile, ...], files: Sequence[AddFile]) -> bool:
+    """Look the source up once more, in other files; see `MergeChanges`.
+
+    Args:
+        read: The source's files as they were read first. Where they have changed, other keys may be in them now.
+    """
     recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
     with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
         again = replace(execution, scratch=folder)
         staged = _kept_source(again, recipe)
+        if staged.kept.files != read:
+            return True
         unmatchable = frozenset() if staged.rows else frozenset(file.path for file in files)
         return bool(find_pairs(again, recipe, staged, files, unmatchable))
 
 
-def _looked_up(execution: Execution) -> MergeChanges:
+def _looked_up(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> MergeChanges:
     steps = execution.steps
-    recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
-    staged = _kept_source(execution, recipe)
     with steps.step("plan", "choosing the files to read"):
         staged, possible = _with_keys(execution, recipe, staged)
         zone, wanted = execution.conf.session_time_zone, staged.summary.predicate

@@ -79,7 +79,7 @@ def find_pairs(
     unmatched = rows_about((file.stats, file.size) for file in files) if recipe.unmatched is not None else 0
     if unmatched > limits.unmatched_rows:
         raise _declined(
-            f"NOT MATCHED BY SOURCE clauses may delete more than {limits.unmatched_rows:,} rows of the files they read"
+            f"NOT MATCHED BY SOURCE clauses may change more than {limits.unmatched_rows:,} rows of the files they read"
         )
     if rows_about((file.stats, file.size) for file in files if file.deletion_vector) > limits.positions:
         raise _declined(f"deletion vectors cover more than {limits.positions:,} rows")

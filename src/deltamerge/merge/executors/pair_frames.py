@@ -126,7 +126,9 @@ class PairFrames:
         merge, names, recipe = self.execution.merge, self.execution.merge.names, self.recipe
         of_source = _those(merge.source_schema, self.of_source)
         of_target = _those(merge.target_schema, self.of_target)
-        source = [names.source(index) for index, _ in of_source]
+        # A source without rows has no file, so nothing says in a task what its columns are: Spark makes the NULLs.
+        read = of_source if self.staged.rows else []
+        source = [names.source(index) for index, _ in read]
         stored = ((index, recipe.before[field.name]) for index, field in of_target)
         target = {names.target(index): (field.name, field.type) for index, field in stored}
         tracked = self.execution.row_tracking
@@ -143,7 +145,7 @@ class PairFrames:
         )
         schema = StructType(
             [
-                *(StructField(names.source(i), f.dataType) for i, f in of_source),
+                *(StructField(names.source(i), f.dataType) for i, f in read),
                 *(StructField(names.target(i), f.dataType) for i, f in of_target),
                 *(StructField(name, _TYPES.get(place, LongType())) for name, place in places.items()),
             ]
@@ -151,6 +153,8 @@ class PairFrames:
         rows = sum(pairs.found if among == "all" or recipe.undecided else pairs.pairs for pairs in found)
         spark, in_driver = self.execution.table.spark, self._fits_driver(found, rows)
         frame = tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
+        if not self.staged.rows:
+            frame = frame.select("*", *(F.lit(None).cast(f.dataType).alias(names.source(i)) for i, f in of_source))
         # Of so few rows every core would write a file.
         return frame.coalesce(1) if in_driver and rows <= self.execution.limits.one_task_rows else frame
 

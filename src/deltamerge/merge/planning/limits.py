@@ -18,7 +18,7 @@ class Limits:
         collected_values: Values that may come to the driver at once; two million take 0.3 s.
         pairs: Pairs of source and target rows; the driver looks at 8 bytes of each.
         pairs_of_task: Pairs that a task makes at once where source rows have a key in common; 240 MB.
-        unmatched_rows: Target rows that BY SOURCE clauses may delete by key lookup; each takes the memory of a pair.
+        unmatched_rows: Target rows that BY SOURCE clauses may change by key lookup; each takes the memory of a pair.
         positions: Rows whose positions the driver holds, as bits: 128 MiB.
         partitions: Partitions that new rows of a key lookup may go to; each is a file of its own.
         partition_rows: Rows that tasks look at for the partitions of new rows, all partitions together.

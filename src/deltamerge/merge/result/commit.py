@@ -11,6 +11,7 @@ from deltamerge.exceptions import DeltaConcurrentModificationException
 from deltamerge.log.actions import Action, AddCDCFile, Metadata
 from deltamerge.log.change_feed import ChangedFile, changed_files
 from deltamerge.log.commits import Commit
+from deltamerge.log.features.deletion_vectors import vector_path
 from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.outcome import LostCommit
 from deltamerge.merge.output.identity_columns import generated_identities
@@ -35,12 +36,14 @@ class MergeCommit:
         version: The new version; None where there was nothing to commit.
         changes: What was committed.
         reconciled_with: The commits that came first and changed other rows of files that the merge read.
+        superseded: The files of vectors that were written for it, which the commit does not name.
     """
 
     version: int | None
     changes: MergeChanges
     metrics: Mapping[str, int]
     reconciled_with: tuple[LostCommit, ...] = ()
+    superseded: frozenset[str] = frozenset()
 
 
 def commit_merge(changes: MergeChanges, txn_id: str) -> MergeCommit:
@@ -63,10 +66,12 @@ class _Attempt:
         self._first = changes
         self._txn_id = txn_id
         self._others: list[LostCommit] = []
+        self._vector_files: set[str] = set()
         self.prepare(changes)
 
     def prepare(self, changes: MergeChanges) -> None:
         self._changes, self._metrics = changes, metrics_of(changes)
+        self._vector_files |= _vector_files(changes)
         self.prepared = _prepared(changes, self._metrics, self._txn_id)
 
     def reconcile(
@@ -81,7 +86,13 @@ class _Attempt:
         return self.prepared
 
     def committed(self, version: int | None) -> MergeCommit:
-        return MergeCommit(version, self._changes, self._metrics, tuple(self._others))
+        superseded = frozenset(self._vector_files - _vector_files(self._changes))
+        return MergeCommit(version, self._changes, self._metrics, tuple(self._others), superseded)
+
+
+def _vector_files(changes: MergeChanges) -> set[str]:
+    vectors = (file.deletion_vector for file in changes.vectors.kept)
+    return {path for vector in vectors if vector is not None and (path := vector_path(vector)) is not None}
 
 
 def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> PreparedCommit:
