@@ -22,6 +22,7 @@ from deltamerge.storage.hdfs import NativeHdfs
 from deltamerge.storage.store import open_store
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.tables import DeltaTable
+from deltamerge.workers.files import Files
 
 from .hdfs import Hdfs, cluster
 from .s3 import with_settings
@@ -121,6 +122,41 @@ def test_one_of_many_writers_commits(system: HadoopFiles, hdfs: Hdfs) -> None:
     assert won.count(True) == 1
     assert store.get("_delta_log/0.json") == b"%d" % won.index(True)
     assert [file.path for file in store.list()] == ["_delta_log/0.json"]
+
+
+def test_path_without_a_host(spark: SparkSession, hdfs: Hdfs) -> None:
+    properties = {"delta.enableDeletionVectors": "true"}
+    with with_settings(spark, {"fs.defaultFS": hdfs.url}):
+        write_delta(rows(spark, 0, 20), "hdfs:///no host", properties=properties)
+        assert upsert(spark, "hdfs:///no host", 10, 30).outcome.executor == "key_lookup"
+        table = DeltaTable.forPath(spark, "hdfs:/no host")
+        assert sorted(row["v"] for row in table.toDF().collect()) == [i if i < 10 else i * 11 for i in range(30)]
+    assert NativeHdfs("hdfs://", {"fs.defaultFS": f"{hdfs.url}/"}).url == hdfs.url
+    with pytest.raises(DeltaTableException, match="names no host"):
+        NativeHdfs("hdfs://", {})
+
+
+def test_threads_read_one_file(hdfs: Hdfs) -> None:
+    content = bytes(range(256)) * 40_000
+    with hdfs.client.create("/shared") as file:
+        file.write(content)
+    source = Files("hdfs", {"url": hdfs.url, "config": {}})._system.open_input_file("/shared")
+
+    def is_right(start: int) -> bool:
+        return bool(source.read_at(1000, start) == content[start : start + 1000] and source.size() == len(content))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(is_right, range(0, len(content), 50_001)))
+
+
+def test_rename_where_there_is_one_writer(spark: SparkSession, tmp_path: Path) -> None:
+    store = HadoopStore(f"file:{tmp_path}", JvmFiles(spark, "file:///"), NotOpened(""), has_single_writer=True)
+    store.put_if_absent("a b/1.json", b"one")
+    with pytest.raises(FileExistsError):
+        store.put_if_absent("a b/1.json", b"two")
+    store.put("a b/1.json", b"three")
+    assert store.get("a b/1.json") == b"three"
+    assert store.absolute("a b/1.json") == f"file:{tmp_path}/a b/1.json"
 
 
 def test_read_without_a_jvm(spark: SparkSession, hdfs: Hdfs) -> None:

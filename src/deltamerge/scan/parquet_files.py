@@ -119,7 +119,8 @@ def _data_files(entries: Iterable[tuple[str, bool]]) -> list[str]:
     for name, is_folder in entries:
         is_hidden = name.startswith(("_", ".")) or name.endswith("._COPYING_")
         is_summary = name.startswith(("_metadata", "_common_metadata"))
-        if is_summary or not name.isascii() or (is_folder and (not is_hidden or "=" in name)):
+        # A name that Spark would take for a pattern is left to Spark.
+        if is_summary or not name.isascii() or _GLOB & set(name) or (is_folder and (not is_hidden or "=" in name)):
             return []
         if not is_hidden:
             found.append(name)

@@ -9,6 +9,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
+from deltamerge.storage.stored_file import SCHEME
 
 
 def file_key(uri: str) -> str:
@@ -40,9 +41,9 @@ def spark_path(table: Table, path: str) -> str:
 def spark_spellings(table: Table, file: AddFile) -> list[str]:
     """Return the URIs by which Spark may name a file."""
     path = table.store.absolute(decode_path(file.path))
-    if "://" in path and not path.startswith("file:"):
-        scheme, rest = path.split("://", 1)
-        return [f"{scheme}://{_java_uri(rest)}"]
+    if SCHEME.match(path) and not path.startswith("file:"):
+        scheme, rest = path.split(":", 1)
+        return [f"{scheme}:{_java_uri(rest)}"]
     encoded = _java_uri(without_file_scheme(path))
     return [f"file:{encoded}", f"file://{encoded}"]
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from py4j.protocol import Py4JJavaError
 
 from deltamerge.exceptions import DeltaTableException
-from deltamerge.storage.hadoop_store import FoundFile
+from deltamerge.storage.hadoop_store import ATOMIC_RENAME, FoundFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +54,10 @@ class JvmFiles:
             if url not in opened:
                 opened[url] = self._open()
         self._system = opened[url]
+        self._root = self._system.getUri()
+        scheme, authority = str(self._root.getScheme()), self._root.getAuthority()
+        self.url = f"{scheme}:" if authority is None else f"{scheme}://{authority}"
+        self._is_atomic = scheme.lower() in ATOMIC_RENAME
 
     def files(self, folder: str, *, recursive: bool) -> Iterator[FoundFile]:
         with self._errors():
@@ -88,6 +92,9 @@ class JvmFiles:
                 stream.close()
 
     def rename(self, before: str, after: str, *, overwrite: bool) -> None:
+        if not self._is_atomic:
+            self._rename_alone(before, after, overwrite=overwrite)
+            return
         option = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
         options = self._gateway.new_array(option, 1)
         options[0] = option.OVERWRITE if overwrite else option.NONE
@@ -95,6 +102,16 @@ class JvmFiles:
             # FileSystem.rename only reports that it did not, and some replace what is there.
             context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._root, self._conf)
             context.rename(self._path(before), self._path(after), options)
+
+    def _rename_alone(self, before: str, after: str, *, overwrite: bool) -> None:
+        """Rename where there is no other writer: few file systems have a FileContext."""
+        with self._errors():
+            if self._system.exists(self._path(after)):
+                if not overwrite:
+                    raise FileExistsError(after)
+                self._system.delete(self._path(after), False)
+            if not self._system.rename(self._path(before), self._path(after)):
+                raise OSError(f"{self.url} has not renamed {before} to {after}")
 
     def delete(self, path: str) -> None:
         with self._errors():

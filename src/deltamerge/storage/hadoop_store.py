@@ -20,7 +20,8 @@ SINGLE_WRITER = "single_writer"
 """The option that allows writing where a file cannot be created atomically."""
 
 # Here a rename fails where the target exists, and is atomic: what Delta's HDFSLogStore and AzureLogStore build on.
-_ATOMIC_RENAME = frozenset({"hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl"})
+ATOMIC_RENAME = frozenset({"hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl"})
+"""The schemes of such file systems."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,12 @@ class HadoopFiles(Protocol):
     """A file system of Hadoop's. Paths begin with a slash, without scheme and authority, and are not percent-encoded.
 
     Where a file or folder does not exist, a method raises FileNotFoundError, unless it says otherwise.
+
+    Attributes:
+        url: The file system's, with the authority that a path may leave out: Spark's names of files have it.
     """
+
+    url: str
 
     def files(self, folder: str, *, recursive: bool) -> Iterator[FoundFile]:
         """Return the files in a folder."""
@@ -87,7 +93,7 @@ class HadoopStore:
         self.root = root
         self.files: Files | NotOpened = files
         self._system = system
-        self._is_atomic = root.partition(":")[0].lower() in _ATOMIC_RENAME
+        self._is_atomic = root.partition(":")[0].lower() in ATOMIC_RENAME
         self._has_single_writer = has_single_writer
         self._prefix = _path_of(root).rstrip("/")
 
@@ -168,8 +174,8 @@ class HadoopStore:
             self._system.create(temporary, content)
             self._system.rename(temporary, key, overwrite=overwrite)
         except BaseException:
-            # The first error is the one to report.
-            with contextlib.suppress(OSError):
+            # The first error is the one to report, whatever goes wrong after it.
+            with contextlib.suppress(Exception):
                 self._system.delete(temporary)
             raise
 

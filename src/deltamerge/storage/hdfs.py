@@ -39,6 +39,17 @@ class NativeHdfs:
             )
         import hdfs_native  # noqa: PLC0415  It is optional.
 
+        if url.endswith("://"):
+            default = config.get("fs.defaultFS", "")
+            if not default.startswith(url):
+                raise DeltaTableException(
+                    "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
+                    f"A path such as '{url}/table' names no host, and fs.defaultFS is '{default}': name the name node.",
+                    sqlstate="KD001",
+                    parameters={"path": url},
+                )
+            url = default.rstrip("/")
+        self.url = url
         self._options: Any = hdfs_native.WriteOptions
         self._client: Any = hdfs_native.Client(url, dict(config))
 

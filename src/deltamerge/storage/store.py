@@ -170,6 +170,7 @@ def _hadoop_store(
             "Google Cloud Storage, Azure or HDFS.",
         )
     files: Files | NotOpened = NotOpened(f"tasks do not open {scheme} paths")
+    system = opened.url
     if is_hdfs:
         by_name = {"url": system, "config": settings}
         files = Files("hdfs", by_name) if is_installed() else NotOpened(f"tasks open HDFS by {PACKAGE} only")

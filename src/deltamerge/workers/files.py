@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from deltamerge.workers.file_systems import connect, key_of
-from deltamerge.workers.ranged_parquet import column_ranges, fetched
+from deltamerge.workers.ranged_parquet import column_ranges, fetched, in_python
 
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
@@ -63,7 +63,7 @@ class Files:
         if _is_local(path):
             return pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit=int96)
         source, metadata = self._open_parquet(path)
-        return pq.ParquetFile(source, metadata=metadata, pre_buffer=True, coerce_int96_timestamp_unit=int96)
+        return _parquet(source, metadata, int96)
 
     def parquet_columns(self, path: str, names: Sequence[str], groups: Sequence[int] | None = None) -> pq.ParquetFile:
         """Open a Parquet file of which only some columns are read; those of a remote one are requested at once.
@@ -76,7 +76,7 @@ class Files:
         source, metadata = self._open_parquet(path)
         ranges = column_ranges(metadata, names, range(metadata.num_row_groups) if groups is None else groups)
         if isinstance(source, pa.BufferReader) or sum(end - first for first, end in ranges) > _WHOLE_BYTES:
-            return pq.ParquetFile(source, metadata=metadata, pre_buffer=True)
+            return _parquet(source, metadata)
         return fetched(source, metadata, ranges)
 
     def whole_parquet(self, path: str) -> pq.ParquetFile:
@@ -86,7 +86,7 @@ class Files:
         source, metadata = self._open_parquet(path)
         size = source.size()
         if isinstance(source, pa.BufferReader) or size > _WHOLE_BYTES:
-            return pq.ParquetFile(source, metadata=metadata, pre_buffer=True)
+            return _parquet(source, metadata)
         return fetched(source, metadata, [(0, size)])
 
     def for_one_run(self) -> Files:
@@ -184,7 +184,7 @@ class Files:
             return self._opened[path]
         file = self._system.open_input_file(self._key(path))
         source = pa.BufferReader(file.read_buffer()) if file.size() <= _SMALL_BYTES else file
-        found = source, pq.ParquetFile(source).metadata
+        found = source, _parquet(source).metadata
         with self._lock:
             if len(self._opened) >= _MOST_OPENED:
                 del self._opened[next(iter(self._opened))]
@@ -240,6 +240,11 @@ class Output:
             elif not is_kept:
                 # PyArrow completes an upload as it closes the stream.
                 self._files._remove(self._path)
+
+
+def _parquet(source: Any, metadata: Any = None, int96: str | None = None) -> pq.ParquetFile:  # noqa: ANN401
+    file = source if isinstance(source, pa.NativeFile) else in_python(source)
+    return pq.ParquetFile(file, metadata=metadata, pre_buffer=True, coerce_int96_timestamp_unit=int96)
 
 
 def _is_local(path: str) -> bool:

@@ -9,6 +9,29 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 
+class HdfsInput:
+    """A file that threads read at once, by ranges: it has no position."""
+
+    def __init__(self, reader: Any) -> None:  # noqa: ANN401
+        self._reader = reader
+        self._size = len(reader)
+
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, length: int, start: int) -> bytes:
+        return bytes(self._reader.read_range(start, length))
+
+    def read_buffer(self) -> pa.Buffer:
+        return pa.py_buffer(self.read_at(self._size, 0))
+
+    def __enter__(self) -> HdfsInput:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+
 class HdfsSystem:
     """HDFS, or mounts of it.
 
@@ -23,8 +46,8 @@ class HdfsSystem:
         self._options = hdfs_native.WriteOptions
         self._client = hdfs_native.Client(url, dict(config))
 
-    def open_input_file(self, path: str) -> Any:  # noqa: ANN401
-        return pa.PythonFile(self._client.read(path), mode="r")
+    def open_input_file(self, path: str) -> HdfsInput:
+        return HdfsInput(self._client.read(path))
 
     def open_output_stream(self, path: str) -> Any:  # noqa: ANN401
         return pa.PythonFile(self._client.create(path, self._options(overwrite=True)), mode="w")

@@ -17,6 +17,11 @@ _PART_BYTES = 4 << 20
 _GAP_BYTES = 256 << 10
 
 
+def in_python(source: Any) -> io.RawIOBase:  # noqa: ANN401
+    """Return a file with a position of its own over one that is read by ranges."""
+    return _Parts(source, [], [])
+
+
 def fetched(source: Any, metadata: Any, ranges: Iterable[tuple[int, int]]) -> pq.ParquetFile:  # noqa: ANN401
     """Return a Parquet file that has ranges of its bytes in memory, and reads any other when it is asked for.
 
