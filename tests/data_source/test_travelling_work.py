@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark import cloudpickle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -16,6 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from deltamerge.data_source.reading import plan_read, schema_of
 from deltamerge.data_source.stream_reading import open_stream
 from deltamerge.data_source.writing import abort_write, commit_batch, commit_write, plan_write
+from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.workers.data_source import StreamWriter, TableReader, TableWriter
 
 PARTITIONS = Path(__file__).parents[1] / "data" / "tables" / "partitions"
@@ -80,6 +82,29 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.parquet"))
     abort_write(writer._plan, SETTINGS, [*messages, None])
     assert not list(tmp_path.iterdir())
+
+
+def test_an_abort_after_a_commit_deletes_nothing(tmp_path: Path) -> None:
+    path, stream = tmp_path / "t", tmp_path / "stream"
+    writer = TableWriter(*plan_write({"path": str(path)}, SETTINGS, SCHEMA, overwrite=False))
+    messages = [writer.write(iter([batch(1)]))]
+    commit_write(writer._plan, SETTINGS, messages)
+    # Spark calls it where the commit has landed and its answer was lost.
+    writer.abort(messages)
+    assert [row["id"] for row in read(path)] == [1]
+
+    def batches() -> StreamWriter:
+        return StreamWriter(*plan_write({"path": str(stream)}, SETTINGS, SCHEMA, overwrite=False, streams=True))
+
+    message = batches().write(iter([batch(2)]))
+    with pytest.raises(DeltaRuntimeException, match="DELTAMERGE_STREAM_WITHOUT_ID"):
+        commit_batch(SETTINGS, [message], 0)
+    assert not list(stream.rglob("*.parquet"))
+    message = batches().write(iter([batch(2)]))
+    message.query = "query"
+    commit_batch(SETTINGS, [message], 0)
+    batches().abort([message], 0)
+    assert [row["id"] for row in read(stream)] == [2]
 
 
 def test_a_batch_of_a_stream_is_committed_once(tmp_path: Path) -> None:

@@ -281,22 +281,28 @@ def commit_batch(settings: Mapping[str, str], messages: Sequence[Any], batch: in
     given = [message for message in messages if message is not None]
     if not given:
         return
-    query = given[0].query
+    query, plan = given[0].query, WritePlan.of_json(given[0].plan)
+    request = Request(plan.options, settings)
     if query is None:
+        remove_leftovers(request.store, plan.folder)
         raise DeltaRuntimeException(
             "DELTAMERGE_STREAM_WITHOUT_ID",
             "Spark does not tell the id of the streaming query, so that a batch could be written twice. Write with "
             "foreachBatch and deltamerge.write_delta(df, path, txn_app_id=…, txn_version=batch_id).",
             sqlstate="0A000",
         )
-    plan = WritePlan.of_json(given[0].plan)
     mode = "Append" if plan.kind == "append" else "Complete"
     entry = HistoryEntry("STREAMING UPDATE", {"outputMode": mode, "queryId": query, "epochId": str(batch)})
-    _commit(plan, Request(plan.options, settings), given, ApplicationTransaction(query, batch), entry)
+    _commit(plan, request, given, ApplicationTransaction(query, batch), entry)
 
 
 def abort_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
-    """Delete what the tasks of a write have written."""
+    """Delete what the tasks of a write have written, where one of them failed: its message is None.
+
+    With all messages the commit was tried. It may have landed, and where it surely did not it has cleaned up itself.
+    """
+    if None not in messages:
+        return
     plans = {plan, *(message.plan for message in messages if message is not None)}
     for found in map(WritePlan.of_json, plans):
         remove_leftovers(Request(found.options, settings).store, found.folder)
@@ -310,10 +316,10 @@ def _commit(
     entry: HistoryEntry | None = None,
 ) -> None:
     store = request.store
-    if transaction is not None and table_exists(store) and transaction.is_in(request.snapshot()):
-        remove_leftovers(store, plan.folder)
-        return
     with removing_leftovers(store, plan.folder):
+        if transaction is not None and table_exists(store) and transaction.is_in(request.snapshot()):
+            remove_leftovers(store, plan.folder)
+            return
         definition = plan.definition
         done = [part for message in messages if message is not None for part in message.parts]
         files = files_of_tasks(_target(request, definition, plan.folder), done)
