@@ -56,6 +56,21 @@ def test_sizes() -> None:
     assert [parse_bytes("x", value) for value in ("10", "1k", "128MB", "2 gb")] == [10, 1024, 128 << 20, 2 << 30]
 
 
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, "dynamic"),
+        ({"partitionoverwritemode": "static"}, "overwrite"),
+        ({"replacewhere": "p = 1"}, "replace_where"),
+        ({"overwriteschema": "true"}, "overwrite_schema"),
+    ],
+)
+def test_the_session_says_how_partitions_are_overwritten(options: dict[str, str], kind: str) -> None:
+    request = Request(options, {"spark.sql.sources.partitionOverwriteMode": "DYNAMIC"})
+    assert WriteOptions.of(request, overwrite=True).kind == kind
+    assert WriteOptions.of(Request({}, request.settings), overwrite=False).kind == "append"
+
+
 def test_properties_of_options_and_of_the_session() -> None:
     request = Request(
         {"delta.enablechangedatafeed": "true", "partitionby": "a, b"},

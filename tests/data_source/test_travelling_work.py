@@ -107,6 +107,16 @@ def test_an_abort_after_a_commit_deletes_nothing(tmp_path: Path) -> None:
     assert [row["id"] for row in read(stream)] == [2]
 
 
+@pytest.mark.parametrize(("partitions", "kept"), [("s", [1, 3]), ("", [3])])
+def test_the_session_says_how_partitions_are_overwritten(tmp_path: Path, partitions: str, kept: list[int]) -> None:
+    settings = {**SETTINGS, "spark.sql.sources.partitionOverwriteMode": "dynamic"}
+    options = {"path": str(tmp_path), "partitionby": partitions}
+    for rows, overwrite in ((batch(1, 2), False), (pa.record_batch({"id": [3], "s": ["2"]}), True)):
+        writer = TableWriter(*plan_write(options, settings, SCHEMA, overwrite))
+        commit_write(writer._plan, settings, [writer.write(iter([rows]))])
+    assert sorted(row["id"] for row in read(tmp_path)) == kept
+
+
 def test_a_batch_of_a_stream_is_committed_once(tmp_path: Path) -> None:
     path = tmp_path / "t"
     for number in (0, 0, 1):

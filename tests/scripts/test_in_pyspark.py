@@ -58,6 +58,24 @@ def test_frames_are_written_as_with_a_jar(installed: SparkSession, tmp_path: Pat
     assert DeltaRs(path).metadata().partition_columns == ["id"]
 
 
+def test_the_session_says_how_partitions_are_overwritten(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path, plain = installed, str(tmp_path / "t"), str(tmp_path / "plain")
+    frame = spark.range(4).selectExpr("id", "id % 2 AS p")
+    frame.write.format("delta").partitionBy("p").save(path)
+    frame.write.format("delta").save(plain)
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        only = spark.sql("SELECT 7L AS id, 1L AS p").write.format("delta").mode("overwrite")
+        only.save(path)
+        only.save(plain)
+        assert rows(spark.read.format("delta").load(path)) == [(0, 0), (2, 0), (7, 1)]
+        assert rows(spark.read.format("delta").load(plain)) == [(7, 1)]
+        only.option("partitionOverwriteMode", "static").save(path)
+        assert rows(spark.read.format("delta").load(path)) == [(7, 1)]
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
 def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) -> None:
     spark = installed
     spark.range(3).write.format("delta").saveAsTable("in_pyspark")

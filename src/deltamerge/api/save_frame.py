@@ -11,9 +11,11 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_delta
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.snapshot import table_exists
+from deltamerge.spark.session import conf_value
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import CreateTable, TableName
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
 from deltamerge.write.partition_overwrite import overwrite_partitions
 
 if TYPE_CHECKING:
@@ -94,8 +96,16 @@ def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
     if asked.mode == "ignore" and table_exists(table.store):
         return
     where = asked.options.get("replacewhere")
-    is_dynamic = asked.options.get("partitionoverwritemode", "").lower() == "dynamic"
-    if asked.mode == "overwrite" and (where is not None or is_dynamic) and table_exists(table.store):
+    kind = write_kind(
+        asked.mode == "overwrite",
+        where,
+        asked.flag("overwriteSchema"),
+        asked.options.get("partitionoverwritemode"),
+        conf_value(frame.sparkSession, PARTITION_OVERWRITE_MODE),
+    )
+    before = table.snapshot() if table_exists(table.store) else None
+    is_dynamic = kind == "dynamic" and before is not None and bool(before.metadata.partition_columns)
+    if is_dynamic or (kind == "replace_where" and before is not None):
         overwrite_partitions(table, frame, where)
         return
     version = asked.options.get("txnversion")
@@ -105,7 +115,7 @@ def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
         _mode(asked),
         asked.partitions,
         asked.properties,
-        overwrite_schema=asked.mode == "overwrite" and asked.flag("overwriteSchema"),
+        overwrite_schema=kind == "overwrite_schema",
         txn_app_id=asked.options.get("txnappid"),
         txn_version=None if version is None else int(version),
     )

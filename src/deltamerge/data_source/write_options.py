@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from deltamerge.data_source.request import Request, illegal
-from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark.config import MergeConf
 from deltamerge.txn.application import ApplicationTransaction, option_transaction
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
 
 _DEFAULTS = "spark.databricks.delta.properties.defaults."
 # Spark hands options over in lower case.
@@ -45,7 +45,13 @@ class WriteOptions:
     @staticmethod
     def of(request: Request, overwrite: bool) -> WriteOptions:
         where = request.options.get("replacewhere")
-        kind = _kind(request, overwrite, where)
+        kind = write_kind(
+            overwrite,
+            where,
+            request.flag("overwriteSchema"),
+            request.options.get("partitionoverwritemode"),
+            request.settings.get(PARTITION_OVERWRITE_MODE),
+        )
         return WriteOptions(
             kind,
             request.flag("mergeSchema", request.conf.schema_auto_merge),
@@ -60,42 +66,6 @@ def write_conf(request: Request) -> MergeConf:
     """Return the session's settings with those of a write's options."""
     metadata = request.options.get("usermetadata")
     return request.conf if metadata is None else replace(request.conf, user_metadata=metadata)
-
-
-def _kind(request: Request, overwrite: bool, where: str | None) -> str:
-    dynamic = request.options.get("partitionoverwritemode", "static").lower()
-    if dynamic not in ("static", "dynamic"):
-        raise illegal("partitionOverwriteMode", dynamic, "must be 'static' or 'dynamic'")
-    schema = request.flag("overwriteSchema")
-    if not overwrite:
-        if where is not None:
-            raise DeltaAnalysisException(
-                "DELTA_REPLACE_WHERE_WITHOUT_OVERWRITE",
-                "The option replaceWhere goes with .mode('overwrite').",
-                sqlstate="42613",
-            )
-        return "append"
-    if dynamic == "dynamic" and (schema or where is not None):
-        other = "overwriteSchema" if schema else "replaceWhere"
-        raise DeltaAnalysisException(
-            "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"
-            if schema
-            else "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
-            f"A write with {other} cannot overwrite partitions dynamically: leave out one of the options.",
-            sqlstate="42613",
-        )
-    if schema and where is not None:
-        raise DeltaAnalysisException(
-            "DELTA_REPLACE_WHERE_WITH_OVERWRITE_SCHEMA",
-            "A write with replaceWhere keeps the rows that do not match, so that it cannot replace the schema: leave "
-            "out overwriteSchema.",
-            sqlstate="42613",
-        )
-    if schema:
-        return "overwrite_schema"
-    if where is not None:
-        return "replace_where"
-    return "dynamic" if dynamic == "dynamic" else "overwrite"
 
 
 def _partition_columns(request: Request) -> tuple[str, ...] | None:

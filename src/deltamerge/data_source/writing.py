@@ -117,6 +117,10 @@ def plan_write(
         # Spark says with each batch which one it is; these are for batch writes.
         wanted = replace(wanted, transaction=None)
     snapshot = request.snapshot() if table_exists(request.store) else None
+    has_partitions = snapshot is not None and bool(snapshot.metadata.partition_columns)
+    if wanted.kind == "dynamic" and (streams or not has_partitions):
+        # A batch of the mode complete is the whole table.
+        wanted = replace(wanted, kind="overwrite")
     definition = _definition(request, wanted, snapshot, given)
     conditions = check_conditions(definition, given, request)
     if wanted.replace_where is not None:

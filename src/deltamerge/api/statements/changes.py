@@ -25,6 +25,7 @@ from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.names import quote
 from deltamerge.sql.relations import replace_qualifier
 from deltamerge.write.defaults import CURRENT_DEFAULT
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE
 from deltamerge.write.partition_overwrite import overwrite_partitions
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _partitions(statement: InsertRows) -> str | None:
 
 def _is_dynamic(found: DeltaTable) -> bool:
     """Return whether an overwrite replaces only the partitions that get rows."""
-    mode = conf_value(found.table.spark, "spark.sql.sources.partitionOverwriteMode") or ""
+    mode = conf_value(found.table.spark, PARTITION_OVERWRITE_MODE) or ""
     return mode.lower() == "dynamic" and bool(found.table.snapshot().metadata.partition_columns)
 
 

@@ -1,0 +1,62 @@
+"""What a write of a frame does to the rows that are there, by its options and the session's setting."""
+
+from __future__ import annotations
+
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+
+PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+_MODES = ("static", "dynamic")
+
+
+def write_kind(
+    overwrite: bool, where: str | None, overwrites_schema: bool, mode: str | None, session_mode: str | None
+) -> str:
+    """Return ``append``, ``overwrite``, ``overwrite_schema``, ``replace_where`` or ``dynamic``.
+
+    Delta: DeltaOptions.isDynamicPartitionOverwriteMode. Of a table without partitions ``dynamic`` is ``overwrite``.
+
+    Args:
+        where: The option replaceWhere.
+        mode: The option partitionOverwriteMode.
+        session_mode: `PARTITION_OVERWRITE_MODE`, which holds where no option says anything else.
+
+    Raises:
+        DeltaAnalysisException: The options do not go together.
+    """
+    if mode is not None and mode.lower() not in _MODES:
+        why = "must be 'static' or 'dynamic'"
+        raise DeltaIllegalArgumentException(
+            "DELTA_ILLEGAL_OPTION",
+            f"Invalid value '{mode}' for option 'partitionOverwriteMode', {why}",
+            sqlstate="42616",
+            parameters={"input": mode, "name": "partitionOverwriteMode", "explain": why},
+        )
+    if not overwrite:
+        if where is not None:
+            raise DeltaAnalysisException(
+                "DELTA_REPLACE_WHERE_WITHOUT_OVERWRITE",
+                "The option replaceWhere goes with .mode('overwrite').",
+                sqlstate="42613",
+            )
+        return "append"
+    if mode is not None and mode.lower() == "dynamic" and (overwrites_schema or where is not None):
+        other = "overwriteSchema" if overwrites_schema else "replaceWhere"
+        raise DeltaAnalysisException(
+            "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"
+            if overwrites_schema
+            else "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
+            f"A write with {other} cannot overwrite partitions dynamically: leave out one of the options.",
+            sqlstate="42613",
+        )
+    if overwrites_schema and where is not None:
+        raise DeltaAnalysisException(
+            "DELTA_REPLACE_WHERE_WITH_OVERWRITE_SCHEMA",
+            "A write with replaceWhere keeps the rows that do not match, so that it cannot replace the schema: leave "
+            "out overwriteSchema.",
+            sqlstate="42613",
+        )
+    if overwrites_schema:
+        return "overwrite_schema"
+    if where is not None:
+        return "replace_where"
+    return "dynamic" if (mode or session_mode or "").lower() == "dynamic" else "overwrite"
