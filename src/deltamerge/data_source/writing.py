@@ -359,5 +359,8 @@ _REMOVED: dict[str, _Removed] = {
     "append": lambda *_: (None, None),
     "overwrite": lambda _plan, _request, snapshot, _files: (snapshot.files, None),
     "replace_where": _of_where,
-    "dynamic": lambda _plan, _request, snapshot, files: (files_of_same_partitions(snapshot, files), None),
+    "dynamic": lambda _plan, request, snapshot, files: (
+        files_of_same_partitions(snapshot, files, request.conf.session_time_zone),
+        None,
+    ),
 }

@@ -21,6 +21,11 @@ from deltamerge.skipping.literals import as_float32
 _INTEGER = re.compile(r"[+-]?\d{1,19}")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
 _SPECIAL_FLOATS = {"nan": "nan", "infinity": "inf", "-infinity": "-inf", "inf": "inf", "-inf": "-inf"}
+# As Spark casts strings.
+BOOLEANS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "0"), False),
+}
 HIVE_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -36,7 +41,7 @@ def partition_bounds(partition_values: pa.Array, name: str, kind: ColumnType | N
     # Files without a value get one more code.
     codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
     values: list[str | None] = [*encoded.dictionary.to_pylist(), None]
-    parse = _parser(kind, session_time_zone)
+    parse = partition_parser(kind, session_time_zone)
     keys: list[Key] = []
     known, null, value = [], [], []
     is_string = kind is not None and kind.kind == "string"
@@ -79,13 +84,14 @@ def _strings_of(partition_values: pa.Array, name: str) -> tuple[pa.Array, np.nda
     return items.take(pa.array(place, mask=~present)), present
 
 
-def _parser(kind: ColumnType | None, session_time_zone: str) -> Callable[[str], Key | None] | None:
+def partition_parser(kind: ColumnType | None, session_time_zone: str) -> Callable[[str], Key | None] | None:
+    """Return what makes keys of a column's partition values, or None where a string cannot surely be read."""
     if kind is None:
         return None
     if kind.kind == "string":
         return lambda string: None if string == HIVE_DEFAULT_PARTITION else string
     if kind.kind == "boolean":
-        return lambda string: {"true": 1, "false": 0}.get(string.lower())
+        return lambda string: BOOLEANS.get(string.lower())
     if kind.kind == "integral":
         return _integer
     if kind.kind == "decimal":

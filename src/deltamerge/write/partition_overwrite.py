@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,11 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.partition_rows import files_where
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, find_column
+from deltamerge.skipping.keys import Key
+from deltamerge.skipping.partition_values import partition_parser
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import errors_not_logged
+from deltamerge.spark.session import errors_not_logged, merge_conf
 from deltamerge.spark.table import Table
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles, removing_leftovers
@@ -53,7 +57,7 @@ def overwrite_partitions(table: Table, frame: DataFrame, condition: str | None) 
     with removing_leftovers(table.store, folder):
         written, schema = write_fitted(table, frame, definition, folder)
         if condition is None or removed is None:
-            replaced = files_of_same_partitions(snapshot, written)
+            replaced = files_of_same_partitions(snapshot, written, merge_conf(table.spark).session_time_zone)
         else:
             _check_written(table, snapshot, written, condition)
             paths = {file.path for file in removed}
@@ -62,11 +66,50 @@ def overwrite_partitions(table: Table, frame: DataFrame, condition: str | None) 
         return commit_rows(destination_of(table), snapshot, rows)
 
 
-def files_of_same_partitions(snapshot: Snapshot, files: WrittenFiles) -> FileTable:
-    """Return a table's files of the partitions that got files."""
-    written = {tuple(sorted(file.partition_values.items(), key=str)) for file in files.files}
-    before = (tuple(sorted(file.partition_values.items(), key=str)) for file in snapshot.files.add_files())
-    return _filtered(snapshot, [values in written for values in before])
+def files_of_same_partitions(snapshot: Snapshot, files: WrittenFiles, session_time_zone: str) -> FileTable:
+    """Return a table's files of the partitions that got files; writers may spell one value in several ways.
+
+    Raises:
+        DeltaAnalysisException: A partition value of the table is none of its column's type.
+    """
+    before = snapshot.files.add_files()
+    if not files.files:
+        return _filtered(snapshot, [False] * len(before))
+    readers = [_reader(snapshot, name, session_time_zone) for name in snapshot.metadata.partition_columns]
+
+    def partition(file: AddFile) -> tuple[Key | None, ...]:
+        return tuple(read(file.partition_values) for read in readers)
+
+    written = set(map(partition, files.files))
+    return _filtered(snapshot, [partition(file) in written for file in before])
+
+
+def _reader(snapshot: Snapshot, name: str, session_time_zone: str) -> Callable[[Mapping[str, str | None]], Key | None]:
+    """Return what reads one column's value of a file's partition values, as a key."""
+    column = find_column(snapshot.schema, (name,), frozenset({name}))
+    assert column is not None
+    physical = column.physical_path[0]
+    ddl = next(field for field in snapshot.schema.fields if field.name == name).metadata.get(CHAR_VARCHAR_TYPE)
+    is_char = isinstance(ddl, str) and ddl.lower().startswith("char")
+    parse = partition_parser(column.type, session_time_zone)
+
+    def read(values: Mapping[str, str | None]) -> Key | None:
+        string = values.get(physical)
+        if string is None or string == "":
+            return None
+        key = (string.rstrip(" ") if is_char else string) if parse is None else parse(string)
+        if key is None:
+            raise DeltaAnalysisException(
+                "DELTAMERGE_PARTITION_VALUE_NOT_READ",
+                f"The partition value '{string}' of column {name} cannot be compared with those that are written: it "
+                f"cannot surely be read as the column's type in the session's time zone {session_time_zone}. Nothing "
+                "was written. Say with replaceWhere which rows are replaced.",
+                sqlstate="22018",
+                parameters={"column": name, "value": string},
+            )
+        return key
+
+    return read
 
 
 def _filtered(snapshot: Snapshot, mask: Sequence[bool]) -> FileTable:
