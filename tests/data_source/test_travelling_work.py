@@ -132,6 +132,18 @@ def test_a_batch_of_a_stream_is_committed_once(tmp_path: Path) -> None:
     assert DeltaRs(path).transaction_version("query") == 1
 
 
+def test_a_table_has_columns_with_the_names_of_the_feed(tmp_path: Path) -> None:
+    names = ("_change_type", "_commit_version")
+    schema, options = StructType([StructField(name, StringType()) for name in names]), {"path": str(tmp_path)}
+    writer = TableWriter(*plan_write(options, SETTINGS, schema, overwrite=False))
+    own = pa.record_batch({name: [f"own {name}"] for name in names})
+    commit_write(writer._plan, SETTINGS, [writer.write(iter([own]))])
+    assert read(tmp_path) == own.to_pylist()
+    stream = open_stream(options, SETTINGS, schema)
+    (group,) = stream.parts(stream.initial_offset(), stream.latest_offset())
+    assert [row for found in stream.rows.read(group) for row in found.to_pylist()] == own.to_pylist()
+
+
 def test_offsets_of_a_stream(tmp_path: Path) -> None:
     options = {"path": str(tmp_path), "maxfilespertrigger": "1"}
     for number in range(3):

@@ -144,7 +144,8 @@ class TableRead:
     def of(request: Request, snapshot: Snapshot, schema: StructType) -> TableRead:
         arrow, mode = arrow_schema(schema), snapshot.mapping_mode
         of_table = spark_schema(snapshot)
-        by_name = {field.name.lower(): field for field in [*of_table.fields, *_CHANGE_COLUMNS]}
+        changes = _CHANGE_COLUMNS if reads_changes(request) else ()
+        by_name = {field.name.lower(): field for field in [*of_table.fields, *changes]}
         names = {name.lower() for name in snapshot.metadata.partition_columns}
         columns, partitions = [], []
         for field, target in zip(schema.fields, arrow, strict=True):
@@ -177,20 +178,23 @@ class TableRead:
         return grouped(self.request, zip(parts, (file.size for file in added), strict=True))
 
     def changes(self, changed: Sequence[ChangedFile]) -> list[Sequence[FilePart]]:
-        """Return what tasks read of changes."""
-        constants = []
-        for change in changed:
-            values = {
-                COMMIT_VERSION: pa.array([change.version], pa.int64()),
-                COMMIT_TIMESTAMP: pa.array([change.timestamp_ms * 1000], pa.timestamp("us", "UTC")),
-            }
-            if change.change_type is not None:
-                values[CHANGE_TYPE] = pa.array([change.change_type])
-            constants.append(values)
+        """Return what tasks read of changes; a table may have columns of its own with the names of the feed's."""
+        constants = [_of_feed(change) if reads_changes(self.request) else {} for change in changed]
         files = [change.file for change in changed]
         zone = self.request.conf.session_time_zone
         parts = file_parts(self.snapshot.store, files, self.partitions, zone, constants)
         return grouped(self.request, zip(parts, (file.size for file in files), strict=True))
+
+
+def _of_feed(change: ChangedFile) -> dict[str, pa.Array]:
+    """Return the columns of the change data feed that all rows of a file have."""
+    values = {
+        COMMIT_VERSION: pa.array([change.version], pa.int64()),
+        COMMIT_TIMESTAMP: pa.array([change.timestamp_ms * 1000], pa.timestamp("us", "UTC")),
+    }
+    if change.change_type is not None:
+        values[CHANGE_TYPE] = pa.array([change.change_type])
+    return values
 
 
 def _is_read_as(stored: DataType, wanted: DataType) -> bool:
