@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from deltamerge.data_source.reading import plan_read, schema_of
 from deltamerge.data_source.stream_reading import open_stream
 from deltamerge.data_source.writing import abort_write, commit_batch, commit_write, plan_write
-from deltamerge.exceptions import DeltaRuntimeException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.workers.data_source import StreamWriter, TableReader, TableWriter
 
 PARTITIONS = Path(__file__).parents[1] / "data" / "tables" / "partitions"
@@ -142,6 +142,24 @@ def test_a_table_has_columns_with_the_names_of_the_feed(tmp_path: Path) -> None:
     stream = open_stream(options, SETTINGS, schema)
     (group,) = stream.parts(stream.initial_offset(), stream.latest_offset())
     assert [row for found in stream.rows.read(group) for row in found.to_pylist()] == own.to_pylist()
+
+
+@pytest.mark.parametrize("feed", ["true", "false"])
+def test_a_stream_ends_where_columns_are_added(tmp_path: Path, feed: str) -> None:
+    options = {"path": str(tmp_path), "delta.enablechangedatafeed": "true", "mergeschema": "true"}
+    wider = batch(2).append_column("new", pa.array(["x"]))
+
+    def write(schema: StructType, rows: pa.RecordBatch) -> None:
+        writer = TableWriter(*plan_write(options, SETTINGS, schema, overwrite=False))
+        commit_write(writer._plan, SETTINGS, [writer.write(iter([rows]))])
+
+    write(SCHEMA, batch(1))
+    asked = {"path": str(tmp_path), "readchangefeed": feed}
+    stream = open_stream(asked, SETTINGS, schema_of(asked, SETTINGS)[0])
+    start = stream.initial_offset()
+    write(StructType([*SCHEMA.fields, StructField("new", StringType())]), wider)
+    with pytest.raises(DeltaAnalysisException, match="DELTA_SCHEMA_CHANGED_WITH_VERSION"):
+        stream.parts(start, stream.latest_offset())
 
 
 def test_offsets_of_a_stream(tmp_path: Path) -> None:

@@ -177,8 +177,6 @@ class TableStream:
         return latest if latest.version == version else self.request.snapshot(version)
 
     def _of_commit(self, version: int) -> Sequence[ChangedFile]:
-        if reads_changes(self.request):
-            return read_change_feed(self.request.snapshot(), version, version)
         try:
             commit = read_commit(self.request.store, version)
         except FileNotFoundError as error:
@@ -190,6 +188,8 @@ class TableStream:
                 parameters={"userVersion": str(version)},
             ) from error
         self._check_schema(commit)
+        if reads_changes(self.request):
+            return read_change_feed(self.request.snapshot(), version, version)
         added = [a for a in commit.actions if isinstance(a, AddFile) and a.data_change]
         removed = [a for a in commit.actions if isinstance(a, RemoveFile) and a.data_change]
         if removed and not self._passes_over(commit, added):
