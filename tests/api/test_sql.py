@@ -55,6 +55,8 @@ def test_rows_are_inserted_changed_and_read(spark: SparkSession, tmp_path: Path,
     assert run("SELECT t.id, o.v FROM @t t JOIN @t VERSION AS OF 1 AS o ON t.id = o.id WHERE o.v > :v", {"v": 8}) == [
         (1, 10)
     ]
+    assert run("SELECT v FROM @t VERSION AS OF :at WHERE id = :id", {"at": 1, "id": 1}) == [(10,)]
+    assert run("SELECT v FROM @t VERSION AS OF ? WHERE id = ?", [1, 1]) == [(10,)]
     if not DeltaRs(str(tmp_path / "t")).protocol().reader_features:
         found = DeltaRs(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
         assert sorted(tuple(row.values()) for row in found) == expected

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamerge.exceptions import DeltaParseException
-from deltamerge.sql.relations import find_table_references, replace_qualifier, replace_references
+from deltamerge.sql.relations import (
+    find_table_references,
+    replace_qualifier,
+    replace_references,
+    travels_by_parameter,
+)
 
 
 def found(text: str, *names: str) -> list[tuple[str, str, int | None, str | None]]:
@@ -169,6 +174,25 @@ def test_references_are_replaced_and_all_else_is_kept() -> None:
 )
 def test_qualifiers_are_replaced(text: str, qualifier: tuple[str, ...], expected: str) -> None:
     assert replace_qualifier(text, qualifier, "t") == expected
+
+
+@pytest.mark.parametrize("value", [":v", "?", "-1", "1+1", "3L", "'x'", "1.5", "(1)", "v", ""])
+def test_a_version_that_is_no_whole_number_is_refused(value: str) -> None:
+    with pytest.raises(DeltaParseException, match="expected a version, a whole number"):
+        found(f"SELECT * FROM delta.`/p` VERSION AS OF {value}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT * FROM t VERSION AS OF :v", True),
+        ("SELECT * FROM t TIMESTAMP AS OF date_sub(?, 1) x", True),
+        ("SELECT :v AS of, x FROM t VERSION AS OF 1 WHERE a > :v", False),
+        ("SELECT ? AS of", False),
+    ],
+)
+def test_parameters_of_time_travel_are_noticed(text: str, expected: bool) -> None:
+    assert travels_by_parameter(text) == expected
 
 
 PIECES = """SELECT FROM WITH AS ( ) , orders delta.`/p` x JOIN ON WHERE VERSION OF 1 TIMESTAMP 'a' . * TABLE UNION

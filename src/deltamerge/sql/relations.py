@@ -9,7 +9,17 @@ from typing import Literal
 from deltamerge.sql.caret import Span
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.operands import skip_value
-from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, name_end, slice_of, tokenize, words
+from deltamerge.sql.tokens import (
+    Kind,
+    Token,
+    closing,
+    is_keyword_place,
+    name_end,
+    parse_error,
+    slice_of,
+    tokenize,
+    words,
+)
 
 # Words after which FROM's list of relations is over.
 _AFTER_FROM = words(
@@ -50,7 +60,8 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
             that name goes before.
 
     Raises:
-        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
+        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed, or a
+            version is no whole number.
     """
     tokens = tokenize(sql)
     wanted = {_folded(token.name for token in tokenize(name)[::2]): name for name in names}
@@ -141,15 +152,36 @@ def _reference(
     if word in ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME") and following == ["AS", "OF"]:
         value = ahead + 3
         end = skip_value(tokens, value)
-        span = slice_of(tokens[value:end]) if end > value else None
-        if span is not None and "VERSION" in word:
-            token = tokens[value]
-            digits = string_value(token.text) if token.kind is Kind.STRING else token.text
-            version = int(digits) if digits.isdigit() else None
-        elif span is not None:
-            timestamp = span.of(sql)
+        if "VERSION" in word:
+            version = _version(sql, tokens, value, end)
+        elif end > value:
+            timestamp = slice_of(tokens[value:end]).of(sql)
+        else:
+            raise parse_error(sql, tokens[ahead].span, "TIMESTAMP AS OF: expected a timestamp")
     span = slice_of(tokens[start:end])
     return TableReference(span, kind, name, version, timestamp, not _has_alias(tokens, end))
+
+
+def _version(sql: str, tokens: tuple[Token, ...], start: int, end: int) -> int:
+    """Read the version of VERSION AS OF, one whole number or one string that holds one."""
+    if end == start + 1:
+        token = tokens[start]
+        digits = string_value(token.text) if token.kind is Kind.STRING else token.text
+        if token.kind in (Kind.STRING, Kind.NUMBER) and digits.isascii() and digits.isdigit():
+            return int(digits)
+    place = slice_of(tokens[start:end]) if end > start else tokens[start - 1].span
+    raise parse_error(sql, place, "VERSION AS OF: expected a version, a whole number")
+
+
+def travels_by_parameter(sql: str) -> bool:
+    """Return whether a parameter, ``:name`` or ``?``, is in the value of a time travel.
+
+    Raises:
+        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
+    """
+    tokens = tokenize(sql)
+    values = (i + 1 for i in range(2, len(tokens)) if [t.upper for t in tokens[i - 1 : i + 1]] == ["AS", "OF"])
+    return any(token.text in (":", "?") for start in values for token in tokens[start : skip_value(tokens, start)])
 
 
 _NO_ALIAS = _AFTER_FROM | words(

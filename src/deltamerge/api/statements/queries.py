@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.names import parse_name, quote, quote_name
-from deltamerge.sql.relations import TableReference, find_table_references, relation_names, replace_references
+from deltamerge.sql.parameters import bind_parameters
+from deltamerge.sql.relations import (
+    TableReference,
+    find_table_references,
+    relation_names,
+    replace_references,
+    travels_by_parameter,
+)
 from deltamerge.sql.statements.ast import TimeTravel
 from deltamerge.sql.tokens import tokenize
 
@@ -23,6 +30,8 @@ def query_frame(tables: Tables, sql: str, args: Any = None) -> DataFrame:  # noq
     Args:
         args: The values of parameters, as `SparkSession.sql` takes them.
     """
+    if args and travels_by_parameter(sql):
+        sql, args = bind_parameters(sql, args), None
     named = _named(tables, sql)
     references = find_table_references(sql, named)
     frames: dict[str, Any] = {f"deltamerge_source_{i}": _frame(tables, r, named) for i, r in enumerate(references)}
