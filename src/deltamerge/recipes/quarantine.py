@@ -56,31 +56,29 @@ class Rejected:
 
 
 @contextmanager
-def rejecting(
-    judged: Judged, table: str, options: Mapping[str, str] | None, txn_app_id: str | None, txn_version: int | None
-) -> Iterator[Rejected]:
+def rejecting(judged: Judged, table: str, options: Mapping[str, str] | None) -> Iterator[Rejected]:
     """Write the rows that were judged unfit to a table; keep the judgement until the others are merged."""
     frame = judged.frame.persist()
     try:
         unfit = frame.where(F.size(judged.reasons) > 0)
         rows = unfit.count()
         if rows:
-            _write(judged.as_rejected(unfit), table, options, txn_app_id, txn_version)
+            _write(judged.as_rejected(unfit), table, options)
         yield Rejected(judged.rows(frame.where(F.size(judged.reasons) == 0)), table, rows)
     finally:
         frame.unpersist()
 
 
-def _write(
-    rows: DataFrame, table: str, options: Mapping[str, str] | None, app_id: str | None, version: int | None
-) -> None:
+def _write(rows: DataFrame, table: str, options: Mapping[str, str] | None) -> None:
+    # Without a transaction: one transaction of several tables would lose the rows of all but the first, and a retry
+    # those that it rejects besides.
     target = place_of(rows.sparkSession, table, options).open_or_create(rows.schema)
     (
         target.alias("t")
         .merge(rows.alias("s"), f"t.{ROW_ID} = s.{ROW_ID}")
         .whenNotMatchedInsertAll()
         .withSchemaEvolution()
-        .run(txn_app_id=app_id, txn_version=version)
+        .run()
     )
 
 

@@ -123,7 +123,7 @@ def upsert(
     transaction = {"txn_app_id": txn_app_id, "txn_version": txn_version, "user_metadata": user_metadata}
     if quarantine is None:
         return upsert_builder(table, source, rules).run(progress, **transaction)  # type: ignore[arg-type]
-    with rejecting(judged_source(table, source, rules), quarantine, options, txn_app_id, txn_version) as rejected:
+    with rejecting(judged_source(table, source, rules), quarantine, options) as rejected:
         report = upsert_builder(table, rejected.fitting, rules).run(progress, **transaction)  # type: ignore[arg-type]
     return rejected.noted_in(report)
 
