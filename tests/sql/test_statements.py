@@ -162,6 +162,7 @@ def test_expressions_of_an_update_are_verbatim() -> None:
         ("CREATE TABLE t (a INT) USING delta CLUSTERED BY (a) INTO 4 BUCKETS", "no buckets"),
         ("CREATE TABLE t DEEP CLONE s", "Only shallow clones"),
         ("DELETE FROM t WHERE", "a condition"),
+        ("INSERT OVERWRITE t PARTITION (p = 1) IF NOT EXISTS SELECT 1", "IF NOT EXISTS is not supported"),
         ("ALTER TABLE t ADD CONSTRAINT c PRIMARY KEY (a)", "no keys"),
     ],
 )

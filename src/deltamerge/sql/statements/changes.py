@@ -40,8 +40,8 @@ def read_insert(cursor: Cursor) -> InsertRows:
         cursor.index += 1
     table = read_table(cursor, where)
     partition = _read_partition(cursor, where) if cursor.peek() == "PARTITION" else ()
-    if cursor.accept("IF"):
-        cursor.expect(where, "NOT", "EXISTS")
+    if cursor.peek() == "IF":
+        cursor.fail(where, ["a query"], "IF NOT EXISTS is not supported for partitions: check for their rows first.")
     columns: tuple[NameParts, ...] = ()
     by_name = False
     if cursor.peek() == "(" and cursor.behind_brackets() in (*_QUERIES, "("):
