@@ -109,6 +109,14 @@ def test_tables_by_name(text: str, count: int) -> None:
         ("SELECT * FROM (WITH orders AS (SELECT 1) SELECT * FROM orders) x, orders", 1),
         ("WITH a AS (WITH orders AS (SELECT 1) SELECT * FROM orders) SELECT * FROM orders", 1),
         ("WITH orders AS (SELECT * FROM orders)", 1),
+        ("INSERT INTO x WITH orders AS (SELECT 1) SELECT * FROM orders", 0),
+        ("INSERT INTO x WITH orders (a) AS (SELECT * FROM orders) SELECT * FROM orders", 1),
+        ("INSERT INTO x WITH orders (SELECT 1) SELECT * FROM orders", 0),
+        ("CREATE TABLE x AS WITH orders AS (SELECT 1) SELECT * FROM orders", 0),
+        ("EXPLAIN FORMATTED WITH RECURSIVE orders AS (TABLE orders) SELECT * FROM orders", 0),
+        ("INSERT INTO x WITH RECURSIVE orders MAX RECURSION LEVEL 5 AS (SELECT 1) SELECT * FROM orders", 0),
+        ("SELECT a.with, orders AS (b) FROM orders", 1),
+        ("SELECT a AS with FROM orders", 1),
     ],
 )
 def test_ctes_hide_tables(text: str, count: int) -> None:

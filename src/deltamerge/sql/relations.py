@@ -253,7 +253,7 @@ def _cte_scopes(tokens: tuple[Token, ...]) -> list[tuple[str, int, int]]:
     """Return CTEs: name in lower case, and the first and last token at which it hides a table of that name."""
     scopes: list[tuple[str, int, int]] = []
     for index, token in enumerate(tokens):
-        if token.upper != "WITH" or not (index == 0 or tokens[index - 1].text == "("):
+        if not _begins_ctes(tokens, index):
             continue
         end = next((i for i in range(index, len(tokens)) if tokens[i].depth < token.depth), len(tokens))
         recursive = index + 1 < end and tokens[index + 1].upper == "RECURSIVE"
@@ -269,6 +269,22 @@ def _cte_scopes(tokens: tuple[Token, ...]) -> list[tuple[str, int, int]]:
                 break
             place = after + 1
     return scopes
+
+
+def _begins_ctes(tokens: tuple[Token, ...], index: int) -> bool:
+    """Return whether WITH is at this place and begins a query; ``WITH SCHEMA EVOLUTION`` and columns do not."""
+    if tokens[index].upper != "WITH" or (index and tokens[index - 1].text == "."):
+        return False
+    if index == 0 or tokens[index - 1].text == "(":
+        return True
+    name = index + 1 + (index + 1 < len(tokens) and tokens[index + 1].upper == "RECURSIVE")
+    after = name + 1
+    if after >= len(tokens) or not tokens[name].is_identifier:
+        return False
+    if tokens[after].text == "(" and not _holds_query(tokens, after):
+        after = closing(tokens, after) + 1
+    following = [token.upper for token in tokens[after : after + 2]]
+    return following[:1] in (["("], ["MAX"]) or following == ["AS", "("]
 
 
 def _cte_body(tokens: tuple[Token, ...], start: int, end: int) -> int | None:
