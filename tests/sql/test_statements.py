@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -187,6 +188,26 @@ def test_parameters_are_bound_by_name_and_in_order() -> None:
     assert bind_parameters("a = ? AND b = ?", [1, float("inf")]) == "a = 1 AND b = DOUBLE('inf')"
     with pytest.raises(DeltaAnalysisException, match="unbound parameter: a"):
         bind_parameters("x = :a", {})
+
+
+def test_negative_parameters_begin_no_comment() -> None:
+    values = {"a": -5, "b": -(2**40), "c": -1.5, "d": Decimal("-1.50"), "e": float("-inf")}
+    assert (
+        bind_parameters("1-:a, 1-:b, 1-:c, 1-:d, 1-:e", values)
+        == "1-(-5), 1-(-1099511627776L), 1-(-1.5D), 1-(-1.50BD), 1-DOUBLE('-inf')"
+    )
+
+
+def test_datetimes_are_instants_as_in_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    aware = dt.datetime(2024, 7, 1, 12, 0, 0, 5, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    assert bind_parameters("?", [aware]) == "TIMESTAMP'2024-07-01 10:00:00.000005+00:00'"
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert bind_parameters("?", [dt.datetime(2024, 7, 1, 12)]) == "TIMESTAMP'2024-07-01 03:00:00+00:00'"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_names_of_relations() -> None:

@@ -53,21 +53,28 @@ def literal(value: object) -> str:
     """
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).upper()
-    if isinstance(value, int):
-        return f"{value}L" if abs(value) >= 2**31 else str(value)
-    if isinstance(value, float):
-        return f"{value!r}D" if math.isfinite(value) else f"DOUBLE('{value}')"
-    if isinstance(value, Decimal):
-        return f"{value:f}BD"
+    if isinstance(value, (int, float, Decimal)):
+        number = _number(value)
+        # After a minus a second one would begin a comment.
+        return f"({number})" if number.startswith("-") else number
     if isinstance(value, str):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     if isinstance(value, (bytes, bytearray)):
         return f"X'{value.hex()}'"
     if isinstance(value, dt.datetime):
-        return f"TIMESTAMP'{value.isoformat(' ')}'"
+        # Without a time zone it is in Python's local one, as in PySpark.
+        return f"TIMESTAMP'{value.astimezone(dt.timezone.utc).isoformat(' ')}'"
     if isinstance(value, dt.date):
         return f"DATE'{value.isoformat()}'"
     raise TypeError(f"A parameter's value must be a string, a number, a date or the like, found {type(value)}")
+
+
+def _number(value: float | Decimal) -> str:
+    if isinstance(value, int):
+        return f"{value}L" if abs(value) >= 2**31 else str(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}BD"
+    return f"{value!r}D" if math.isfinite(value) else f"DOUBLE('{value}')"
 
 
 def _unbound(name: str) -> DeltaAnalysisException:
