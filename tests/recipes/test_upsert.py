@@ -74,6 +74,21 @@ def test_ignore_nulls_also_in_structs(spark: SparkSession, tmp_path: Path) -> No
     assert upsert(table, source, "id", ignore_nulls=True, skip_unchanged=True).version is None
 
 
+def test_known_rows_get_new_columns(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [(1,), (2,)], "id INT")
+    source = spark.createDataFrame([(1, "a"), (2, None), (3, None)], "id INT, name STRING")
+    upsert(table, source, "id", schema_evolution=True)
+    assert rows_of(table.toDF()) == [(1, "a"), (2, None), (3, None)]
+    source = spark.createDataFrame([(1, None, 7), (2, "b", None), (3, None, None)], "id INT, name STRING, n INT")
+    report = upsert(table, source, "id", schema_evolution=True, skip_unchanged=True, ignore_nulls=True)
+    assert rows_of(table.toDF()) == [(1, "a", 7), (2, "b", None), (3, None, None)]
+    assert report.metrics["numTargetRowsUpdated"] == 2
+    source = source.selectExpr("id", "name", "n", "CASE WHEN id = 1 THEN 'x' END AS `a.b`")
+    report = upsert(table, source, "id", update=True, schema_evolution=True, skip_unchanged=True)
+    assert [row[3] for row in rows_of(table.toDF())] == ["x", None, None]
+    assert report.metrics["numTargetRowsUpdated"] == 1
+
+
 def test_what_update_and_insert_write(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(spark, tmp_path, [(1, "a", 5)])
     source = spark.createDataFrame([(1, "x", 1), (2, "y", 2)], SCHEMA)

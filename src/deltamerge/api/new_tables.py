@@ -71,7 +71,8 @@ def find_place(
     if entry is not None and (entry.provider != "delta" or entry.location is None):
         raise DeltaAnalysisException(
             "DELTA_NOT_A_DELTA_TABLE",
-            f"{shown} is not a Delta table. Drop the table or view of that name first.",
+            f"{shown} is not a Delta table of the session's catalog. Drop the table or view of that name first, or name "
+            "a table of spark_catalog.",
             sqlstate="0AKDD",
             parameters={"tableName": shown},
         )
@@ -113,7 +114,8 @@ def create(
         else:
             create_table_as(place.table, rows, definition, mode)
     except BaseException:
-        if is_recorded:
+        # Another session may have created the table meanwhile; a managed one's folder goes with its entry.
+        if is_recorded and not table_exists(place.table.store):
             place.table.spark.sql(f"DROP TABLE IF EXISTS {quote_name(place.name)}")
         raise
 

@@ -171,6 +171,10 @@ class _Columns:
     def of_source(self, name: str, argument: str) -> StructField:
         return column_of(self.source, name, argument, "the source", self.case_sensitive)
 
+    def new(self) -> list[StructField]:
+        """Return the source's columns that the target lacks."""
+        return [f for f in self.source.fields if find_field(self.target, f.name, self.case_sensitive) is None]
+
     def common(self, without: Sequence[str]) -> list[tuple[StructField, StructField]]:
         """Return the columns that both sides have, of the target and of the source, but for some."""
         found = []
@@ -234,6 +238,7 @@ def _with_update(
     update = rules.update
     if update is False:
         return builder
+    new = columns.new() if update is True and rules.schema_evolution else []
     if isinstance(update, Mapping):
         values: dict[str, str | Column] = dict(update)
     elif isinstance(update, bool):
@@ -241,12 +246,16 @@ def _with_update(
     else:
         named = [(columns.of_target(n, "update"), columns.of_source(n, "update")) for n in names_in("update", update)]
         values = {t.name: _given(t, s, rules.ignore_nulls) for t, s in named}
+    known = dict(values)
+    values |= {field.name: f"s.{quote(field.name)}" for field in new}
     if not values:
         return builder
     changed = None
     if rules.skip_unchanged:
-        check_comparable([columns.of_target(name, "update") for name in values], "skip_unchanged")
-        changed = differs_from(list(values.items()))
+        check_comparable([*(columns.of_target(name, "update") for name in known), *new], "skip_unchanged")
+        # In a column that the target lacks its rows have NULL.
+        gets = [(f"t.{quote(name)}" if name in known else "NULL", value) for name, value in values.items()]
+        changed = differs_from(gets)
     condition = all_of(newer, changed)
     if update is True and not rules.ignore_nulls:
         return builder.whenMatchedUpdateAll(condition)

@@ -81,15 +81,12 @@ def all_of(*conditions: str | Column | None) -> str | Column | None:
 
 
 def differs_from(values: Sequence[tuple[str, str | Column]]) -> str | Column:
-    """Return whether a value of a row differs from the one that the target's column of that name has.
+    """Return whether a value that a row gets differs from the one that it has.
 
     Args:
-        values: The column's name and the value; one or more.
+        values: SQL of the value that it has, and the one that it gets; one pair or more.
     """
     if all(isinstance(value, str) for _, value in values):
-        return "NOT (" + " AND ".join(f"({value}) <=> t.{quote(name)}" for name, value in values) + ")"
-    same = [
-        (F.expr(value) if isinstance(value, str) else value).eqNullSafe(F.col(f"t.{quote(name)}"))
-        for name, value in values
-    ]
+        return "NOT (" + " AND ".join(f"({value}) <=> {before}" for before, value in values) + ")"
+    same = [(F.expr(value) if isinstance(value, str) else value).eqNullSafe(F.expr(before)) for before, value in values]
     return ~reduce(lambda left, right: left & right, same)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaTableNotFoundException
@@ -20,6 +19,10 @@ from deltamerge.sql.names import parse_name, quote_name
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
+
+_SESSION_CATALOG = "spark_catalog"
+# The errors that say that there is no such table; any other says nothing of it.
+_ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND")
 
 LOCATION = "deltamerge.location"
 """In the metadata of a column of a catalog's table: the table's location, which Spark does not hand on."""
@@ -61,10 +64,12 @@ def table_location(spark: SparkSession, name: str) -> str:
     """
     location = delta_location(spark, parse_name(name))
     if location is None:
+        own = not _is_of_another_catalog(parse_name(name))
+        there = f", and there is none at {warehouse_location(spark, name)}" if own else ""
         raise DeltaTableNotFoundException(
             "DELTA_TABLE_NOT_FOUND",
-            f"Delta table {name} doesn't exist: the catalog does not know it as a Delta table, and there is none at "
-            f"{warehouse_location(spark, name)}. Open it with forPath, or check the name and the current database.",
+            f"Delta table {name} doesn't exist: the catalog does not know it as a Delta table{there}. "
+            "Open it with forPath, or check the name and the current database.",
             sqlstate="42P01",
             parameters={"tableName": name},
         )
@@ -106,7 +111,12 @@ def record_table(
 
 
 def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | None:
-    """Return what the session's catalog has under a name, None where it has nothing."""
+    """Return what the session's catalog has under a name, None where it has nothing.
+
+    What another catalog has, or might have, is a table without a location here.
+    """
+    if _is_of_another_catalog(parts):
+        return CatalogEntry("", None)
     *database, name = qualified(spark, parts)
     with errors_not_logged():
         try:
@@ -114,11 +124,12 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
         except Exception as error:
             # Without the table's data source classic Spark raises an error of Java's, Connect one of its own.
             if "DATA_SOURCE_NOT_FOUND" not in str(error):
-                if isinstance(error, PySparkException):
-                    return None
-                raise
+                if not any(name in str(error) for name in _ABSENT):
+                    raise
+                is_own = len(parts) > 2 or spark.catalog.currentCatalog() == _SESSION_CATALOG
+                return None if is_own else CatalogEntry("", None)
         else:
-            if found.isTemporary or found.catalog != "spark_catalog":
+            if found.isTemporary or found.catalog != _SESSION_CATALOG:
                 return CatalogEntry("", None)
             database, name = found.namespace or [], found.name
     # Of a table whose source is written in Python DESCRIBE TABLE does not show the location.
@@ -130,6 +141,10 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     return CatalogEntry(
         details.get("Provider", "").lower(), None if location is None else re.sub(r"^file:/+", "/", location)
     )
+
+
+def _is_of_another_catalog(parts: Sequence[str]) -> bool:
+    return len(parts) > 2 and parts[0].lower() != _SESSION_CATALOG
 
 
 def _lines(row: Row) -> list[str]:

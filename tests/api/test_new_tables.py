@@ -1,0 +1,64 @@
+"""Names of new tables, and what a failed CREATE leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+import deltamerge
+from deltamerge import write_delta
+from deltamerge.api import new_tables
+from deltamerge.api.new_tables import Place, create, find_place
+from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
+from deltamerge.spark.catalog import delta_location, table_location, warehouse_location
+from deltamerge.sql.statements.ast import TableName
+from deltamerge.storage.store import open_store
+from deltamerge.write.definition import TableDefinition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_failed_create_leaves_the_table_of_another_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    statements: list[str] = []
+    store = open_store(str(tmp_path))
+
+    def failing(*_: Any) -> None:
+        if is_there:
+            store.put("_delta_log/00000000000000000000.json", b"{}")
+        raise RuntimeError("another was first")
+
+    monkeypatch.setattr(new_tables, "record", lambda *_, **__: True)
+    monkeypatch.setattr(new_tables, "create_table", failing)
+    table: Any = SimpleNamespace(store=store, spark=SimpleNamespace(sql=statements.append))
+    with pytest.raises(RuntimeError, match="another was first"):
+        create(Place(table, ("db", "t")), TableDefinition(StructType()), "create")
+    assert statements == ([] if is_there else ["DROP TABLE IF EXISTS `db`.`t`"])
+
+
+@pytest.mark.sessions
+def test_a_table_of_another_catalog_is_not_the_warehouses(spark: SparkSession) -> None:
+    location = warehouse_location(spark, "catalog_names")
+    write_delta(spark.range(3), location)
+    try:
+        assert delta_location(spark, ("SPARK_CATALOG", "default", "catalog_names")) == location
+        assert delta_location(spark, ("lake", "default", "catalog_names")) is None
+        with pytest.raises(DeltaTableNotFoundException, match="does not know it as a Delta table. Open"):
+            table_location(spark, "lake.default.catalog_names")
+        with pytest.raises(DeltaAnalysisException, match="not a Delta table of the session's catalog"):
+            find_place(spark, TableName(("lake", "default", "catalog_names")), None)
+        with pytest.raises(Exception, match="lake"):
+            deltamerge.sql(spark, "DROP TABLE lake.default.catalog_names")
+        assert deltamerge.sql(spark, "SELECT * FROM catalog_names").count() == 3
+    finally:
+        deltamerge.sql(spark, "DROP TABLE IF EXISTS catalog_names")
+    assert delta_location(spark, ("catalog_names",)) is None
+    assert delta_location(spark, ("no_such_database", "t")) is None
+    assert delta_location(spark, ("parquet", "/no/such/path")) is None
