@@ -50,7 +50,7 @@ def test_a_table_of_another_catalog_is_not_the_warehouses(spark: SparkSession) -
     try:
         assert delta_location(spark, ("SPARK_CATALOG", "default", "catalog_names")) == location
         assert delta_location(spark, ("lake", "default", "catalog_names")) is None
-        with pytest.raises(DeltaTableNotFoundException, match="does not know it as a Delta table. Open"):
+        with pytest.raises(DeltaTableNotFoundException, match=r"does not know it as a Delta table\. Open"):
             table_location(spark, "lake.default.catalog_names")
         with pytest.raises(DeltaAnalysisException, match="not a Delta table of the session's catalog"):
             find_place(spark, TableName(("lake", "default", "catalog_names")), None)

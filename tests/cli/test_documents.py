@@ -77,7 +77,7 @@ def test_the_plan_of_the_first_example(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     block = BLOCKS[0].replace("spark = SparkSession.builder.getOrCreate()\n", "").partition("report = ")[0]
-    exec(block + BLOCKS[3], {"spark": spark})
+    exec(block + next(text for text in BLOCKS if ".plan(" in text), {"spark": spark})
     shown = next(text for text in re.findall(r"```text\n(.*?)```", README, re.DOTALL) if "Plan of" in text)
     assert _before_sizes(capsys.readouterr().out) == _before_sizes(shown)
 

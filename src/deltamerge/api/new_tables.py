@@ -71,8 +71,8 @@ def find_place(
     if entry is not None and (entry.provider != "delta" or entry.location is None):
         raise DeltaAnalysisException(
             "DELTA_NOT_A_DELTA_TABLE",
-            f"{shown} is not a Delta table of the session's catalog. Drop the table or view of that name first, or name "
-            "a table of spark_catalog.",
+            f"{shown} is not a Delta table of the session's catalog. Drop the table or view of that name first, or "
+            "name a table of spark_catalog.",
             sqlstate="0AKDD",
             parameters={"tableName": shown},
         )
