@@ -133,6 +133,17 @@ def test_two_changes_with_one_sequence(spark: SparkSession, tmp_path: Path) -> N
     assert read(spark, path) == [(1, "a", 1)]
 
 
+@pytest.mark.parametrize("data_type", ["TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_two_changes_that_differ_in_a_microsecond(spark: SparkSession, tmp_path: Path, data_type: str) -> None:
+    at = f"CAST(TIMESTAMP_MICROS(1700000000000000 + id) AS {data_type})"
+    feed = spark.sql(f"SELECT 1 AS id, 1 AS n, {at} AS at FROM range(2)")
+    with pytest.raises(MultipleSourceRowsException, match="does not determine"):
+        apply_changes(str(tmp_path / "t"), feed, "id", "n")
+    of_maps = spark.sql(f"SELECT 1 AS id, id AS n, map('at', {at}) AS times FROM range(2)")
+    apply_changes(str(tmp_path / "h"), of_maps, "id", "n", except_columns="n", scd_type=2)
+    assert len(read(spark, str(tmp_path / "h"))) == 2
+
+
 def test_names_that_are_missing(spark: SparkSession, tmp_path: Path) -> None:
     source = spark.createDataFrame([(1, "a", 1)], "id INT, v STRING, n INT")
     with pytest.raises(DeltaAnalysisException, match="`key` in keys: the source"):

@@ -73,6 +73,15 @@ def test_the_rejected_rows_of_each_call_with_one_transaction(spark: SparkSession
     assert sorted(row.n for row in DeltaTable.forPath(spark, bad).toDF().collect()) == [2, 3]
 
 
+def test_rejected_rows_that_differ_in_a_microsecond(spark: SparkSession, tmp_path: Path) -> None:
+    new = DeltaTable.create(spark).location(str(tmp_path / "t"))
+    table = new.addColumn("id", "INT").addColumn("at", "TIMESTAMP").execute()
+    bad = str(tmp_path / "bad")
+    source = spark.sql("SELECT 'x' AS id, TIMESTAMP_MICROS(1700000000000000 + id) AS at FROM range(2)")
+    upsert(table, source, "id", quarantine=bad)
+    assert DeltaTable.forPath(spark, bad).toDF().count() == 2
+
+
 def test_values_are_not_judged(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable.create(spark).location(str(tmp_path / "t")).addColumn("id", "INT").execute()
     source = spark.createDataFrame([(1,)], "id INT")

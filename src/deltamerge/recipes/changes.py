@@ -18,6 +18,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.source.dedupe import tie_error
 from deltamerge.recipes.targets import column_of
 from deltamerge.spark import columns as F
+from deltamerge.spark.exact_json import exact_json
 from deltamerge.spark.session import merge_conf
 from deltamerge.sql.names import quote
 from deltamerge.write.align import find_field
@@ -136,7 +137,7 @@ def events_of(source: DataFrame, feed: Feed, schema: StructType) -> DataFrame:
     )
     by = [quote(field.name) for field in keys]
     # A delete's other columns say nothing.
-    payload = F.to_json(F.struct(DELETED, F.when(~F.col(DELETED), F.col(ROW)).alias(ROW)))
+    payload = exact_json(F.struct(DELETED, F.when(~F.col(DELETED), F.col(ROW)).alias(ROW)))
     events = rows.groupBy(*by, SEQUENCE).agg(
         F.first(F.struct(DELETED, ROW)).alias(_REPEATED),
         F.min(payload).alias(_LEAST),

@@ -17,6 +17,7 @@ from deltamerge.api.report import MergeReport
 from deltamerge.recipes.targets import place_of
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
+from deltamerge.spark.exact_json import exact_json
 from deltamerge.sql.names import free_prefix, quote, quote_name
 from deltamerge.write.align import same_shape
 from deltamerge.write.char_varchar import length_limit
@@ -102,7 +103,7 @@ class Judged:
 
     def as_rejected(self, frame: DataFrame) -> DataFrame:
         """Return the rows as they are written, each once."""
-        row_id = F.sha2(F.to_json(F.col(self.row), {"ignoreNullFields": "false"}), 256)
+        row_id = F.sha2(exact_json(F.col(self.row)), 256)
         return frame.select(
             row_id.alias(ROW_ID),
             F.concat_ws("; ", self.reasons).alias(REASON),

@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType, MapType, StructField, StructType, Varian
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
+from deltamerge.spark.exact_json import exact_json
 from deltamerge.spark.nested_types import contains
 from deltamerge.sql.names import quote
 
@@ -42,7 +43,7 @@ def comparable(value: Column, data_type: DataType) -> Column:
     """Return what is equal where two values are: the value, or its JSON where Spark does not compare its type."""
     if is_comparable(data_type):
         return value
-    return F.to_json(F.struct(value.alias("v")), {"ignoreNullFields": "false"})
+    return exact_json(F.struct(value.alias("v")))
 
 
 def kept_sql(given: str, kept: str, data_type: DataType, kept_type: DataType) -> str:

@@ -19,6 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from deltamerge.exceptions import DeltaParseException, InvariantViolationException
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
+from deltamerge.spark.exact_json import exact_json
 from deltamerge.spark.nested_types import contains
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.operands import opaque_of
@@ -131,7 +132,7 @@ def _generated_holds(field: StructField) -> Column:
     given, computed = _path((field.name,)), generated_value(field)
     if contains(field.dataType, MapType):
         # Maps cannot be compared.
-        given, computed = F.to_json(F.struct(given.alias("v"))), F.to_json(F.struct(computed.alias("v")))
+        given, computed = exact_json(F.struct(given.alias("v"))), exact_json(F.struct(computed.alias("v")))
     return given.eqNullSafe(computed)
 
 
