@@ -11,7 +11,12 @@ from deltalake import DeltaTable as DeltaRs
 
 import deltamerge
 from deltamerge import DeltaTable
-from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException, InvariantViolationException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaParseException,
+    DeltaRuntimeException,
+    InvariantViolationException,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -204,6 +209,22 @@ def test_columns(spark: SparkSession, tmp_path: Path, run: Run) -> None:
     run("ALTER TABLE @t ALTER COLUMN id DROP NOT NULL")
     run("INSERT INTO @t (v, gone) VALUES (3, DEFAULT)")
     assert run("SELECT gone FROM @t WHERE id IS NULL") == [("D",)]
+
+
+def test_a_limit_of_a_length_only_becomes_wider(run: Run) -> None:
+    run("CREATE TABLE @t (v VARCHAR(2), c CHAR(2), s STRUCT<x: VARCHAR(2)>) USING delta")
+    run("ALTER TABLE @t ALTER COLUMN v TYPE VARCHAR(3)")
+    run("INSERT INTO @t (v) VALUES ('abc')")
+    with pytest.raises(DeltaRuntimeException, match="DELTA_EXCEED_CHAR_VARCHAR_LIMIT"):
+        run("INSERT INTO @t (v) VALUES ('abcd')")
+    narrower = ("v TYPE VARCHAR(2)", "v TYPE CHAR(5)", "c TYPE CHAR(3)", "s.x TYPE VARCHAR(1)")
+    for change in (*narrower, "s TYPE STRUCT<x: VARCHAR(5)>"):
+        with pytest.raises(DeltaAnalysisException, match="NOT_SUPPORTED_CHANGE_COLUMN"):
+            run(f"ALTER TABLE @t ALTER COLUMN {change}")
+    run("ALTER TABLE @t ALTER COLUMN c TYPE VARCHAR(3)")
+    run("ALTER TABLE @t CHANGE COLUMN v v STRING COMMENT 'free'")
+    run("INSERT INTO @t (v, c) VALUES ('abcdef', 'abc')")
+    assert run("SELECT v, c FROM @t ORDER BY v") == [("abc", None), ("abcdef", "abc")]
 
 
 def test_what_needs_a_column_keeps_it(run: Run) -> None:

@@ -165,6 +165,10 @@ def test_expressions_of_an_update_are_verbatim() -> None:
         ("DELETE FROM t WHERE", "a condition"),
         ("INSERT OVERWRITE t PARTITION (p = 1) IF NOT EXISTS SELECT 1", "IF NOT EXISTS is not supported"),
         ("ALTER TABLE t ADD CONSTRAINT c PRIMARY KEY (a)", "no keys"),
+        ("ALTER TABLE t ADD COLUMN g INT GENERATED ALWAYS AS (a + 1)", "are made by CREATE TABLE"),
+        ("ALTER TABLE t ADD COLUMNS (g BIGINT GENERATED ALWAYS AS IDENTITY)", "are made by CREATE TABLE"),
+        ("ALTER TABLE t RENAME COLUMN a TO b.c", "a name of one part"),
+        ("ALTER TABLE t ALTER COLUMN a.b AFTER a.c", "a column of one part"),
     ],
 )
 def test_a_wrong_statement_is_an_error_at_its_place(sql: str, words: str) -> None:

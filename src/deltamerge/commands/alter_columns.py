@@ -17,16 +17,17 @@ from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.features.column_mapping import NONE, check_names, with_column_ids
 from deltamerge.log.features.type_widening import ALWAYS, NEVER, PREVIEW, can_widen, widening_mode, with_type_changes
 from deltamerge.log.protocol import writer_features
-from deltamerge.log.schema import PrimitiveType, parse_schema, schema_to_json, simple_string
+from deltamerge.log.schema import JsonValue, PrimitiveType, parse_schema, schema_to_json, simple_string
 from deltamerge.log.schema import StructField as LogField
 from deltamerge.log.schema import StructType as LogStruct
 from deltamerge.log.schema_edits import Fields, find_field, placed, with_fields
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import parse_name, quote, quote_name
 from deltamerge.txn.prepared import ReadSet
-from deltamerge.write.char_varchar import as_strings
+from deltamerge.write.char_varchar import as_strings, may_become
 from deltamerge.write.constraints import CHECK_PREFIX, columns_in
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.dependents import check_dependents
@@ -282,7 +283,8 @@ def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change
     after = replace(before, nullable=nullable, metadata=metadata)
     if change.data_type is None:
         return after
-    wanted = _to_log(StructField(before.name, change.data_type)).data_type
+    wanted_field = _to_log(StructField(before.name, change.data_type))
+    wanted = wanted_field.data_type
     if wanted != before.data_type and not _may_become(snapshot, before, wanted):
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
@@ -292,7 +294,28 @@ def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change
             sqlstate="0AKDC",
             parameters={"fieldPath": ".".join(path)},
         )
-    return replace(after, data_type=wanted)
+    return replace(after, data_type=wanted, metadata=_with_limit(path, after, wanted_field))
+
+
+def _with_limit(path: tuple[str, ...], before: LogField, wanted: LogField) -> dict[str, JsonValue]:
+    """Return the metadata of a column with the length limit that another type has."""
+    metadata = dict(before.metadata)
+    types = [str(f.metadata.get(CHAR_VARCHAR_TYPE) or simple_string(f.data_type)) for f in (before, wanted)]
+    if types[0] == types[1] or before.data_type != wanted.data_type:
+        return metadata
+    if not may_become(types[0], types[1]):
+        name = ".".join(path)
+        raise DeltaAnalysisException(
+            "NOT_SUPPORTED_CHANGE_COLUMN",
+            f"ALTER TABLE ALTER/CHANGE COLUMN is not supported for changing {name} with type {types[0].upper()} to "
+            f"{name} with type {types[1].upper()}. A limit of a length only becomes wider, or STRING.",
+            sqlstate="0A000",
+            parameters={"originName": name, "originType": types[0], "newName": name, "newType": types[1]},
+        )
+    metadata.pop(CHAR_VARCHAR_TYPE, None)
+    if CHAR_VARCHAR_TYPE in wanted.metadata:
+        metadata[CHAR_VARCHAR_TYPE] = wanted.metadata[CHAR_VARCHAR_TYPE]
+    return metadata
 
 
 def _may_become(snapshot: Snapshot, before: LogField, wanted: object) -> bool:

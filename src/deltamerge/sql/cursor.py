@@ -109,6 +109,14 @@ class Cursor:
             if not self.accept("."):
                 return tuple(parts)
 
+    def identifier(self, where: str, what: str) -> str:
+        """Read a name of one part."""
+        start = self.index
+        (first, *rest) = self.name(where, what)
+        if rest:
+            self.fail(where, [f"{what} of one part"], "A name that holds a dot goes between backticks.", at=start + 1)
+        return first
+
     def names_in_brackets(self, where: str) -> tuple[NameParts, ...]:
         """Read ``(a, b.c, …)``."""
         self.expect(where, "(")

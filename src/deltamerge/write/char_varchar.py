@@ -65,6 +65,19 @@ def _plain(data_type: T.DataType) -> T.DataType:
     return data_type
 
 
+def may_become(before: str, after: str) -> bool:
+    """Return whether every string of one type is one of another: CHAR, VARCHAR and STRING by their DDL.
+
+    Spark: CheckAnalysis, ALTER COLUMN.
+    """
+    limited, other = T.DataType.fromDDL(before), T.DataType.fromDDL(after)
+    if not isinstance(limited, (T.CharType, T.VarcharType)):
+        return limited == other
+    if isinstance(other, T.VarcharType):
+        return limited.length <= other.length
+    return limited == other or type(other) is T.StringType
+
+
 def length_limit(field: T.StructField) -> int | None:
     """Return how long a column's strings may be; None for one that is no CHAR or VARCHAR itself."""
     limited = T.DataType.fromDDL((field.metadata or {}).get(CHAR_VARCHAR_TYPE, "STRING"))

@@ -72,7 +72,7 @@ def _read_change(cursor: Cursor) -> Alteration | None:
     if cursor.accept("RENAME", "COLUMN"):
         column = cursor.name(f"{_WHERE} RENAME COLUMN", "a column")
         cursor.expect(f"{_WHERE} RENAME COLUMN", "TO")
-        return RenameColumn(column, cursor.name(f"{_WHERE} RENAME COLUMN", "a name")[-1])
+        return RenameColumn(column, cursor.identifier(f"{_WHERE} RENAME COLUMN", "a name"))
     if cursor.accept("ADD"):
         return _read_add(cursor)
     if cursor.accept("DROP"):
@@ -89,9 +89,9 @@ def _read_add(cursor: Cursor) -> Alteration | None:
         return None
     where = f"{_WHERE} ADD COLUMNS"
     in_brackets = cursor.accept("(")
-    columns = [read_definition(cursor, where, positions=True)]
+    columns = [read_definition(cursor, where, alters=True)]
     while cursor.accept(","):
-        columns.append(read_definition(cursor, where, positions=True))
+        columns.append(read_definition(cursor, where, alters=True))
     if in_brackets:
         cursor.expect(where, ")")
     return AddColumns(tuple(columns))
@@ -100,7 +100,7 @@ def _read_add(cursor: Cursor) -> Alteration | None:
 def _read_drop(cursor: Cursor) -> Alteration | None:
     if cursor.accept("CONSTRAINT"):
         if_exists = cursor.accept("IF", "EXISTS")
-        return DropConstraint(cursor.name(f"{_WHERE} DROP CONSTRAINT", "a name")[-1], if_exists)
+        return DropConstraint(cursor.identifier(f"{_WHERE} DROP CONSTRAINT", "a name"), if_exists)
     if cursor.accept("FEATURE"):
         name = read_key(cursor, f"{_WHERE} DROP FEATURE")
         return DropFeature(name, cursor.accept("TRUNCATE", "HISTORY"))
@@ -145,7 +145,7 @@ def _read_column_change(cursor: Cursor) -> ChangeColumn | RenameColumn | None:
 
 
 def _read_hive_change(cursor: Cursor, where: str, column: NameParts) -> ChangeColumn | None:
-    new = read_definition(cursor, where, positions=True)
+    new = read_definition(cursor, where, alters=True)
     if new.name[-1].lower() != column[-1].lower():
         return None
     nullable = None if new.nullable else False

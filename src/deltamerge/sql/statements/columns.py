@@ -14,15 +14,15 @@ from deltamerge.sql.tokens import Kind, is_keyword_place
 _AFTER_TYPE = frozenset({"NOT", "NULL", "COMMENT", "DEFAULT", "GENERATED", "CONSTRAINT", "FIRST", "AFTER", "CHECK"})
 
 
-def read_definition(cursor: Cursor, where: str, *, positions: bool = False) -> ColumnDefinition:
+def read_definition(cursor: Cursor, where: str, *, alters: bool = False) -> ColumnDefinition:
     """Read a column: name, type, then what else there is of it in any order.
 
     Args:
-        positions: Whether FIRST or AFTER may follow.
+        alters: Whether it is a column of ALTER TABLE, which may have a position, and no value that is computed.
     """
     name = cursor.name(where, "a column")
     column = ColumnDefinition(name, read_type(cursor, where))
-    while (changed := _read_option(cursor, where, column, positions)) is not None:
+    while (changed := _read_option(cursor, where, column, alters)) is not None:
         column = changed
     return column
 
@@ -44,7 +44,7 @@ def read_type(cursor: Cursor, where: str) -> str:
     return cursor.sql_since(start)
 
 
-def _read_option(cursor: Cursor, where: str, column: ColumnDefinition, positions: bool) -> ColumnDefinition | None:
+def _read_option(cursor: Cursor, where: str, column: ColumnDefinition, alters: bool) -> ColumnDefinition | None:
     if cursor.accept("NOT"):
         cursor.expect(f"{where} NOT", "NULL")
         return replace(column, nullable=False)
@@ -54,9 +54,13 @@ def _read_option(cursor: Cursor, where: str, column: ColumnDefinition, positions
         return replace(column, comment=read_string(cursor, f"{where} COMMENT", "a comment"))
     if cursor.accept("DEFAULT"):
         return replace(column, default=read_default(cursor, where))
-    if cursor.accept("GENERATED"):
+    if cursor.peek() == "GENERATED":
+        if alters:
+            hint = "Generated and identity columns are made by CREATE TABLE: rows that are there would need values."
+            cursor.fail(where, ["a column without GENERATED"], hint)
+        cursor.index += 1
         return _read_generated(cursor, f"{where} GENERATED", column)
-    if positions and (position := read_position(cursor, where)) is not None:
+    if alters and (position := read_position(cursor, where)) is not None:
         return replace(column, position=position)
     return None
 
@@ -65,7 +69,7 @@ def read_position(cursor: Cursor, where: str) -> NameParts | Literal["FIRST"] | 
     """Read ``FIRST`` or ``AFTER column``, if it comes."""
     if cursor.accept("FIRST"):
         return "FIRST"
-    return cursor.name(f"{where} AFTER", "a column") if cursor.accept("AFTER") else None
+    return (cursor.identifier(f"{where} AFTER", "a column"),) if cursor.accept("AFTER") else None
 
 
 def read_default(cursor: Cursor, where: str) -> str:

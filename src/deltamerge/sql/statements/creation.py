@@ -97,7 +97,7 @@ def _read_columns(cursor: Cursor, table: CreateTable) -> CreateTable:
 def read_check(cursor: Cursor, where: str) -> tuple[str, str]:
     """Read ``CONSTRAINT name CHECK (expression)``."""
     cursor.expect(where, "CONSTRAINT")
-    (name,) = cursor.name(f"{where} CONSTRAINT", "a name")[-1:]
+    name = cursor.identifier(f"{where} CONSTRAINT", "a name")
     if cursor.peek() in ("PRIMARY", "FOREIGN", "UNIQUE"):
         raise parse_error(
             cursor.sql, cursor.span(), "Delta tables have no keys", hint="CHECK constraints and NOT NULL are enforced."
