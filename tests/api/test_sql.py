@@ -245,6 +245,32 @@ def test_what_needs_a_column_keeps_it(run: Run) -> None:
     assert run("SELECT id, y, q FROM @t WHERE q = 3") == [(1, 2024, 3)]
 
 
+def test_a_new_table_in_the_place_of_another(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    run(
+        "CREATE TABLE @t (id BIGINT, v INT, CONSTRAINT c CHECK (id > 0)) USING delta CLUSTER BY (id) COMMENT 'old' "
+        "TBLPROPERTIES ('a' = 'b', 'delta.columnMapping.mode' = 'name')"
+    )
+    table = DeltaTable.forPath(spark, str(tmp_path / "t"))
+    id_before = table.detail().collect()[0]["id"]
+    overwritten = spark.sql("SELECT 1L AS id, 2L AS w")
+    deltamerge.write_delta(overwritten, str(tmp_path / "t"), "overwrite", overwrite_schema=True)
+    detail = table.detail().collect()[0]
+    assert (detail["id"], detail["clusteringColumns"]) == (id_before, ["id"])
+    for rows in ("(id BIGINT) USING delta", "USING delta AS SELECT -1L AS id"):
+        run(f"CREATE OR REPLACE TABLE @t {rows}")
+        detail = table.detail().collect()[0]
+        assert detail["id"] != id_before
+        assert (detail["clusteringColumns"], detail["properties"], detail["description"]) == ([], {}, None)
+    with pytest.raises(DeltaAnalysisException, match="DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE"):
+        run("CREATE OR REPLACE TABLE @t (id BIGINT, p INT) USING delta PARTITIONED BY (p)")
+    assert [row["operation"] for row in table.history().collect()] == [
+        "CREATE OR REPLACE TABLE AS SELECT",
+        "CREATE OR REPLACE TABLE",
+        "WRITE",
+        "CREATE TABLE",
+    ]
+
+
 def test_partitions_are_overwritten(spark: SparkSession, tmp_path: Path, run: Run) -> None:
     run("CREATE TABLE @t PARTITIONED BY (p) AS SELECT id, id % 3 AS p FROM range(9)")
     run("INSERT OVERWRITE @t PARTITION (p = 1) SELECT 100L")

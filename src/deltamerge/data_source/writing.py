@@ -337,7 +337,7 @@ def _commit(
             return
         snapshot = request.snapshot(plan.version)
         if plan.kind == "overwrite_schema":
-            commit_definition(destination, snapshot, definition, files, named, entry=entry)
+            commit_definition(destination, snapshot, definition, files, named, entry=entry, overwrites=True)
             return
         removed, predicate = _REMOVED[plan.kind](plan, request, snapshot, files)
         protocol = snapshot.protocol

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import Action, Metadata, Protocol, SetTransaction
-from deltamerge.log.features.clustering import FEATURE, clustering_columns, clustering_domain
+from deltamerge.log.features.clustering import DOMAIN, FEATURE, clustering_columns, clustering_domain
 from deltamerge.log.features.column_mapping import NONE, mapping_mode, with_column_ids, without_mapping
 from deltamerge.log.features.row_tracking import with_column_names
 from deltamerge.log.file_table import FileTable
@@ -134,21 +134,26 @@ def commit_definition(
     named: tuple[SetTransaction, ...] = (),
     mode: str = "ErrorIfExists",
     entry: HistoryEntry | None = None,
+    *,
+    overwrites: bool = False,
 ) -> int:
     """Commit a table's definition, and the rows that it has from then on; they take the place of all before.
 
     Args:
         mode: The mode of a write that makes the table.
-        entry: What the history calls it; None for a write by its mode, or without rows a definition.
+        entry: What the history calls it; None for a write by its mode.
+        overwrites: Whether the table there stays the same one, with its id and clustering; otherwise a new one takes
+            its place.
     """
+    before = snapshot.metadata if snapshot is not None and overwrites else None
     metadata = Metadata(
-        id=snapshot.metadata.id if snapshot is not None else str(uuid.uuid4()),
+        id=str(uuid.uuid4()) if before is None else before.id,
         name=definition.name,
         description=definition.description,
         schema_string=json.dumps(definition.schema.jsonValue()),
         partition_columns=definition.partition_columns,
         configuration=with_column_names(stored_properties(definition.properties)),
-        created_time=snapshot.metadata.created_time if snapshot is not None else now_ms(),
+        created_time=now_ms() if before is None else before.created_time,
     )
     protocol = protocol_of(snapshot, definition)
     actions: list[Action] = [metadata, *named]
@@ -158,11 +163,11 @@ def commit_definition(
         snapshot.check_writable()
         actions += removals_of(snapshot.files)
     actions += files.files
-    actions += _clustering(snapshot, definition)
-    if entry is None and files.files:
-        entry = HistoryEntry("WRITE", _write_parameters(mode if snapshot is None else "Overwrite", definition))
-    elif entry is None:
-        entry = HistoryEntry("CREATE TABLE" if snapshot is None else "REPLACE TABLE", create_parameters(definition))
+    if snapshot is None or not overwrites:
+        actions += _clustering(snapshot, definition)
+    else:
+        actions += _kept_clustering(snapshot, definition)
+    entry = entry or HistoryEntry("WRITE", _write_parameters(mode if snapshot is None else "Overwrite", definition))
     prepared = _prepared(destination, snapshot, tuple(actions), files if files.files else None, entry)
     return commit(prepared, now_ms).version
 
@@ -187,14 +192,19 @@ def identified(definition: TableDefinition, before: Snapshot | None) -> TableDef
 
 
 def _clustering(snapshot: Snapshot | None, definition: TableDefinition) -> list[Action]:
-    """Return the clustering to commit; columns that the table no longer has are dropped from it."""
+    """Return the clustering of a new table, which may take the place of a clustered one."""
     physical = physical_names(definition.schema)
-    if definition.clustered_by:
+    if definition.clustered_by or (snapshot is not None and DOMAIN in snapshot.domain_metadata):
         return [clustering_domain([(physical[name],) for name in definition.clustered_by])]
-    before = () if snapshot is None else clustering_columns(snapshot.domain_metadata)
-    if all(parts[0] in physical.values() for parts in before):
-        return []
-    return [clustering_domain([])]
+    return []
+
+
+def _kept_clustering(snapshot: Snapshot, definition: TableDefinition) -> list[Action]:
+    """Return the clustering to commit where an overwritten table can no longer have the one that it has."""
+    before = clustering_columns(snapshot.domain_metadata)
+    physical = physical_names(definition.schema).values()
+    is_possible = not definition.partition_columns and all(parts[0] in physical for parts in before)
+    return [clustering_domain([])] if before and not is_possible else []
 
 
 def _prepared(
@@ -237,5 +247,6 @@ def create_parameters(definition: TableDefinition) -> dict[str, str]:
         "isManaged": "false",
         "description": definition.description or "",
         "partitionBy": json.dumps(list(definition.partition_columns)),
+        "clusterBy": json.dumps(list(definition.clustered_by)),
         "properties": json.dumps(dict(definition.properties)),
     }

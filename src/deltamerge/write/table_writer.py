@@ -11,6 +11,8 @@ from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import SetTransaction
+from deltamerge.log.features.clustering import FEATURE
+from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.spark.config import PREFIX
 from deltamerge.spark.session import merge_conf, settings_below
@@ -59,7 +61,10 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
     check_identity_columns(definition.schema, definition.partition_columns)
     check_generation_expressions(table.spark, definition.schema)
     before = table.snapshot() if exists else None
-    commit_definition(destination_of(table), before, identified(definition, before), WrittenFiles((), (), ()))
+    _check_replaced(before, definition)
+    definition = identified(definition, before)
+    entry = _created(mode, "", definition)
+    commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
 
 
 def create_table_as(table: Table, frame: DataFrame, definition: TableDefinition, mode: str) -> None:
@@ -80,9 +85,27 @@ def create_table_as(table: Table, frame: DataFrame, definition: TableDefinition,
     if before is not None:
         before.check_writable()
         refuse_append_only(before, table.name, "the overwrite deletes rows")
-    made = {"create": "CREATE", "create_if_not_exists": "CREATE", "replace": "REPLACE"}.get(mode, "CREATE OR REPLACE")
     definition = _prepared_definition(table, definition)
-    _write_definition(table, frame, before, definition, operation=f"{made} TABLE AS SELECT")
+    _check_replaced(before, definition)
+    definition = identified(definition, before)
+    entry = _created(mode, " AS SELECT", definition)
+    _write_definition(table, frame, before, definition, entry=entry)
+
+
+def _check_replaced(before: Snapshot | None, definition: TableDefinition) -> None:
+    """Refuse partitions for what takes a clustered table's place: the protocol's feature stays."""
+    if before is not None and definition.partition_columns and FEATURE in writer_features(before.protocol):
+        raise DeltaAnalysisException(
+            "DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE",
+            "Replacing a clustered Delta table with a partitioned table is not allowed. Drop the table first.",
+            sqlstate="42000",
+        )
+
+
+def _created(mode: str, of_rows: str, definition: TableDefinition) -> HistoryEntry:
+    """Return what the history calls a new table. Delta: DeltaOperations.CreateTable, ReplaceTable."""
+    made = {"create": "CREATE", "create_if_not_exists": "CREATE", "replace": "REPLACE"}.get(mode, "CREATE OR REPLACE")
+    return HistoryEntry(f"{made} TABLE{of_rows}", create_parameters(definition))
 
 
 def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefinition:
@@ -169,7 +192,7 @@ def write_table(
             name=before.metadata.name,
         )
     check_definition(definition)
-    return _write_definition(table, frame, before, definition, named)
+    return _write_definition(table, frame, before, identified(definition, before), named, overwrites=True)
 
 
 def _write_definition(
@@ -178,15 +201,16 @@ def _write_definition(
     before: Snapshot | None,
     definition: TableDefinition,
     named: tuple[SetTransaction, ...] = (),
-    operation: str | None = None,
+    entry: HistoryEntry | None = None,
+    *,
+    overwrites: bool = False,
 ) -> int:
     protocol_of(before, definition)
-    definition = identified(definition, before)
-    entry = None if operation is None else HistoryEntry(operation, create_parameters(definition))
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     with removing_leftovers(table.store, folder):
         written = write_checked(table, frame, definition, folder)
-        return commit_definition(destination_of(table), before, definition, written, named, entry=entry)
+        destination = destination_of(table)
+        return commit_definition(destination, before, definition, written, named, entry=entry, overwrites=overwrites)
 
 
 def _write_rows(
