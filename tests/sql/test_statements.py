@@ -131,6 +131,13 @@ CASES: dict[str, ast.Statement | None] = {
     "EXPLAIN MERGE INTO t USING s ON a = b WHEN MATCHED THEN DELETE": ast.MergeRows(explains=True),
     "EXPLAIN SELECT 1": None,
     "WITH s AS (SELECT 1) SELECT * FROM s": None,
+    "WITH a AS (SELECT 1 AS merge, 2 AS matched) SELECT merge, matched FROM a": None,
+    "WITH RECURSIVE merge(i) MAX RECURSION LEVEL 3 AS (SELECT 1), b AS (SELECT 2) SELECT matched FROM merge": None,
+    "EXPLAIN WITH s AS (SELECT 1) MERGE INTO t USING s ON a = b WHEN MATCHED THEN DELETE": ast.MergeRows(explains=True),
+    "EXPLAIN WITH s AS (SELECT 1) SELECT merge FROM s": None,
+    "WITH s(a) AS (SELECT 1), r AS (TABLE s) INSERT INTO t BY NAME SELECT a FROM r": ast.InsertRows(
+        T, False, "WITH s(a) AS (SELECT 1), r AS (TABLE s) SELECT a FROM r", by_name=True
+    ),
     "SELECT 1": None,
     "SET x = it's": None,
 }

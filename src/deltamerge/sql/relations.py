@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -257,18 +257,31 @@ def _cte_scopes(tokens: tuple[Token, ...]) -> list[tuple[str, int, int]]:
             continue
         end = next((i for i in range(index, len(tokens)) if tokens[i].depth < token.depth), len(tokens))
         recursive = index + 1 < end and tokens[index + 1].upper == "RECURSIVE"
-        place = index + 1 + recursive
-        while place < end and tokens[place].is_identifier:
-            body = _cte_body(tokens, place + 1, end)
-            if body is None:
-                break
-            after = closing(tokens, body) + 1
+        for place, after in _ctes(tokens, index + 1 + recursive, end):
             # Within its own query the name is still the table's, unless the CTE is recursive.
             scopes.append((tokens[place].name.lower(), place if recursive else after, end))
-            if after >= end or tokens[after].text != ",":
-                break
-            place = after + 1
     return scopes
+
+
+def _ctes(tokens: tuple[Token, ...], place: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the CTEs of one WITH: where the name is, and the place after its query."""
+    while place < end and tokens[place].is_identifier:
+        body = _cte_body(tokens, place + 1, end)
+        if body is None:
+            return
+        after = closing(tokens, body) + 1
+        yield place, after
+        if after >= end or tokens[after].text != ",":
+            return
+        place = after + 1
+
+
+def behind_ctes(tokens: tuple[Token, ...]) -> int:
+    """Return the place after the CTEs that a statement begins with, 0 where it begins with none."""
+    if not tokens or not _begins_ctes(tokens, 0):
+        return 0
+    recursive = len(tokens) > 1 and tokens[1].upper == "RECURSIVE"
+    return max((after for _, after in _ctes(tokens, 1 + recursive, len(tokens))), default=0)
 
 
 def _begins_ctes(tokens: tuple[Token, ...], index: int) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.cursor import Cursor
+from deltamerge.sql.relations import behind_ctes
 from deltamerge.sql.statements.alterations import read_alter, read_comment
 from deltamerge.sql.statements.ast import MergeRows, Statement
 from deltamerge.sql.statements.changes import read_delete, read_insert, read_update
@@ -42,16 +44,21 @@ def _read_merge(_: Cursor) -> MergeRows:
 
 
 def _read_explain(cursor: Cursor) -> MergeRows | None:
-    ahead = 2 if cursor.peek(1) == "ANALYZE" else 1
-    return MergeRows(explains=True) if cursor.peek(ahead) == "MERGE" else None
+    cursor.index += 2 if cursor.peek(1) == "ANALYZE" else 1
+    cursor.index += behind_ctes(cursor.tokens[cursor.index :])
+    return MergeRows(explains=True) if cursor.peek() == "MERGE" else None
 
 
-def _read_with(cursor: Cursor) -> MergeRows | None:
-    depth = cursor.tokens[0].depth
-    is_merge = any(token.upper == "MERGE" and token.depth == depth for token in cursor.tokens[1:]) and any(
-        token.upper == "MATCHED" for token in cursor.tokens
-    )
-    return MergeRows(explains=False) if is_merge else None
+def _read_with(cursor: Cursor) -> Statement | None:
+    """Read a MERGE or an INSERT after WITH; a query is Spark's."""
+    cursor.index = behind_ctes(cursor.tokens)
+    if cursor.peek() == "MERGE":
+        return MergeRows(explains=False)
+    if cursor.index == 0 or cursor.peek() != "INSERT":
+        return None
+    ctes = cursor.sql_since(0)
+    insert = read_insert(cursor)
+    return replace(insert, query=f"{ctes} {insert.query}")
 
 
 _READERS: Mapping[str, Callable[[Cursor], Statement | None]] = {
