@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import date
 from decimal import Decimal
 
@@ -318,7 +319,8 @@ def test_nothing_is_said_of_what_mentions_the_source(text: str) -> None:
             assert conjunct.side in ("source_only", "both", "unreadable")
         if "t." in conjunct.text:
             assert conjunct.side in ("target_only", "both", "unreadable")
-        if "s.*" in conjunct.text or "SELECT" in conjunct.text:
+        # A lambda's parameter may have that name, too.
+        if "s.*" in conjunct.text or re.search(r"SELECT(?![^()]*\) ->)", conjunct.text):
             assert conjunct.side == "unreadable"
         if conjunct.side not in ("target_only", "neither"):
             assert conjunct.predicate == Unknown()
