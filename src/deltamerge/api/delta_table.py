@@ -91,8 +91,7 @@ class DeltaTable(TableCommands):
         Raises:
             DeltaTableNotFoundException: There is no such table, or it is no Delta table.
         """
-        location = table_location(sparkSession, tableOrViewName)
-        return cls(_opened(open_table(sparkSession, location, name=tableOrViewName)))
+        return cls(open_by_name(sparkSession, tableOrViewName))
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: N802, N803
@@ -441,6 +440,15 @@ def _timestamp(milliseconds: int | None) -> dt.datetime | None:
 
 def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
+
+
+def open_by_name(spark: SparkSession, name: str, options: Mapping[str, str] | None = None) -> Table:
+    """Open a table of the session's catalog, with the options of its object store.
+
+    Raises:
+        DeltaTableNotFoundException: There is no such table, or it is no Delta table.
+    """
+    return _opened(open_table(spark, table_location(spark, name, options), options, name))
 
 
 def _opened(table: Table) -> Table:

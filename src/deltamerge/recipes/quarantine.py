@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
 
 from deltamerge.api.report import MergeReport
-from deltamerge.recipes.targets import place_of
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.exact_json import exact_json
@@ -26,6 +25,8 @@ from deltamerge.write.store_assignment import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from deltamerge.recipes.targets import Place
 
 ROW_ID, REASON, REJECTED_AT = "_row_id", "_reason", "_rejected_at"
 _NESTED = (StructType, ArrayType, MapType, VariantType)
@@ -57,23 +58,23 @@ class Rejected:
 
 
 @contextmanager
-def rejecting(judged: Judged, table: str, options: Mapping[str, str] | None) -> Iterator[Rejected]:
+def rejecting(judged: Judged, place: Place) -> Iterator[Rejected]:
     """Write the rows that were judged unfit to a table; keep the judgement until the others are merged."""
     frame = judged.frame.persist()
     try:
         unfit = frame.where(F.size(judged.reasons) > 0)
         rows = unfit.count()
         if rows:
-            _write(judged.as_rejected(unfit), table, options)
-        yield Rejected(judged.rows(frame.where(F.size(judged.reasons) == 0)), table, rows)
+            _write(judged.as_rejected(unfit), place)
+        yield Rejected(judged.rows(frame.where(F.size(judged.reasons) == 0)), place.name, rows)
     finally:
         frame.unpersist()
 
 
-def _write(rows: DataFrame, table: str, options: Mapping[str, str] | None) -> None:
+def _write(rows: DataFrame, place: Place) -> None:
     # Without a transaction: one transaction of several tables would lose the rows of all but the first, and a retry
     # those that it rejects besides.
-    target = place_of(rows.sparkSession, table, options).open_or_create(rows.schema)
+    target = place.open_or_create(rows.schema)
     (
         target.alias("t")
         .merge(rows.alias("s"), f"t.{ROW_ID} = s.{ROW_ID}")

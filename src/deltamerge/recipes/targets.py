@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.types import StructField, StructType
 
-from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.delta_table import DeltaTable, open_by_name
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import empty_frame
@@ -51,7 +51,7 @@ class Place:
         if self.opened is not None:
             return self.opened
         if self.path is None:
-            return DeltaTable.forName(self.spark, self.name)
+            return DeltaTable(open_by_name(self.spark, self.name, self.options))
         return DeltaTable.forPath(self.spark, self.path, self.options)
 
     def open_or_create(self, schema: StructType) -> DeltaTable:
@@ -84,21 +84,17 @@ def place_of(spark: SparkSession, target: str, options: Mapping[str, str] | None
 
 
 def place_of_target(spark: SparkSession, target: Target, options: Mapping[str, str] | None = None) -> Place:
-    """Return the place of a target.
+    """Return the place of a target; the options of a table that was opened are those of its place, too.
 
     Raises:
         TypeError: It is neither a table nor a string.
     """
     if isinstance(target, DeltaTable):
-        return Place(spark, target.table.name, target.table.store.absolute(""), options or {}, target)
+        table = target.table
+        return Place(spark, table.name, table.store.absolute(""), {**table.options, **(options or {})}, target)
     if isinstance(target, str):
         return place_of(spark, target, options)
     raise TypeError(f"`target` must be a DeltaTable, a path or a table's name, got {type(target).__name__}")
-
-
-def opened_target(spark: SparkSession, target: Target, options: Mapping[str, str] | None = None) -> DeltaTable:
-    """Open a target."""
-    return place_of_target(spark, target, options).open()
 
 
 def names_in(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:

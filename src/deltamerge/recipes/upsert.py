@@ -14,7 +14,7 @@ from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.recipes.quarantine import Judged, WrittenColumn, judge, rejecting
-from deltamerge.recipes.targets import Target, column_of, key_names, names_in, opened_target
+from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of, place_of_target
 from deltamerge.recipes.values import all_of, check_comparable, differs_from, is_comparable, kept_sql
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
@@ -108,7 +108,8 @@ def upsert(
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
     spark = source.sparkSession
-    table = opened_target(spark, target, options)
+    place = place_of_target(spark, target, options)
+    table = place.open()
     rules = UpsertRules(
         keys=key_names(keys),
         update=update,
@@ -123,7 +124,7 @@ def upsert(
     transaction = {"txn_app_id": txn_app_id, "txn_version": txn_version, "user_metadata": user_metadata}
     if quarantine is None:
         return upsert_builder(table, source, rules).run(progress, **transaction)  # type: ignore[arg-type]
-    with rejecting(judged_source(table, source, rules), quarantine, options) as rejected:
+    with rejecting(judged_source(table, source, rules), place_of(spark, quarantine, place.options)) as rejected:
         report = upsert_builder(table, rejected.fitting, rules).run(progress, **transaction)  # type: ignore[arg-type]
     return rejected.noted_in(report)
 

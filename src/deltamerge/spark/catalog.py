@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,10 +41,13 @@ class CatalogEntry:
     location: str | None
 
 
-def delta_location(spark: SparkSession, parts: Sequence[str]) -> str | None:
+def delta_location(spark: SparkSession, parts: Sequence[str], options: Mapping[str, str] | None = None) -> str | None:
     """Return where a named Delta table is stored, None where the name is not one of a Delta table.
 
     The catalog's entry counts; where there is none, the folder that a managed table has in the session's warehouse.
+
+    Args:
+        options: The options of its object store.
     """
     if len(parts) == 2 and parts[0].lower() == "delta":
         return parts[1]
@@ -53,16 +56,19 @@ def delta_location(spark: SparkSession, parts: Sequence[str]) -> str | None:
         return None
     location = warehouse_location(spark, quote_name(parts)) if entry is None else entry.location
     assert location is not None
-    return location if table_exists(open_table(spark, location).store) else None
+    return location if table_exists(open_table(spark, location, options).store) else None
 
 
-def table_location(spark: SparkSession, name: str) -> str:
+def table_location(spark: SparkSession, name: str, options: Mapping[str, str] | None = None) -> str:
     """Return the path or URL of a named table: the catalog's, else that of a managed table in the session's warehouse.
+
+    Args:
+        options: The options of its object store.
 
     Raises:
         DeltaTableNotFoundException: There is no Delta table in either place.
     """
-    location = delta_location(spark, parse_name(name))
+    location = delta_location(spark, parse_name(name), options)
     if location is None:
         own = not _is_of_another_catalog(parse_name(name))
         there = f", and there is none at {warehouse_location(spark, name)}" if own else ""

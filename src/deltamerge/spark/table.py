@@ -6,7 +6,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +54,14 @@ class Table:
     Args:
         name: The table's name in messages: its path, URL or catalog name.
         opened_schema: The schema, as JSON, that it had when a user opened it; None where nobody did.
+        options: The options of the object store that it was opened with.
     """
 
     spark: SparkSession
     store: Store
     name: str
     opened_schema: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def location(self) -> str:
@@ -86,7 +88,8 @@ def open_table(
     An option that is given wins over the session's setting, this one over what the environment has.
     """
     hadoop = None if is_connect(spark) else partial(JvmFiles, spark)
-    return Table(spark, open_store(path, options, session_store_options(spark, path), hadoop), name or path)
+    store = open_store(path, options, session_store_options(spark, path), hadoop)
+    return Table(spark, store, name or path, options=dict(options or {}))
 
 
 def spark_schema(snapshot: Snapshot) -> StructType:

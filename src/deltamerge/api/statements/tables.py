@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.delta_table import DeltaTable, open_by_name
 from deltamerge.scan.timestamps import expression_ms
 from deltamerge.spark.catalog import delta_location
 from deltamerge.spark.table import open_table
@@ -23,7 +23,7 @@ class Tables:
     """Delta tables by their paths and names.
 
     Args:
-        options: The options of the object store of tables that are named by a path.
+        options: The options of the tables' object stores.
         given: Tables by the names that the caller gave them.
     """
 
@@ -41,10 +41,10 @@ class Tables:
         for name, table in self.given.items():
             if tuple(part.lower() for part in parse_name(name)) == folded:
                 return table
-        location = delta_location(self.spark, parts)
+        location = delta_location(self.spark, parts, self.options)
         if location is None:
             return None
-        return DeltaTable(open_table(self.spark, location, name=".".join(parts)))
+        return DeltaTable(open_table(self.spark, location, self.options, ".".join(parts)))
 
     def find(self, name: TableName) -> DeltaTable | None:
         """Open the table that a statement names, None where it is no Delta table."""
@@ -56,7 +56,7 @@ class Tables:
         Raises:
             DeltaTableNotFoundException: There is none.
         """
-        return self.find(name) or DeltaTable.forName(self.spark, quote_name(name.parts))
+        return self.find(name) or DeltaTable(open_by_name(self.spark, quote_name(name.parts), self.options))
 
     def version(self, table: DeltaTable, at: TimeTravel | None) -> DataFrame:
         """Read a table, perhaps at an earlier version."""

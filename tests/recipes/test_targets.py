@@ -1,0 +1,57 @@
+"""The options of a call reach every table that it opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import deltamerge
+from deltamerge import DeltaTable, apply_changes, upsert
+from deltamerge.spark import table as tables
+from deltamerge.spark.catalog import warehouse_location
+from deltamerge.storage.store import Store, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OPTIONS = {"region": "eu-north-1"}
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, str]]]:
+    """The options with which stores are opened, by the last part of their paths."""
+    found: dict[str, list[dict[str, str]]] = {}
+
+    def recorded(root: str, options: Any = None, *others: Any) -> Store:
+        found.setdefault(Path(root).name, []).append(dict(options or {}))
+        return open_store(root, options, *others)
+
+    monkeypatch.setattr(tables, "open_store", recorded)
+    return found
+
+
+def test_the_change_log_of_a_named_table(spark: SparkSession, opened: dict[str, list[dict[str, str]]]) -> None:
+    location = warehouse_location(spark, "followed")
+    spark.sql("SELECT 1 AS id, 1 AS n").write.parquet(location)
+    try:
+        deltamerge.sql(spark, f"CONVERT TO DELTA parquet.`{location}`")
+        opened.clear()
+        apply_changes("followed", spark.sql("SELECT 1 AS id, 2 AS n"), "id", "n", options=OPTIONS)
+        deltamerge.sql(spark, "DELETE FROM followed WHERE n = 2", options=OPTIONS)
+    finally:
+        deltamerge.sql(spark, "DROP TABLE followed", options=OPTIONS)
+    assert set(opened) == {"followed", "_deltamerge_changes"}
+    assert all(options == OPTIONS for each in opened.values() for options in each)
+
+
+def test_the_quarantine_of_a_table_that_was_opened_with_options(
+    spark: SparkSession, tmp_path: Path, opened: dict[str, list[dict[str, str]]]
+) -> None:
+    deltamerge.write_delta(spark.sql("SELECT 1 AS id"), str(tmp_path / "t"))
+    opened.clear()
+    table = DeltaTable.forPath(spark, str(tmp_path / "t"), OPTIONS)
+    upsert(table, spark.sql("SELECT 'x' AS id"), "id", quarantine=str(tmp_path / "bad"))
+    assert opened["bad"]
+    assert all(options == OPTIONS for each in opened.values() for options in each)
