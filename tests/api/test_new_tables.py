@@ -62,3 +62,16 @@ def test_a_table_of_another_catalog_is_not_the_warehouses(spark: SparkSession) -
     assert delta_location(spark, ("catalog_names",)) is None
     assert delta_location(spark, ("no_such_database", "t")) is None
     assert delta_location(spark, ("parquet", "/no/such/path")) is None
+
+
+@pytest.mark.sessions
+def test_a_table_of_a_database_with_a_location(spark: SparkSession, tmp_path: Path) -> None:
+    deltamerge.sql(spark, f"CREATE DATABASE placed LOCATION '{tmp_path}/else where'")
+    try:
+        deltamerge.sql(spark, "CREATE TABLE placed.T USING delta AS SELECT 1 AS id")
+        assert (tmp_path / "else where" / "t" / "_delta_log").is_dir()
+        assert deltamerge.sql(spark, "SELECT * FROM placed.t").count() == 1
+        assert warehouse_location(spark, "no_such_database.t").endswith("/no_such_database.db/t")
+        deltamerge.sql(spark, "DROP TABLE placed.t")
+    finally:
+        spark.sql("DROP DATABASE placed CASCADE")

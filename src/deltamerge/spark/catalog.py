@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pyspark.sql.types import StructField, StructType
 
@@ -83,12 +84,26 @@ def table_location(spark: SparkSession, name: str, options: Mapping[str, str] | 
 
 
 def warehouse_location(spark: SparkSession, name: str) -> str:
-    """Return the folder of a managed table in the session's warehouse."""
+    """Return the folder of a managed table: below its database's, which may be outside of the session's warehouse."""
     parts = parse_name(name)
-    database = parts[-2] if len(parts) > 1 else str(spark.catalog.currentDatabase())
-    warehouse = re.sub(r"^file:/+", "/", str(spark.conf.get("spark.sql.warehouse.dir")))
-    folder = parts[-1].lower() if database == "default" else f"{database.lower()}.db/{parts[-1].lower()}"
-    return f"{warehouse.rstrip('/')}/{folder}" if "://" in warehouse else str(Path(warehouse) / folder)
+    folder = _database_location(spark, parts[-2] if len(parts) > 1 else str(spark.catalog.currentDatabase()))
+    table = parts[-1].lower()
+    return f"{folder.rstrip('/')}/{table}" if "://" in folder else str(Path(folder) / table)
+
+
+def _database_location(spark: SparkSession, database: str) -> str:
+    """Return the folder of a database: its own, or, where there is none of the name, as Spark would choose it."""
+    with errors_not_logged():
+        try:
+            # A URI, percent-encoded.
+            location = unquote(spark.catalog.getDatabase(quote_name((_SESSION_CATALOG, database))).locationUri)
+        except Exception as error:
+            # Classic Spark raises an analysis error here, Connect one of its own.
+            if "SCHEMA_NOT_FOUND" not in str(error):
+                raise
+            warehouse = str(spark.conf.get("spark.sql.warehouse.dir")).rstrip("/")
+            location = warehouse if database.lower() == "default" else f"{warehouse}/{database.lower()}.db"
+    return re.sub(r"^file:/+", "/", location)
 
 
 def qualified(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
