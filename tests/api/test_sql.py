@@ -245,6 +245,19 @@ def test_what_needs_a_column_keeps_it(run: Run) -> None:
     assert run("SELECT id, y, q FROM @t WHERE q = 3") == [(1, 2024, 3)]
 
 
+def test_parameters_anywhere_in_a_statement(run: Run) -> None:
+    run("CREATE TABLE @t USING delta AS SELECT :v AS id", {"v": 1})
+    run("WITH s AS (SELECT ? AS id) INSERT INTO @t SELECT id FROM s", [2])
+    run("MERGE INTO @t t USING (SELECT 2 AS id) s ON t.id = s.id AND t.id > :n WHEN MATCHED THEN DELETE", {"n": 1})
+    assert run("DESCRIBE HISTORY @t LIMIT :n", {"n": 1})[0][4] == "MERGE"
+    run("RESTORE TABLE @t TO VERSION AS OF ?", [1])
+    assert run("SELECT id FROM @t WHERE id > :n", {"n": 1}) == [(2,)]
+    assert run("VACUUM @t RETAIN :hours HOURS DRY RUN", {"hours": 200}) == []
+    assert run("DELETE FROM @t WHERE id = :id", {"id": 2}) == [(1,)]
+    with pytest.raises(DeltaAnalysisException, match="unbound parameter: hours"):
+        run("VACUUM @t RETAIN :hours HOURS", {"h": 1})
+
+
 def test_a_new_table_in_the_place_of_another(spark: SparkSession, tmp_path: Path, run: Run) -> None:
     run(
         "CREATE TABLE @t (id BIGINT, v INT, CONSTRAINT c CHECK (id > 0)) USING delta CLUSTER BY (id) COMMENT 'old' "

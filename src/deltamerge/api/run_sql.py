@@ -25,6 +25,7 @@ from deltamerge.api.statements.maintenance import (
 )
 from deltamerge.api.statements.queries import query_frame, reads_tables
 from deltamerge.api.statements.tables import Tables
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.parser import parse_statement
@@ -49,7 +50,7 @@ def sql(
         spark: The session.
         text: One statement.
         args: The values of ``:name`` by name, or of ``?`` in their order, as `SparkSession.sql` takes them.
-        options: The options of the object store of tables that are named by a path; see `DeltaTable.forPath`.
+        options: The options of the object store of the tables that it names; see `DeltaTable.forPath`.
 
     Returns:
         What delta-spark's SQL returns: the rows of a query, counts of rows, metrics; of most commands nothing.
@@ -62,14 +63,25 @@ def sql(
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
     tables = Tables(spark, options or {})
-    statement = parse_statement(text)
+    statement, bound = _parsed(text, args)
     if statement is not None:
-        bound = text if args is None else bind_parameters(text, args)
-        parsed = statement if bound == text else parse_statement(bound)
-        return _RUN[type(parsed)](tables, parsed, bound)
+        return _RUN[type(statement)](tables, statement, bound)
     if reads_tables(text):
         return query_frame(tables, text, args)
     return spark.sql(text) if args is None else spark.sql(text, args)  # type: ignore[arg-type]
+
+
+def _parsed(text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> tuple[ast.Statement | None, str]:
+    """Return a statement with its parameters bound, None where it is Spark's; and its SQL."""
+    try:
+        is_sparks = parse_statement(text) is None
+    except DeltaParseException:
+        # A parameter may be where the skeleton has a value: RETAIN :hours HOURS.
+        if args is None:
+            raise
+        is_sparks = False
+    bound = text if is_sparks or args is None else bind_parameters(text, args)
+    return parse_statement(bound), bound
 
 
 _RUN: Mapping[type, Callable[[Tables, Any, str], DataFrame]] = {
