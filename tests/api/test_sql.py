@@ -136,9 +136,11 @@ def test_properties_and_constraints(spark: SparkSession, tmp_path: Path, run: Ru
         {"properties": '{"a":"b","comment":"c","delta.appendOnly":"false"}'},
     )
     assert DeltaRs(str(tmp_path / "t")).metadata().description == "c"
-    with pytest.raises(DeltaAnalysisException, match="DELTA_UNSET_NON_EXISTENT_PROPERTY"):
-        run("ALTER TABLE @t UNSET TBLPROPERTIES ('x')")
-    run("ALTER TABLE @t UNSET TBLPROPERTIES IF EXISTS ('x', 'a')")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_UNKNOWN_CONFIGURATION"):
+        run("ALTER TABLE @t SET TBLPROPERTIES ('delta.appendsOnly' = 'true')")
+    run("ALTER TABLE @t UNSET TBLPROPERTIES ('delta.APPENDONLY')")
+    assert last_commit(spark, tmp_path)[1]["properties"] == '["delta.appendOnly"]'
+    run("ALTER TABLE @t UNSET TBLPROPERTIES ('x', 'a')")
     assert last_commit(spark, tmp_path) == ("UNSET TBLPROPERTIES", {"properties": '["x","a"]', "ifExists": "true"})
     with pytest.raises(DeltaAnalysisException, match="DELTA_ADD_CONSTRAINTS"):
         run("ALTER TABLE @t SET TBLPROPERTIES ('delta.constraints.c' = 'id > 0')")
@@ -225,6 +227,21 @@ def test_a_limit_of_a_length_only_becomes_wider(run: Run) -> None:
     run("ALTER TABLE @t CHANGE COLUMN v v STRING COMMENT 'free'")
     run("INSERT INTO @t (v, c) VALUES ('abcdef', 'abc')")
     assert run("SELECT v, c FROM @t ORDER BY v") == [("abc", None), ("abcdef", "abc")]
+
+
+def test_a_table_is_truncated_and_copied_into_itself(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    run("CREATE TABLE @t TBLPROPERTIES ('delta.ENABLEchangeDataFeed' = 'true') AS SELECT id FROM range(3)")
+    run("INSERT INTO @t TABLE @t")
+    assert run("SELECT count(*) FROM @t") == [(6,)]
+    for _ in range(2):
+        run("TRUNCATE TABLE @t")
+        assert last_commit(spark, tmp_path) == ("TRUNCATE", {})
+    table = DeltaTable.forPath(spark, str(tmp_path / "t"))
+    assert table.toDF().count() == 0
+    assert table.history().count() == 3
+    changes = table.changes(2)
+    assert [row[0] for row in changes.select("_change_type").distinct().collect()] == ["delete"]
+    assert changes.count() == 6
 
 
 def test_what_needs_a_column_keeps_it(run: Run) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltamerge.api.statements.alterations import run_alter
-from deltamerge.api.statements.changes import run_delete, run_insert, run_merge_rows, run_update
+from deltamerge.api.statements.changes import run_delete, run_insert, run_merge_rows, run_truncate, run_update
 from deltamerge.api.statements.creation import run_clone, run_create, run_create_view, run_drop
 from deltamerge.api.statements.descriptions import (
     run_describe,
@@ -89,6 +89,7 @@ _RUN: Mapping[type, Callable[[Tables, Any, str], DataFrame]] = {
     ast.DeleteRows: run_delete,
     ast.UpdateRows: run_update,
     ast.InsertRows: run_insert,
+    ast.TruncateTable: run_truncate,
     ast.Optimize: run_optimize,
     ast.Reorganize: run_reorg,
     ast.Vacuum: run_vacuum,

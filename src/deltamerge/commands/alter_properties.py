@@ -22,11 +22,13 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.relation import table_frame
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import errors_not_logged
+from deltamerge.spark.config import CommandConf
+from deltamerge.spark.session import errors_not_logged, session_conf
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, check_clustering, physical_names
+from deltamerge.write.property_names import named_properties, spelled
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def set_properties(table: Table, properties: Mapping[str, str]) -> None:
     """
     snapshot = table.snapshot()
     snapshot.check_writable()
+    properties = named_properties(properties, any_name=session_conf(table.spark, CommandConf).any_property)
     _check_settable(snapshot, properties)
     stored = stored_properties({key: value for key, value in properties.items() if key != _COMMENT})
     before = snapshot.metadata
@@ -56,7 +59,8 @@ def set_properties(table: Table, properties: Mapping[str, str]) -> None:
     )
     if mapping_mode(metadata.configuration) != mapping_mode(before.configuration):
         metadata = _mapped(metadata)
-    parameters = {"properties": json.dumps(dict(properties), separators=(",", ":"))}
+    shown = {key.lower() if key.startswith("delta.feature.") else key: value for key, value in properties.items()}
+    parameters = {"properties": json.dumps(shown, separators=(",", ":"))}
     _commit(table, snapshot, "SET TBLPROPERTIES", parameters, metadata, properties)
 
 
@@ -100,24 +104,16 @@ def _mapped(metadata: Metadata) -> Metadata:
     return with_column_ids(replace(metadata, schema_string=schema_to_json(schema)), lambda: str(uuid.uuid4()))
 
 
-def unset_properties(table: Table, keys: Sequence[str], *, if_exists: bool) -> None:
-    """Unset properties of a table. Delta: AlterTableUnsetPropertiesDeltaCommand.
+def unset_properties(table: Table, keys: Sequence[str]) -> None:
+    """Unset properties of a table, those that it has. Delta: AlterTableUnsetPropertiesDeltaCommand.
 
     Raises:
-        DeltaAnalysisException: The table does not have one, or it cannot be unset.
+        DeltaAnalysisException: One cannot be unset.
     """
     snapshot = table.snapshot()
     snapshot.check_writable()
     before = snapshot.metadata
-    missing = [key for key in keys if key not in before.configuration and key != _COMMENT]
-    if missing and not if_exists:
-        raise DeltaAnalysisException(
-            "DELTA_UNSET_NON_EXISTENT_PROPERTY",
-            f"Attempted to unset non-existent property '{missing[0]}' in table {table.name}. Write UNSET "
-            "TBLPROPERTIES IF EXISTS to go on without it.",
-            sqlstate="42616",
-            parameters={"property": missing[0], "table": table.name},
-        )
+    keys = [spelled(key) for key in keys]
     if MODE in keys and snapshot.mapping_mode != NONE:
         _check_settable(snapshot, {MODE: NONE})
     metadata = replace(
@@ -125,7 +121,7 @@ def unset_properties(table: Table, keys: Sequence[str], *, if_exists: bool) -> N
         description=None if _COMMENT in keys else before.description,
         configuration={key: value for key, value in before.configuration.items() if key not in keys},
     )
-    parameters = {"properties": json.dumps(list(keys), separators=(",", ":")), "ifExists": if_exists}
+    parameters = {"properties": json.dumps(list(keys), separators=(",", ":")), "ifExists": True}
     _commit(table, snapshot, "UNSET TBLPROPERTIES", parameters, metadata)
 
 

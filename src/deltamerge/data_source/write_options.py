@@ -10,19 +10,9 @@ from deltamerge.data_source.request import Request, illegal
 from deltamerge.spark.config import MergeConf
 from deltamerge.txn.application import ApplicationTransaction, option_transaction
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
+from deltamerge.write.property_names import BY_LOWER, spelled
 
 _DEFAULTS = "spark.databricks.delta.properties.defaults."
-# Spark hands options over in lower case.
-_PROPERTIES = (
-    "delta.appendOnly", "delta.autoOptimize.autoCompact", "delta.autoOptimize.optimizeWrite",
-    "delta.checkpointInterval", "delta.checkpointPolicy", "delta.checkpoint.writeStatsAsJson",
-    "delta.checkpoint.writeStatsAsStruct", "delta.columnMapping.mode", "delta.dataSkippingNumIndexedCols",
-    "delta.dataSkippingStatsColumns", "delta.deletedFileRetentionDuration", "delta.enableChangeDataFeed",
-    "delta.enableDeletionVectors", "delta.enableExpiredLogCleanup", "delta.enableInCommitTimestamps",
-    "delta.enableRowTracking", "delta.enableTypeWidening", "delta.isolationLevel", "delta.logRetentionDuration",
-    "delta.minReaderVersion", "delta.minWriterVersion", "delta.randomizeFilePrefixes", "delta.randomPrefixLength",
-    "delta.targetFileSize",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,16 +71,16 @@ def _partition_columns(request: Request) -> tuple[str, ...] | None:
 
 def _properties(request: Request) -> dict[str, str]:
     found = {
-        f"delta.{key.removeprefix(_DEFAULTS)}": value
+        spelled(f"delta.{key.removeprefix(_DEFAULTS)}"): value
         for key, value in request.settings.items()
         if key.startswith(_DEFAULTS)
     }
-    by_lower = {name.lower(): name for name in _PROPERTIES}
     for key, value in request.options.items():
         if key.startswith("delta."):
-            if key not in by_lower:
+            if key not in BY_LOWER:
                 raise illegal(
                     key, value, "which is no table property that a write sets; deltamerge.write_delta takes properties"
                 )
-            found[by_lower[key]] = value
+            # Spark hands options over in lower case.
+            found[BY_LOWER[key]] = value
     return found

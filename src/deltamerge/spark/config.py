@@ -79,6 +79,7 @@ class CommandConf:
     optimize_zorder_check_stats: bool = _setting(f"{PREFIX}optimize.zorder.checkStatsCollection.enabled", True)
     restore_protocol_downgrade: bool = _setting(f"{PREFIX}restore.protocolDowngradeAllowed", False)
     ignore_missing_files: bool = _setting("spark.sql.files.ignoreMissingFiles", False)
+    any_property: bool = _setting(f"{PREFIX}allowArbitraryProperties.enabled", False)
 
 
 KEYS: dict[str, str] = {setting.name: setting.metadata["key"] for setting in fields(MergeConf)}

@@ -40,7 +40,8 @@ class TableReference:
         path_or_name: The path without ``@v…``, or the name as the caller passed it.
         version: The version that is asked for, by ``@v3`` or VERSION AS OF.
         timestamp: The expression of TIMESTAMP AS OF, verbatim; for ``@20200101000000000`` a literal.
-        needs_alias: Whether the reference has no alias of its own, so that columns may be qualified by its name.
+        needs_alias: Whether the reference has no alias of its own, so that columns may be qualified by its name;
+            ``TABLE t`` takes none.
     """
 
     span: Span
@@ -159,7 +160,8 @@ def _reference(
         else:
             raise parse_error(sql, tokens[ahead].span, "TIMESTAMP AS OF: expected a timestamp")
     span = slice_of(tokens[start:end])
-    return TableReference(span, kind, name, version, timestamp, not _has_alias(tokens, end))
+    needs_alias = not _is_table_query(tokens, start) and not _has_alias(tokens, end)
+    return TableReference(span, kind, name, version, timestamp, needs_alias)
 
 
 def _version(sql: str, tokens: tuple[Token, ...], start: int, end: int) -> int:
@@ -225,7 +227,7 @@ def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
                 queries.pop()
                 lists.pop()
         elif (expected and token.is_identifier and token.upper not in ("LATERAL", "VALUES", "TABLE")) or (
-            before == "TABLE" and queries[-1] and token.is_identifier and _may_begin_query(tokens, index - 1)
+            queries[-1] and token.is_identifier and _is_table_query(tokens, index)
         ):
             places.append(index)
         elif token.upper in ("FROM", "JOIN") and queries[-1] and before not in (".", "DISTINCT"):
@@ -242,6 +244,10 @@ def _holds_query(tokens: tuple[Token, ...], bracket: int) -> bool:
     while index < len(tokens) and tokens[index].text == "(":
         index += 1
     return index < len(tokens) and tokens[index].upper in _QUERY_WORDS
+
+
+def _is_table_query(tokens: tuple[Token, ...], start: int) -> bool:
+    return start > 0 and tokens[start - 1].upper == "TABLE" and _may_begin_query(tokens, start - 1)
 
 
 def _may_begin_query(tokens: tuple[Token, ...], index: int) -> bool:

@@ -62,7 +62,9 @@ def overwrite_partitions(table: Table, frame: DataFrame, condition: str | None) 
             _check_written(table, snapshot, written, condition)
             paths = {file.path for file in removed}
             replaced = _filtered(snapshot, [file.path in paths for file in snapshot.files.add_files()])
-        rows = WrittenRows(replace(definition, schema=schema), snapshot.protocol, written, replaced, condition)
+        rows = WrittenRows(
+            replace(definition, schema=schema), snapshot.protocol, written, replaced, condition, condition is None
+        )
         return commit_rows(destination_of(table), snapshot, rows)
 
 

@@ -63,6 +63,7 @@ class WrittenRows:
         protocol: The table's after the commit.
         removed: The files that they replace; None for an append.
         predicate: Of which rows they take the place, as the history shows it; None for all.
+        is_dynamic: Whether they take the place of the rows of the same partitions.
     """
 
     definition: TableDefinition
@@ -70,6 +71,7 @@ class WrittenRows:
     files: WrittenFiles
     removed: FileTable | None = None
     predicate: str | None = None
+    is_dynamic: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class HistoryEntry:
     """What the history calls a write."""
 
     operation: str
-    parameters: Mapping[str, str]
+    parameters: Mapping[str, object]
 
 
 def commit_rows(
@@ -102,11 +104,13 @@ def commit_rows(
         *(() if rows.removed is None else removals_of(rows.removed)),
         *rows.files.files,
     )
-    parameters = _write_parameters("Append" if rows.removed is None else "Overwrite", definition)
+    parameters: dict[str, object] = _write_parameters("Append" if rows.removed is None else "Overwrite", definition)
     if rows.predicate is not None:
         parameters["predicate"] = rows.predicate
+    if rows.is_dynamic:
+        parameters["isDynamicPartitionOverwrite"] = True
     entry = entry or HistoryEntry("WRITE", parameters)
-    prepared = _prepared(destination, snapshot, actions, rows.files, entry)
+    prepared = _prepared(destination, snapshot, actions, _metrics(rows.files, rows.removed), entry)
     if rows.removed is None:
         prepared = replace(prepared, read_set=ReadSet(), is_blind_append=True)
     return commit(prepared, now_ms).version
@@ -168,7 +172,8 @@ def commit_definition(
     else:
         actions += _kept_clustering(snapshot, definition)
     entry = entry or HistoryEntry("WRITE", _write_parameters(mode if snapshot is None else "Overwrite", definition))
-    prepared = _prepared(destination, snapshot, tuple(actions), files if files.files else None, entry)
+    metrics = _metrics(files, None if snapshot is None else snapshot.files) if files.files else {}
+    prepared = _prepared(destination, snapshot, tuple(actions), metrics, entry)
     return commit(prepared, now_ms).version
 
 
@@ -211,16 +216,10 @@ def _prepared(
     destination: Destination,
     snapshot: Snapshot | None,
     actions: tuple[Action, ...],
-    written: WrittenFiles | None,
+    metrics: Mapping[str, str],
     entry: HistoryEntry,
 ) -> PreparedCommit:
-    conf, metrics = destination.conf, {}
-    if written is not None:
-        metrics = {
-            "numFiles": str(len(written.files)),
-            "numOutputRows": str(written.row_count),
-            "numOutputBytes": str(sum(file.size for file in written.files)),
-        }
+    conf = destination.conf
     return PreparedCommit(
         snapshot=destination.store if snapshot is None else snapshot,
         actions=actions,
@@ -229,7 +228,7 @@ def _prepared(
         operation_parameters=entry.parameters,
         operation_metrics=metrics,
         isolation_level="Serializable",
-        is_blind_append=False,
+        is_blind_append=snapshot is None,
         user_metadata=conf.user_metadata,
         engine_info=ENGINE_INFO,
         txn_id=str(uuid.uuid4()),
@@ -237,15 +236,27 @@ def _prepared(
     )
 
 
-def _write_parameters(mode: str, definition: TableDefinition) -> dict[str, str]:
+def _metrics(written: WrittenFiles, removed: FileTable | None) -> dict[str, str]:
+    """Return what the history counts of a write. Delta: DeltaOperationMetrics.WRITE."""
+    found = {
+        "numFiles": len(written.files),
+        "numOutputRows": written.row_count,
+        "numOutputBytes": sum(file.size for file in written.files),
+    }
+    if removed is not None:
+        found |= {"numRemovedFiles": removed.num_files, "numRemovedBytes": removed.size_in_bytes}
+    return {name: str(count) for name, count in found.items()}
+
+
+def _write_parameters(mode: str, definition: TableDefinition) -> dict[str, object]:
     return {"mode": mode, "partitionBy": json.dumps(list(definition.partition_columns))}
 
 
-def create_parameters(definition: TableDefinition) -> dict[str, str]:
+def create_parameters(definition: TableDefinition) -> dict[str, object]:
     """Return the parameters of CREATE TABLE and its like in the history."""
     return {
         "isManaged": "false",
-        "description": definition.description or "",
+        "description": definition.description,
         "partitionBy": json.dumps(list(definition.partition_columns)),
         "clusterBy": json.dumps(list(definition.clustered_by)),
         "properties": json.dumps(dict(definition.properties)),

@@ -14,8 +14,8 @@ from deltamerge.log.actions import SetTransaction
 from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.spark.config import PREFIX
-from deltamerge.spark.session import merge_conf, settings_below
+from deltamerge.spark.config import PREFIX, CommandConf
+from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.write.append_only import refuse_append_only
@@ -26,6 +26,7 @@ from deltamerge.write.frame_rows import new_schema, write_checked, write_fitted
 from deltamerge.write.generated_columns import check_generation_expressions
 from deltamerge.write.identity_columns import check_identity_columns
 from deltamerge.write.layout import data_folder
+from deltamerge.write.property_names import named_properties, spelled
 from deltamerge.write.table_commits import (
     Destination,
     HistoryEntry,
@@ -110,7 +111,7 @@ def _created(mode: str, of_rows: str, definition: TableDefinition) -> HistoryEnt
 
 def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefinition:
     """Return a new table's definition with the session's properties, and check it."""
-    properties = {**_default_properties(table), **definition.properties}
+    properties = {**_default_properties(table), **_named(table, definition.properties)}
     definition = replace(definition, schema=as_strings(definition.schema), properties=properties)
     check_definition(definition)
     return definition
@@ -140,7 +141,11 @@ def _may_create(table: Table, mode: str) -> bool:
 def _default_properties(table: Table) -> dict[str, str]:
     """Return the properties that the session sets for all new tables. Delta: DeltaConfigs.mergeGlobalConfigs."""
     found = settings_below(table.spark, f"{PREFIX}properties.defaults.")
-    return {f"delta.{name}": value for name, value in found.items()}
+    return {spelled(f"delta.{name}"): value for name, value in found.items()}
+
+
+def _named(table: Table, properties: Mapping[str, str]) -> dict[str, str]:
+    return named_properties(properties, any_name=session_conf(table.spark, CommandConf).any_property)
 
 
 def write_table(
@@ -165,6 +170,7 @@ def write_table(
         DeltaAnalysisException: The frame does not fit the table, or there is a table and the mode is ``error``.
         InvariantViolationException: A row violates a constraint.
     """
+    properties = _named(table, properties)
     exists = table_exists(table.store)
     before = table.snapshot() if exists and (transaction is not None or mode != "error") else None
     if before is not None and transaction is not None and transaction.is_in(before):

@@ -77,7 +77,7 @@ def _change_column(table: Table, change: ChangeColumn) -> None:
 
 _RUN: Mapping[type, Callable[[Table, Any], None]] = {
     SetProperties: lambda table, change: set_properties(table, change.properties),
-    UnsetProperties: lambda table, change: unset_properties(table, change.keys, if_exists=change.if_exists),
+    UnsetProperties: lambda table, change: unset_properties(table, change.keys),
     AddConstraint: lambda table, change: add_constraint(table, change.name, change.expression),
     DropConstraint: lambda table, change: drop_constraint(table, change.name, if_exists=change.if_exists),
     AddColumns: _add_columns,

@@ -1,4 +1,4 @@
-"""MERGE, DELETE, UPDATE and INSERT."""
+"""MERGE, DELETE, UPDATE, INSERT and TRUNCATE."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from deltamerge.api.statements import frames
 from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.write_delta import write_delta
 from deltamerge.commands.delete_update import delete, update
+from deltamerge.commands.truncate import truncate
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.command import run_merge
 from deltamerge.merge.explain import explain_merge
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from deltamerge.api.delta_table import DeltaTable
     from deltamerge.api.statements.tables import Tables
-    from deltamerge.sql.statements.ast import DeleteRows, InsertRows, MergeRows, UpdateRows
+    from deltamerge.sql.statements.ast import DeleteRows, InsertRows, MergeRows, TruncateTable, UpdateRows
 
 
 def run_merge_rows(tables: Tables, statement: MergeRows, sql: str) -> DataFrame:
@@ -80,6 +81,14 @@ def _aliased(statement: DeleteRows | UpdateRows) -> tuple[str | None, Callable[[
         return expression if text == expression.text else replace(expression, text=text, span=None)
 
     return parts[-1], rewritten
+
+
+def run_truncate(tables: Tables, statement: TruncateTable, sql: str) -> DataFrame:
+    found = tables.find(statement.table)
+    if found is None:
+        return query_frame(tables, sql)
+    truncate(found.table)
+    return frames.nothing(tables.spark)
 
 
 def run_insert(tables: Tables, statement: InsertRows, sql: str) -> DataFrame:

@@ -53,7 +53,7 @@ def read_comment(cursor: Cursor) -> AlterTable | None:
     table = read_table(cursor, "COMMENT ON TABLE")
     cursor.expect("COMMENT ON TABLE", "IS")
     if cursor.accept("NULL"):
-        return AlterTable(table, UnsetProperties(("comment",), if_exists=True))
+        return AlterTable(table, UnsetProperties(("comment",)))
     comment = read_string(cursor, "COMMENT ON TABLE", "a comment")
     read_end(cursor, "COMMENT ON TABLE")
     return AlterTable(table, SetProperties({"comment": comment}))
@@ -63,8 +63,8 @@ def _read_change(cursor: Cursor) -> Alteration | None:
     if cursor.accept("SET", "TBLPROPERTIES"):
         return SetProperties(read_properties(cursor, f"{_WHERE} SET TBLPROPERTIES"))
     if cursor.accept("UNSET", "TBLPROPERTIES"):
-        if_exists = cursor.accept("IF", "EXISTS")
-        return UnsetProperties(read_keys(cursor, f"{_WHERE} UNSET TBLPROPERTIES"), if_exists)
+        cursor.accept("IF", "EXISTS")
+        return UnsetProperties(read_keys(cursor, f"{_WHERE} UNSET TBLPROPERTIES"))
     if cursor.accept("CLUSTER", "BY"):
         if cursor.accept("NONE"):
             return ClusterBy(())

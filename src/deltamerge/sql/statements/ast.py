@@ -76,6 +76,13 @@ class InsertRows:
 
 
 @dataclass(frozen=True)
+class TruncateTable:
+    """``TRUNCATE TABLE table``."""
+
+    table: TableName
+
+
+@dataclass(frozen=True)
 class Optimize:
     """``OPTIMIZE table [WHERE …] [ZORDER BY (…)]``."""
 
@@ -241,10 +248,9 @@ class SetProperties:
 
 @dataclass(frozen=True)
 class UnsetProperties:
-    """``UNSET TBLPROPERTIES [IF EXISTS] (…)``."""
+    """``UNSET TBLPROPERTIES [IF EXISTS] (…)``: also without IF EXISTS a key may be missing, as in delta-spark."""
 
     keys: tuple[str, ...]
-    if_exists: bool
 
 
 @dataclass(frozen=True)
@@ -344,6 +350,7 @@ Statement: TypeAlias = (
     | DeleteRows
     | UpdateRows
     | InsertRows
+    | TruncateTable
     | Optimize
     | Reorganize
     | Vacuum

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.merge_clause_parser import read_assignments
-from deltamerge.sql.statements.ast import DeleteRows, InsertRows, UpdateRows
+from deltamerge.sql.statements.ast import DeleteRows, InsertRows, TruncateTable, UpdateRows
 from deltamerge.sql.statements.parts import read_alias, read_end, read_rest, read_table, read_where
 
 _QUERIES = ("SELECT", "VALUES", "TABLE", "FROM", "WITH", "MAP", "REDUCE")
@@ -30,6 +30,16 @@ def read_update(cursor: Cursor) -> UpdateRows:
     condition = read_where(cursor, "UPDATE")
     read_end(cursor, "UPDATE")
     return UpdateRows(table, alias, assignments, condition)
+
+
+def read_truncate(cursor: Cursor) -> TruncateTable:
+    cursor.expect("TRUNCATE", "TRUNCATE", "TABLE")
+    table = read_table(cursor, "TRUNCATE TABLE")
+    if cursor.peek() == "PARTITION":
+        hint = "Delete the rows of a partition: DELETE FROM table WHERE …."
+        cursor.fail("TRUNCATE TABLE", ["the end of the statement"], hint)
+    read_end(cursor, "TRUNCATE TABLE")
+    return TruncateTable(table)
 
 
 def read_insert(cursor: Cursor) -> InsertRows:

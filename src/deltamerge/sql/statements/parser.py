@@ -10,7 +10,7 @@ from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.relations import behind_ctes
 from deltamerge.sql.statements.alterations import read_alter, read_comment
 from deltamerge.sql.statements.ast import MergeRows, Statement
-from deltamerge.sql.statements.changes import read_delete, read_insert, read_update
+from deltamerge.sql.statements.changes import read_delete, read_insert, read_truncate, read_update
 from deltamerge.sql.statements.creation import read_create, read_drop
 from deltamerge.sql.statements.maintenance import (
     read_convert,
@@ -68,6 +68,7 @@ _READERS: Mapping[str, Callable[[Cursor], Statement | None]] = {
     "DELETE": read_delete,
     "UPDATE": read_update,
     "INSERT": read_insert,
+    "TRUNCATE": read_truncate,
     "OPTIMIZE": read_optimize,
     "REORG": read_reorg,
     "VACUUM": read_vacuum,
