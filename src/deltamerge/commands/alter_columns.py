@@ -91,7 +91,7 @@ def add_columns(table: Table, columns: Sequence[NewColumn]) -> None:
         schema = with_fields(schema, parent, added)
         position = {"position": "FIRST"} if column.first else {"position": f"AFTER {column.after}"}
         logged.append({
-            "column": _described(parent, field),
+            "column": _described(parent, _as_given(field)),
             **(position if column.first or column.after is not None else {}),
         })  # fmt: skip
     check_names(schema, snapshot.metadata.configuration)
@@ -373,6 +373,15 @@ def _stats_columns(
         elif to is not None:
             kept.append(_name((*to, *parts[len(changed) :])))
     return {**configuration, _STATS_COLUMNS: ",".join(kept)}
+
+
+def _as_given(field: LogField) -> LogField:
+    """Return a CHAR or VARCHAR column with that type."""
+    metadata = dict(field.metadata)
+    limited = metadata.pop(CHAR_VARCHAR_TYPE, None)
+    if limited is None or not isinstance(field.data_type, PrimitiveType):
+        return field
+    return replace(field, data_type=PrimitiveType(limited), metadata=metadata)
 
 
 def _described(parent: Sequence[str], field: LogField) -> dict[str, object]:

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 
-from deltamerge.log.actions import Action
+from deltamerge.log.actions import Action, AddFile, RemoveFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import Table
@@ -15,6 +15,7 @@ from deltamerge.txn.transaction import commit
 from deltamerge.version import ENGINE_INFO
 
 NOTHING_READ = ReadSet()
+_OF_FILES = (AddFile, RemoveFile)
 
 
 def now_ms() -> int:
@@ -31,7 +32,6 @@ def commit_command(
     metrics: Mapping[str, int] | None = None,
     read: ReadSet = NOTHING_READ,
     isolation: IsolationLevel = "Serializable",
-    is_blind_append: bool = False,
 ) -> int:
     """Commit a command; return the new version.
 
@@ -53,7 +53,8 @@ def commit_command(
         operation_parameters=parameters,
         operation_metrics={name: str(value) for name, value in (metrics or {}).items()} if shown else None,
         isolation_level=isolation,
-        is_blind_append=is_blind_append,
+        # Delta counts what neither reads nor changes files as one.
+        is_blind_append=read == NOTHING_READ and not any(isinstance(action, _OF_FILES) for action in actions),
         user_metadata=conf.user_metadata,
         engine_info=ENGINE_INFO,
         txn_id=str(uuid.uuid4()),

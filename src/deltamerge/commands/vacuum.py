@@ -248,5 +248,4 @@ def _log(table: Table, operation: str, parameters: dict[str, object], metrics: d
         parameters,
         metrics=metrics,
         isolation="SnapshotIsolation",
-        is_blind_append=True,
     )

@@ -341,7 +341,7 @@ def _commit(
             return
         removed, predicate = _REMOVED[plan.kind](plan, request, snapshot, files)
         protocol = snapshot.protocol
-        rows = WrittenRows(definition, protocol, files, removed, predicate)
+        rows = WrittenRows(definition, protocol, files, removed, predicate, plan.kind == "dynamic")
         commit_rows(destination, snapshot, rows, named, entry)
 
 
