@@ -47,8 +47,8 @@ def write_delta(
             the rows with the session's settings.
 
     Returns:
-        The version that was written; None if the table has this transaction, or a later one of the application,
-        already, so that nothing was done.
+        The version that was written, or the table's where there were no rows to append; None if the table has this
+        transaction, or a later one of the application, already, so that nothing was done.
 
     Raises:
         ValueError: The mode is none of these, or not ``overwrite`` where the schema is to be replaced.

@@ -89,7 +89,7 @@ def commit_rows(
     named: tuple[SetTransaction, ...] = (),
     entry: HistoryEntry | None = None,
 ) -> int:
-    """Commit rows of an existing table.
+    """Commit rows of an existing table; return its version, the one that was read where there is nothing to commit.
 
     Delta: ImplicitMetadataOperation, without overwriteSchema.
 
@@ -104,6 +104,9 @@ def commit_rows(
         *(() if rows.removed is None else removals_of(rows.removed)),
         *rows.files.files,
     )
+    if not actions:
+        # Delta: OptimisticTransaction.commitIfNeeded.
+        return snapshot.version
     parameters: dict[str, object] = _write_parameters("Append" if rows.removed is None else "Overwrite", definition)
     if rows.predicate is not None:
         parameters["predicate"] = rows.predicate
