@@ -26,8 +26,8 @@ def install_in_pyspark() -> None:
     """Let PySpark's own calls in this process do what they do with delta-spark's JAR, on classic Spark and Connect.
 
     ``spark.sql`` runs Delta's statements by `deltamerge.sql`. ``df.write.format("delta")`` takes every save mode,
-    ``partitionBy`` and ``saveAsTable``. All else goes to PySpark as before. What reads, and what
-    appends with mergeSchema, is the source of `deltamerge.register`.
+    ``partitionBy`` and ``saveAsTable``. All else goes to PySpark as before. What reads is the source of
+    `deltamerge.register`.
     """
     for session, writer in _classes():
         if not hasattr(session, _MARK):
@@ -101,8 +101,7 @@ def _saving(original: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         asked = _asked(self, {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
         place = path or asked.options.get("path")
-        # The data source has schema evolution, as an append to a table that is there.
-        if asked.source != "delta" or place is None or (asked.flag("mergeSchema") and asked.mode == "append"):
+        if asked.source != "delta" or place is None:
             original(self, path, format, mode, partitionBy, **options)
             return
         save_to_path(_frame(self), place, asked)

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from deltamerge import DeltaTable, merge_sql
 from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
-from deltamerge.merge.analysis.schema_evolution import evolved_schema
+from deltamerge.write.schema_evolution import evolved_schema
 
 from .tables import rows
 

@@ -76,9 +76,36 @@ def test_the_session_says_how_partitions_are_overwritten(installed: SparkSession
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"replaceWhere": "p = 1"}, [(0, 0, None), (2, 0, None), (7, 1, "x")]),
+        ({"partitionOverwriteMode": "dynamic"}, [(0, 0, None), (2, 0, None), (7, 1, "x")]),
+        ({}, [(7, 1, "x")]),
+    ],
+)
+def test_the_options_of_a_write_hold_for_every_overwrite(
+    installed: SparkSession, tmp_path: Path, options: dict[str, str], kept: list[tuple[Any, ...]]
+) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.range(4).selectExpr("id", "id % 2 AS p").write.format("delta").partitionBy("p").save(path)
+    wider = spark.sql("SELECT 7L AS id, 1L AS p, 'x' AS n").write.format("delta").mode("overwrite").options(**options)
+    with pytest.raises(DeltaAnalysisException, match="lacks: n"):
+        wider.save(path)
+    noted = wider.option("mergeSchema", True).option("userMetadata", "by hand")
+    for _ in range(2):
+        noted.option("txnAppId", "nightly").option("txnVersion", 3).save(path)
+    assert rows(spark.read.format("delta").load(path)) == kept
+    (last, _) = DeltaRs(path).history()
+    assert (last["version"], last["userMetadata"]) == (1, "by hand")
+    assert last.get("operationParameters", {}).get("predicate") == options.get("replaceWhere")
+
+
 def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) -> None:
     spark = installed
-    spark.range(3).write.format("delta").saveAsTable("in_pyspark")
+    for mode in ("error", "append"):
+        once = spark.range(3).write.format("delta").option("txnAppId", "a").option("txnVersion", 1)
+        once.mode(mode).saveAsTable("in_pyspark")
     try:
         spark.range(3, 4).write.format("delta").mode("append").saveAsTable("in_pyspark")
         assert [tuple(row) for row in spark.sql("DELETE FROM in_pyspark WHERE id = 0").collect()] == [(1,)]

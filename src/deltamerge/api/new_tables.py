@@ -12,7 +12,7 @@ from deltamerge.spark.catalog import catalog_entry, qualified, record_table, war
 from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.names import quote_name
 from deltamerge.write.definition import TableDefinition
-from deltamerge.write.table_writer import create_table, create_table_as
+from deltamerge.write.table_writer import NO_NOTES, CommitNotes, create_table, create_table_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,7 +85,13 @@ def find_place(
 
 
 def create(
-    place: Place, definition: TableDefinition, mode: str, rows: DataFrame | None = None, *, requires_entry: bool = False
+    place: Place,
+    definition: TableDefinition,
+    mode: str,
+    rows: DataFrame | None = None,
+    *,
+    requires_entry: bool = False,
+    notes: CommitNotes = NO_NOTES,
 ) -> None:
     """Create a table, and its entry in the catalog where it has a name and the session knows Delta's data source.
 
@@ -95,6 +101,7 @@ def create(
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
         rows: What it holds, whose columns the definition has; None for a table without rows.
         requires_entry: Whether it must get an entry where its name would find nothing else.
+        notes: What the commit of rows records besides them.
 
     Raises:
         DeltaAnalysisException: There is a table where none may be, or none where one must be, or the definition is
@@ -112,7 +119,7 @@ def create(
         if rows is None:
             create_table(place.table, definition, mode)
         else:
-            create_table_as(place.table, rows, definition, mode)
+            create_table_as(place.table, rows, definition, mode, notes)
     except BaseException:
         # Another session may have created the table meanwhile; a managed one's folder goes with its entry.
         if is_recorded and not table_exists(place.table.store):

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from deltamerge.api.statements.creation import create_from_rows
 from deltamerge.api.statements.tables import Tables
-from deltamerge.api.write_delta import write_delta
+from deltamerge.api.write_delta import write_frame
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.snapshot import table_exists
-from deltamerge.spark.session import conf_value
+from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import CreateTable, TableName
+from deltamerge.txn.application import option_transaction
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
-from deltamerge.write.partition_overwrite import overwrite_partitions
+from deltamerge.write.table_writer import CommitNotes, FrameWrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,9 +77,29 @@ class Save:
             return self.partition_by
         return tuple(name.strip() for name in named.split(","))
 
-    def flag(self, name: str) -> bool:
+    def flag(self, name: str, default: bool = False) -> bool:
         """Return an option that is true or false."""
-        return self.options.get(name.lower(), "false").lower() == "true"
+        value = self.options.get(name.lower())
+        return default if value is None else value.lower() == "true"
+
+    @property
+    def notes(self) -> CommitNotes:
+        """What the commit records besides rows.
+
+        Raises:
+            DeltaIllegalArgumentException: The transaction is incomplete, or its version is no number.
+        """
+        version = self.options.get("txnversion")
+        if version is not None and not version.isdigit():
+            why = "must be a non-negative integer"
+            raise DeltaIllegalArgumentException(
+                "DELTA_ILLEGAL_OPTION",
+                f"Invalid value '{version}' for option 'txnVersion', {why}",
+                sqlstate="42616",
+                parameters={"input": version, "name": "txnVersion", "explain": why},
+            )
+        transaction = option_transaction(self.options.get("txnappid"), None if version is None else int(version))
+        return CommitNotes(transaction, self.options.get("usermetadata"))
 
 
 def _option(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, Any]:
@@ -93,31 +114,28 @@ def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
         DeltaAnalysisException: There is a table where none may be, or the rows do not fit.
     """
     table = open_table(frame.sparkSession, path)
+    mode = _mode(asked)
     if asked.mode == "ignore" and table_exists(table.store):
         return
-    where = asked.options.get("replacewhere")
+    where, conf = asked.options.get("replacewhere"), merge_conf(frame.sparkSession)
     kind = write_kind(
-        asked.mode == "overwrite",
+        mode == "overwrite",
         where,
         asked.flag("overwriteSchema"),
         asked.options.get("partitionoverwritemode"),
         conf_value(frame.sparkSession, PARTITION_OVERWRITE_MODE),
     )
-    before = table.snapshot() if table_exists(table.store) else None
-    is_dynamic = kind == "dynamic" and before is not None and bool(before.metadata.partition_columns)
-    if is_dynamic or (kind == "replace_where" and before is not None):
-        overwrite_partitions(table, frame, where)
-        return
-    version = asked.options.get("txnversion")
-    write_delta(
+    write_frame(
+        table,
         frame,
-        path,
-        _mode(asked),
-        asked.partitions,
-        asked.properties,
-        overwrite_schema=kind == "overwrite_schema",
-        txn_app_id=asked.options.get("txnappid"),
-        txn_version=None if version is None else int(version),
+        FrameWrite(
+            "error" if mode == "error" else kind,
+            where if kind == "replace_where" else None,
+            asked.partitions,
+            asked.properties,
+            asked.flag("mergeSchema", conf.schema_auto_merge),
+            asked.notes,
+        ),
     )
 
 
@@ -154,4 +172,4 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
         properties=asked.properties,
         location=asked.options.get("path"),
     )
-    create_from_rows(tables, statement, frame)
+    create_from_rows(tables, statement, frame, asked.notes)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltamerge.spark.session import merge_conf, reset_transaction
-from deltamerge.spark.table import open_table
+from deltamerge.spark.table import Table, open_table
 from deltamerge.txn.application import option_transaction, session_transaction
-from deltamerge.write.table_writer import write_table
+from deltamerge.write.table_writer import CommitNotes, FrameWrite, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,15 +61,22 @@ def write_delta(
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, it is '{mode}'")
     if overwrite_schema and mode != "overwrite":
         raise ValueError(f"overwrite_schema goes with mode='overwrite', the mode is '{mode}'")
-    kind = "overwrite_schema" if overwrite_schema else mode
     columns = (partition_by,) if isinstance(partition_by, str) else partition_by
-    transaction = option_transaction(txn_app_id, txn_version)
-    conf = None if transaction is not None else merge_conf(df.sparkSession)
-    if conf is not None:
-        transaction = session_transaction(conf)
-    table = open_table(df.sparkSession, path, options)
-    partition_columns = None if columns is None else tuple(columns)
-    version = write_table(table, df, kind, partition_columns, properties or {}, transaction)
-    if conf is not None:
-        reset_transaction(df.sparkSession, conf)
+    asked = FrameWrite(
+        "overwrite_schema" if overwrite_schema else mode,
+        partition_columns=None if columns is None else tuple(columns),
+        properties=properties or {},
+        notes=CommitNotes(option_transaction(txn_app_id, txn_version)),
+    )
+    return write_frame(open_table(df.sparkSession, path, options), df, asked)
+
+
+def write_frame(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None:
+    """Write a frame, as the session's transaction where the write names none; return the version as `write_delta`."""
+    if asked.notes.transaction is not None:
+        return write_table(table, frame, asked)
+    conf = merge_conf(table.spark)
+    notes = replace(asked.notes, transaction=session_transaction(conf))
+    version = write_table(table, frame, replace(asked, notes=notes))
+    reset_transaction(table.spark, conf)
     return version

@@ -20,7 +20,6 @@ from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.merge.analysis.schema_evolution import evolved_schema
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.scan.paths import located
 from deltamerge.spark.catalog import LOCATION
@@ -41,6 +40,7 @@ from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.layout import data_folder, target_file_size
 from deltamerge.write.partition_overwrite import files_of_same_partitions
+from deltamerge.write.schema_evolution import evolved_definition
 from deltamerge.write.table_commits import (
     Destination,
     HistoryEntry,
@@ -52,7 +52,6 @@ from deltamerge.write.table_commits import (
     protocol_of,
     rows_definition,
 )
-from deltamerge.write.table_features import check_evolution
 
 
 @dataclass(frozen=True)
@@ -201,15 +200,7 @@ def _kept_definition(request: Request, wanted: WriteOptions, snapshot: Snapshot,
             sqlstate="42K0E",
         )
     definition = rows_definition(snapshot, None)
-    if not wanted.merges_schema:
-        return definition
-    schema = evolved_schema(definition.schema, given, ((name,) for name in given.names), case_sensitive=False)
-    if schema == definition.schema:
-        return definition
-    check_evolution(snapshot, schema)
-    definition = replace(definition, schema=schema)
-    check_definition(definition)
-    return identified(definition, snapshot)
+    return evolved_definition(snapshot, definition, given) if wanted.merges_schema else definition
 
 
 def _rows_to_write(
@@ -352,7 +343,7 @@ def _of_where(
     plan: WritePlan, request: Request, snapshot: Snapshot, _: WrittenFiles
 ) -> tuple[FileTable | None, str | None]:
     assert plan.where is not None
-    return where_files(plan.where, plan.definition, request, snapshot), json.dumps([plan.where])
+    return where_files(plan.where, plan.definition, request, snapshot), plan.where
 
 
 _REMOVED: dict[str, _Removed] = {

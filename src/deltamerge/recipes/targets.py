@@ -17,7 +17,7 @@ from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import near_misses, parse_name
 from deltamerge.write.align import find_field
-from deltamerge.write.table_writer import write_table
+from deltamerge.write.table_writer import FrameWrite, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ class Place:
             if not table_exists(table.store):
                 # Another writer may create it meanwhile; then this one is opened.
                 with suppress(DeltaAnalysisException):
-                    write_table(table, empty_frame(self.spark, schema), "error", None, {})
+                    write_table(table, empty_frame(self.spark, schema), FrameWrite("error"))
         return self.open()
 
     def beside(self, folder: str, other: str | None) -> Place:

@@ -65,8 +65,9 @@ def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -
     if unknown:
         raise DeltaAnalysisException(
             "DELTA_SCHEMA_MISMATCH",
-            f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them "
-            "out, or replace the table's schema: mode='overwrite', overwrite_schema=True.",
+            f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out, or add them to the "
+            "table: .option('mergeSchema', 'true'), or spark.databricks.delta.schema.autoMerge.enabled for the "
+            "session. To replace the table's schema: mode='overwrite', overwrite_schema=True.",
             sqlstate="42KDG",
         )
     columns, default = [], column_defaults(schema, now_ms() * 1000)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,50 +20,40 @@ from deltamerge.skipping.partition_values import partition_parser
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import errors_not_logged, merge_conf
 from deltamerge.spark.table import Table
-from deltamerge.write.append_only import refuse_append_only
-from deltamerge.write.data_files import WrittenFiles, removing_leftovers
-from deltamerge.write.frame_rows import write_fitted
-from deltamerge.write.layout import data_folder
-from deltamerge.write.table_commits import WrittenRows, commit_rows, rows_definition
-from deltamerge.write.table_writer import destination_of
+from deltamerge.write.data_files import WrittenFiles
+from deltamerge.write.table_commits import rows_definition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
 
-
-def overwrite_partitions(table: Table, frame: DataFrame, condition: str | None) -> int:
-    """Replace the rows of some of a table's partitions by a frame's; return the new version.
+def replaced_files(
+    table: Table, snapshot: Snapshot, kind: str, condition: str | None
+) -> Callable[[WrittenFiles], FileTable | None]:
+    """Return what finds the files whose place new ones take; it returns None for an append.
 
     Args:
-        condition: SQL over partition columns, which must hold for the new rows, too; None for the partitions that get
-            rows. Delta: replaceWhere, partitionOverwriteMode = dynamic.
+        kind: ``append``, ``overwrite``, ``replace_where`` or ``dynamic``, as `write_kind` returns it.
+        condition: For ``replace_where``: SQL over partition columns, which must hold for the new rows, too.
 
     Raises:
-        DeltaAnalysisException: The condition names other columns, a row is not in these partitions, or the rows do
-            not fit the table.
-        InvariantViolationException: A row violates a constraint.
+        DeltaAnalysisException: The condition names other columns. What is returned raises it where a row is not in the
+            partitions that it names.
     """
-    snapshot = table.snapshot()
-    snapshot.check_writable()
-    refuse_append_only(snapshot, table.name, "the overwrite deletes rows")
-    # An impossible condition is refused before anything is written.
-    removed = None if condition is None else _files_where(table, snapshot, snapshot.files.add_files(), condition)
-    definition = rows_definition(snapshot, None)
-    folder = data_folder(definition.properties, str(uuid.uuid4()))
-    with removing_leftovers(table.store, folder):
-        written, schema = write_fitted(table, frame, definition, folder)
-        if condition is None or removed is None:
-            replaced = files_of_same_partitions(snapshot, written, merge_conf(table.spark).session_time_zone)
-        else:
-            _check_written(table, snapshot, written, condition)
-            paths = {file.path for file in removed}
-            replaced = _filtered(snapshot, [file.path in paths for file in snapshot.files.add_files()])
-        rows = WrittenRows(
-            replace(definition, schema=schema), snapshot.protocol, written, replaced, condition, condition is None
-        )
-        return commit_rows(destination_of(table), snapshot, rows)
+    if kind == "append":
+        return lambda _: None
+    if kind == "dynamic" and snapshot.metadata.partition_columns:
+        return lambda written: files_of_same_partitions(snapshot, written, merge_conf(table.spark).session_time_zone)
+    if condition is None:
+        return lambda _: snapshot.files
+    fitting = {file.path for file in _files_where(table, snapshot, snapshot.files.add_files(), condition)}
+    files = _filtered(snapshot, [file.path in fitting for file in snapshot.files.add_files()])
+
+    def after(written: WrittenFiles) -> FileTable:
+        _check_written(table, snapshot, written, condition)
+        return files
+
+    return after
 
 
 def files_of_same_partitions(snapshot: Snapshot, files: WrittenFiles, session_time_zone: str) -> FileTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
@@ -26,7 +26,9 @@ from deltamerge.write.frame_rows import new_schema, write_checked, write_fitted
 from deltamerge.write.generated_columns import check_generation_expressions
 from deltamerge.write.identity_columns import check_identity_columns
 from deltamerge.write.layout import data_folder
+from deltamerge.write.partition_overwrite import replaced_files
 from deltamerge.write.property_names import named_properties, spelled
+from deltamerge.write.schema_evolution import evolved_definition
 from deltamerge.write.table_commits import (
     Destination,
     HistoryEntry,
@@ -43,6 +45,24 @@ from deltamerge.write.table_features import protocol_for, upgraded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class CommitNotes:
+    """What a commit records besides a table's rows.
+
+    Args:
+        user_metadata: For the history; None for the session's.
+    """
+
+    transaction: ApplicationTransaction | None = None
+    user_metadata: str | None = None
+
+    def named(self) -> tuple[SetTransaction, ...]:
+        return () if self.transaction is None else (self.transaction.action(now_ms()),)
+
+
+NO_NOTES = CommitNotes()
 
 
 def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
@@ -68,7 +88,9 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
     commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
 
 
-def create_table_as(table: Table, frame: DataFrame, definition: TableDefinition, mode: str) -> None:
+def create_table_as(
+    table: Table, frame: DataFrame, definition: TableDefinition, mode: str, notes: CommitNotes = NO_NOTES
+) -> None:
     """Create a table with a frame's rows, whose columns the definition has.
 
     Args:
@@ -90,7 +112,7 @@ def create_table_as(table: Table, frame: DataFrame, definition: TableDefinition,
     _check_replaced(before, definition)
     definition = identified(definition, before)
     entry = _created(mode, " AS SELECT", definition)
-    _write_definition(table, frame, before, definition, entry=entry)
+    _write_definition(table, frame, before, definition, notes, entry=entry)
 
 
 def _check_replaced(before: Snapshot | None, definition: TableDefinition) -> None:
@@ -148,57 +170,70 @@ def _named(table: Table, properties: Mapping[str, str]) -> dict[str, str]:
     return named_properties(properties, any_name=session_conf(table.spark, CommandConf).any_property)
 
 
-def write_table(
-    table: Table,
-    frame: DataFrame,
-    mode: str,
-    partition_columns: tuple[str, ...] | None,
-    properties: Mapping[str, str],
-    transaction: ApplicationTransaction | None = None,
-) -> int | None:
-    """Write a frame's rows as a table.
+@dataclass(frozen=True)
+class FrameWrite:
+    """What a write of a frame is to do.
 
     Args:
-        mode: ``append``, ``overwrite``, ``overwrite_schema`` or ``error``.
-        partition_columns: The partition columns of a new table; None leaves an existing table's.
-        properties: Properties of a new or overwritten table.
+        kind: As `write_kind` returns it, or ``error``, which only makes a new table.
+        condition: For ``replace_where``: SQL over partition columns, which must hold for the new rows, too.
+        partition_columns: Of a new table, or of one whose schema is replaced; None leaves an existing table's.
+        properties: Of a new or overwritten table.
+        merges_schema: Whether an existing table gets the columns and fields that only the frame has.
+    """
+
+    kind: str
+    condition: str | None = None
+    partition_columns: tuple[str, ...] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    merges_schema: bool = False
+    notes: CommitNotes = NO_NOTES
+
+    @property
+    def mode(self) -> str:
+        """The save mode, as the history shows it."""
+        return {"error": "ErrorIfExists", "append": "Append"}.get(self.kind, "Overwrite")
+
+
+def write_table(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None:
+    """Write a frame's rows as a table.
 
     Returns:
         The version that was made, or None where the table has the transaction already.
 
     Raises:
-        DeltaAnalysisException: The frame does not fit the table, or there is a table and the mode is ``error``.
+        DeltaAnalysisException: The frame does not fit the table, or there is a table and the kind is ``error``.
         InvariantViolationException: A row violates a constraint.
     """
-    properties = _named(table, properties)
+    asked = replace(asked, properties=_named(table, asked.properties))
     exists = table_exists(table.store)
-    before = table.snapshot() if exists and (transaction is not None or mode != "error") else None
+    transaction = asked.notes.transaction
+    before = table.snapshot() if exists and (transaction is not None or asked.kind != "error") else None
     if before is not None and transaction is not None and transaction.is_in(before):
         return None
-    if exists and mode == "error":
+    if exists and asked.kind == "error":
         raise DeltaAnalysisException(
             "DELTA_PATH_EXISTS",
             f"Cannot write to existing table {table.name} with mode error. Use append or overwrite.",
             sqlstate="42K04",
         )
-    named = () if transaction is None else (transaction.action(now_ms()),)
-    if before is not None and mode in ("append", "overwrite"):
-        new_properties = properties if mode == "overwrite" else None
-        return _write_rows(table, before, frame, partition_columns, new_properties, named)
-    given = properties if exists else {**_default_properties(table), **properties}
-    definition = TableDefinition(new_schema(frame.schema), partition_columns or (), given)
+    if before is not None and asked.kind != "overwrite_schema":
+        return _write_rows(table, before, frame, asked)
+    given = asked.properties if exists else {**_default_properties(table), **asked.properties}
+    definition = TableDefinition(new_schema(frame.schema), asked.partition_columns or (), given)
     if before is not None:
         before.check_writable()
         refuse_append_only(before, table.name, "the overwrite deletes rows")
+        columns = asked.partition_columns
         definition = replace(
             definition,
-            partition_columns=before.metadata.partition_columns if partition_columns is None else partition_columns,
-            properties={**before.metadata.configuration, **properties},
+            partition_columns=before.metadata.partition_columns if columns is None else columns,
+            properties={**before.metadata.configuration, **asked.properties},
             description=before.metadata.description,
             name=before.metadata.name,
         )
     check_definition(definition)
-    return _write_definition(table, frame, before, identified(definition, before), named, overwrites=True)
+    return _write_definition(table, frame, before, identified(definition, before), asked.notes, asked.mode)
 
 
 def _write_definition(
@@ -206,48 +241,53 @@ def _write_definition(
     frame: DataFrame,
     before: Snapshot | None,
     definition: TableDefinition,
-    named: tuple[SetTransaction, ...] = (),
+    notes: CommitNotes,
+    mode: str = "ErrorIfExists",
     entry: HistoryEntry | None = None,
-    *,
-    overwrites: bool = False,
 ) -> int:
     protocol_of(before, definition)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     with removing_leftovers(table.store, folder):
         written = write_checked(table, frame, definition, folder)
-        destination = destination_of(table)
-        return commit_definition(destination, before, definition, written, named, entry=entry, overwrites=overwrites)
+        destination, named = destination_of(table, notes), notes.named()
+        # What is no overwrite takes the table's place.
+        overwrites = entry is None
+        return commit_definition(
+            destination, before, definition, written, named, mode=mode, entry=entry, overwrites=overwrites
+        )
 
 
-def _write_rows(
-    table: Table,
-    snapshot: Snapshot,
-    frame: DataFrame,
-    partition_columns: tuple[str, ...] | None,
-    properties: Mapping[str, str] | None,
-    named: tuple[SetTransaction, ...],
-) -> int:
-    """Append rows to a table, or, where there are `properties`, replace its rows and set them."""
+def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: FrameWrite) -> int:
+    """Append rows to a table, or put them into the place of all or some of its rows."""
     snapshot.check_writable()
-    protocol, removed = snapshot.protocol, None
-    if properties is not None:
+    if asked.kind != "append":
         refuse_append_only(snapshot, table.name, "the overwrite deletes rows")
-        protocol, removed = upgraded(protocol, protocol_for(StructType([]), properties)), snapshot.files
-    metadata = snapshot.metadata
-    if partition_columns not in (None, metadata.partition_columns):
+    columns = snapshot.metadata.partition_columns
+    if asked.partition_columns not in (None, columns):
         raise DeltaAnalysisException(
             "DELTA_PARTITION_COLUMNS_MISMATCH",
-            f"Partition columns do not match those of table {table.name}: given {list(partition_columns or ())}, the "
-            f"table has {list(metadata.partition_columns)}. To replace them: mode='overwrite', overwrite_schema=True.",
+            f"Partition columns do not match those of table {table.name}: given {list(asked.partition_columns or ())}, "
+            f"the table has {list(columns)}. To replace them: mode='overwrite', overwrite_schema=True.",
             sqlstate="42K0E",
         )
+    protocol, properties = snapshot.protocol, None
+    if asked.kind == "overwrite":
+        protocol, properties = upgraded(protocol, protocol_for(StructType([]), asked.properties)), asked.properties
     definition = rows_definition(snapshot, properties)
+    if asked.merges_schema:
+        definition = evolved_definition(snapshot, definition, frame.schema)
+    # An impossible condition is refused before anything is written.
+    replaced = replaced_files(table, snapshot, asked.kind, asked.condition)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     with removing_leftovers(table.store, folder):
         written, schema = write_fitted(table, frame, definition, folder)
-        rows = WrittenRows(replace(definition, schema=schema), protocol, written, removed)
-        return commit_rows(destination_of(table), snapshot, rows, named)
+        definition = replace(definition, schema=schema)
+        is_dynamic = asked.kind == "dynamic" and bool(columns)
+        rows = WrittenRows(definition, protocol, written, replaced(written), asked.condition, is_dynamic)
+        return commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
 
 
-def destination_of(table: Table) -> Destination:
-    return Destination(table.store, merge_conf(table.spark))
+def destination_of(table: Table, notes: CommitNotes = NO_NOTES) -> Destination:
+    conf = merge_conf(table.spark)
+    metadata = notes.user_metadata
+    return Destination(table.store, conf if metadata is None else replace(conf, user_metadata=metadata))

@@ -23,7 +23,6 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeTarget,
     TakeValue,
 )
-from deltamerge.merge.analysis.schema_evolution import evolved_schema
 from deltamerge.merge.analysis.table_columns import outputs_of_table
 from deltamerge.merge.planning.context import PlanningContext, SessionFacts
 from deltamerge.merge.planning.limits import Limits
@@ -36,6 +35,7 @@ from deltamerge.sql.merge_ast import Default, Insert, MergeClause, Star, Update
 from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.storage.store import open_store
 from deltamerge.write.align import find_field
+from deltamerge.write.schema_evolution import evolved_schema
 from deltamerge.write.store_assignment import StoreAssignment
 from log.logs import Log, add, metadata
 

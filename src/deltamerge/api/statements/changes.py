@@ -11,7 +11,7 @@ from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.report import MergeReport
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.queries import query_frame
-from deltamerge.api.write_delta import write_delta
+from deltamerge.api.write_delta import write_frame
 from deltamerge.commands.delete_update import delete, update
 from deltamerge.commands.truncate import truncate
 from deltamerge.exceptions import DeltaAnalysisException
@@ -26,8 +26,8 @@ from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.names import quote
 from deltamerge.sql.relations import replace_qualifier
 from deltamerge.write.defaults import CURRENT_DEFAULT
-from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE
-from deltamerge.write.partition_overwrite import overwrite_partitions
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
+from deltamerge.write.table_writer import FrameWrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -96,16 +96,18 @@ def run_insert(tables: Tables, statement: InsertRows, sql: str) -> DataFrame:
     if found is None:
         return query_frame(tables, sql)
     rows = insert_frame(tables, found, statement)
-    if statement.replace_where is not None:
-        overwrite_partitions(found.table, rows, statement.replace_where)
-    elif statement.overwrites and _is_dynamic(found):
-        overwrite_partitions(found.table, rows, None)
-    elif statement.overwrites and (condition := _partitions(statement)) is not None:
-        overwrite_partitions(found.table, rows, condition)
-    else:
-        mode = "overwrite" if statement.overwrites else "append"
-        write_delta(rows, found.table.location, mode, options=tables.options)
+    write_frame(found.table, rows, _insert(statement, conf_value(tables.spark, PARTITION_OVERWRITE_MODE), found))
     return frames.nothing(tables.spark)
+
+
+def _insert(statement: InsertRows, session_mode: str | None, found: DeltaTable) -> FrameWrite:
+    """Return what an INSERT does to the rows that are there."""
+    condition = statement.replace_where
+    if condition is None and statement.overwrites and not _is_dynamic(found, session_mode):
+        condition = _partitions(statement)
+    overwrites = statement.overwrites or condition is not None
+    kind = write_kind(overwrites, condition, overwrites_schema=False, mode=None, session_mode=session_mode)
+    return FrameWrite(kind, condition)
 
 
 def _partitions(statement: InsertRows) -> str | None:
@@ -114,10 +116,9 @@ def _partitions(statement: InsertRows) -> str | None:
     return " AND ".join(fixed) or None
 
 
-def _is_dynamic(found: DeltaTable) -> bool:
+def _is_dynamic(found: DeltaTable, session_mode: str | None) -> bool:
     """Return whether an overwrite replaces only the partitions that get rows."""
-    mode = conf_value(found.table.spark, PARTITION_OVERWRITE_MODE) or ""
-    return mode.lower() == "dynamic" and bool(found.table.snapshot().metadata.partition_columns)
+    return (session_mode or "").lower() == "dynamic" and bool(found.table.snapshot().metadata.partition_columns)
 
 
 def insert_frame(tables: Tables, found: DeltaTable, statement: InsertRows) -> DataFrame:

@@ -22,6 +22,7 @@ from deltamerge.sql.statements.ast import ColumnDefinition
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.frame_rows import new_schema
+from deltamerge.write.table_writer import NO_NOTES, CommitNotes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,11 +46,14 @@ def run_create(tables: Tables, statement: CreateTable, _: str) -> DataFrame:
     return frames.nothing(tables.spark)
 
 
-def create_from_rows(tables: Tables, statement: CreateTable, rows: DataFrame | None) -> None:
+def create_from_rows(
+    tables: Tables, statement: CreateTable, rows: DataFrame | None, notes: CommitNotes = NO_NOTES
+) -> None:
     """Create the table of a statement.
 
     Args:
         rows: What it holds, whose columns it has; None for a table without rows by its definition.
+        notes: What the commit of rows records besides them.
     """
     definition = _definition(statement)
     if rows is not None:
@@ -61,7 +65,7 @@ def create_from_rows(tables: Tables, statement: CreateTable, rows: DataFrame | N
             )
         definition = _spelled(replace(definition, schema=new_schema(rows.schema)))
     place = find_place(tables.spark, statement.table, statement.location, tables.options)
-    create(place, definition, statement.mode, rows, requires_entry=True)
+    create(place, definition, statement.mode, rows, requires_entry=True, notes=notes)
 
 
 def _definition(statement: CreateTable) -> TableDefinition:

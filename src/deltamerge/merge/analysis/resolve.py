@@ -37,7 +37,6 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
     type_at,
 )
-from deltamerge.merge.analysis.schema_evolution import evolved_schema, wants_evolution
 from deltamerge.merge.analysis.spark_analysis import Analysis, Sides, analyse, sides_of
 from deltamerge.merge.analysis.table_columns import outputs_of_table
 from deltamerge.merge.statement import MergeStatement
@@ -55,6 +54,7 @@ from deltamerge.sql.merge_ast import (
 )
 from deltamerge.sql.names import quote
 from deltamerge.write.align import align, check_same_fields, find_field, same_name
+from deltamerge.write.schema_evolution import evolved_schema
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def resolve(
     Raises:
         DeltaAnalysisException: A name, a type or a clause is wrong; no job has run.
     """
-    evolves = wants_evolution(statement, conf.schema_auto_merge)
+    evolves = statement.schema_evolution or conf.schema_auto_merge
     if not target_schema.fields and conf.empty_schema_target_check and not evolves:
         raise DeltaAnalysisException(
             "DELTA_MERGE_INTO_EMPTY_SCHEMA_TARGET",
@@ -101,7 +101,7 @@ class _Resolver:
         self.target_alias = target_alias
         self.conf = conf
         self.case_sensitive = conf.case_sensitive
-        self.evolution = wants_evolution(statement, conf.schema_auto_merge)
+        self.evolution = statement.schema_evolution or conf.schema_auto_merge
         self.widening = widening
         self.structs_by_name = conf.resolve_update_structs_by_name
         self.assignment = StoreAssignment(

@@ -1,10 +1,9 @@
-"""Schema evolution: the target's schema with what its clauses take from the source."""
+"""Schema evolution: a table's schema with columns and fields of the rows that it gets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 from pyspark.sql.types import (
     ArrayType,
@@ -23,13 +22,30 @@ from pyspark.sql.types import (
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.type_widening import NEVER, can_widen
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_mapping import logical_type
 from deltamerge.write.align import find_field, same_name
-
-if TYPE_CHECKING:
-    from deltamerge.merge.statement import MergeStatement
+from deltamerge.write.definition import TableDefinition, check_definition
+from deltamerge.write.table_commits import identified
+from deltamerge.write.table_features import check_evolution
 
 _TIMES = (DateType, TimestampType, TimestampNTZType)
+
+
+def evolved_definition(snapshot: Snapshot, definition: TableDefinition, given: StructType) -> TableDefinition:
+    """Add to a table's definition the columns and fields of a frame that is written to it.
+
+    Raises:
+        DeltaAnalysisException: A new column is VOID or of a type that the table's protocol lacks, or types are
+            incompatible.
+    """
+    schema = evolved_schema(definition.schema, given, ((name,) for name in given.names), case_sensitive=False)
+    if schema == definition.schema:
+        return definition
+    check_evolution(snapshot, schema)
+    definition = replace(definition, schema=schema)
+    check_definition(definition)
+    return identified(definition, snapshot)
 
 
 def evolved_schema(
@@ -152,7 +168,3 @@ def _refuse_void(field: StructField, above: tuple[str, ...]) -> None:
             sqlstate="42K09",
             parameters={"newColumn": name},
         )
-
-
-def wants_evolution(statement: MergeStatement, schema_auto_merge: bool) -> bool:
-    return statement.schema_evolution or schema_auto_merge
