@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, write_delta
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
 from merge.tables import files_below
 
 if TYPE_CHECKING:
@@ -80,3 +80,25 @@ def test_values_that_do_not_fit(
     else:
         write_delta(frame, path, mode="append")
         assert {row.v for row in DeltaTable.forPath(spark, path).toDF().collect()} == {1, stored}
+
+
+def test_an_empty_string_is_no_partition(spark: SparkSession, tmp_path: Path) -> None:
+    path, required = str(tmp_path / "t"), str(tmp_path / "required")
+    builder = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("p", "STRING")
+    builder = builder.addColumn("g", "STRING", generatedAlwaysAs="trim(p)").partitionedBy("p", "g")
+    builder.property("delta.constraints.known", "id = 0 OR p IS NOT NULL").execute()
+    write_delta(spark.sql("SELECT 0 AS id, '' AS p UNION ALL SELECT 1, ' '"), path, mode="append")
+    table = DeltaTable.forPath(spark, path)
+    assert [tuple(row) for row in table.toDF().orderBy("id").collect()] == [(0, None, None), (1, " ", None)]
+    unknown = spark.sql("SELECT 2 AS id, '' AS p")
+    with pytest.raises(InvariantViolationException, match="known"):
+        write_delta(unknown, path, mode="append")
+    with pytest.raises(InvariantViolationException, match="known"):
+        merge = table.alias("t").merge(unknown.alias("s"), "s.id = t.id")
+        merge.whenNotMatchedInsert(values={"id": "s.id", "p": "s.p"}).execute()
+    assert table.toDF().count() == 2
+    DeltaTable.create(spark).location(required).addColumn("id", "INT").addColumn(
+        "p", "STRING", nullable=False
+    ).partitionedBy("p").execute()
+    with pytest.raises(InvariantViolationException, match="NOT_NULL"):
+        write_delta(unknown, required, mode="append")

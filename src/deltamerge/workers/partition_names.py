@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -30,8 +31,17 @@ def unescape_path_name(string: str) -> str:
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), string)
 
 
+def without_empty(column: Any) -> Any:  # noqa: ANN401
+    """Return a partition column's values with NULL for an empty string, which the log cannot tell from it."""
+    if not (
+        pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_binary(column.type)
+    ):
+        return column
+    return pc.if_else(pc.equal(pc.binary_length(column), 0), pa.scalar(None, column.type), column)
+
+
 def partition_strings(column: Any) -> pa.Array:  # noqa: ANN401
-    """Return a partition column's values as strings; an empty string is NULL."""
+    """Return a partition column's values as strings."""
     encoded = column.dictionary_encode()
     plain = encoded.dictionary
     if pa.types.is_timestamp(plain.type):
@@ -42,7 +52,7 @@ def partition_strings(column: Any) -> pa.Array:  # noqa: ANN401
 
 
 def _string(value: Any, kind: pa.DataType) -> str | None:  # noqa: ANN401
-    if value is None or value in ("", b""):
+    if value is None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from deltamerge.workers.conditions import Condition, evaluate
 from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import TableWriter
-from deltamerge.workers.partition_names import partition_folder, partition_strings
+from deltamerge.workers.partition_names import partition_folder, partition_strings, without_empty
 from deltamerge.workers.row_batches import batch_of_rows
 from deltamerge.workers.table_columns import Part, Shape, shaped
 
@@ -78,9 +78,19 @@ class RowsToWrite:
         with _OpenFiles(self) as opened:
             for batch in batches:
                 if batch.num_rows:
-                    self._check(batch)
-                    opened.add(self._stored(batch), self._keys(batch))
+                    rows = self._as_read(batch)
+                    self._check(rows)
+                    opened.add(self._stored(rows), self._keys(rows))
         return opened.written
+
+    def _as_read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a frame's rows with the values that the table has then: an empty string is no partition's value."""
+        fields, columns = list(batch.schema), list(batch.columns)
+        for _, part in self.partitions:
+            index = part.index_in(fields)
+            if index is not None:
+                columns[index] = without_empty(columns[index])
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
     def _stored(self, batch: pa.RecordBatch) -> pa.Table:
         fields = list(batch.schema)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -25,6 +25,7 @@ from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.operands import opaque_of
 from deltamerge.sql.tokens import tokenize
 from deltamerge.write.char_varchar import fitted
+from deltamerge.write.data_files import as_stored
 from deltamerge.write.generated_columns import generated_value, generation_expression
 
 if TYPE_CHECKING:
@@ -86,7 +87,11 @@ def _not_null_paths(data_type: DataType, above: tuple[str, ...]) -> Iterator[tup
 
 
 def checked(
-    frame: DataFrame, schema: StructType, configuration: Mapping[str, str], is_table_row: Column | None = None
+    frame: DataFrame,
+    schema: StructType,
+    configuration: Mapping[str, str],
+    partition_columns: Collection[str],
+    is_table_row: Column | None = None,
 ) -> DataFrame:
     """Make a frame raise where one of its rows violates a constraint.
 
@@ -95,7 +100,7 @@ def checked(
     Args:
         is_table_row: TRUE for the rows that are to be checked, where not all are.
     """
-    frame = _with_lengths(frame, schema)
+    frame = _as_stored(frame, schema, partition_columns)
     constraints = constraints_of(schema, configuration)
     if not constraints:
         return frame
@@ -103,43 +108,47 @@ def checked(
     guarded = _path((first.name,))
     # The violation that is tried last is the innermost.
     for constraint in reversed(constraints):
-        violation, error = _of_check(constraint, schema) if isinstance(constraint, Check) else _of_null(constraint)
+        violation, error = (
+            _of_check(constraint, schema, partition_columns) if isinstance(constraint, Check) else _of_null(constraint)
+        )
         applies = violation if is_table_row is None else is_table_row & violation
         guarded = F.when(applies, error.cast(first.dataType)).otherwise(guarded)
     return frame.select(*(guarded.alias(name) if name == first.name else _path((name,)) for name in frame.columns))
 
 
-def _with_lengths(frame: DataFrame, schema: StructType) -> DataFrame:
-    limited = {f.name: f for f in schema.fields if CHAR_VARCHAR_TYPE in (f.metadata or {})}
-    if not limited:
+def _as_stored(frame: DataFrame, schema: StructType, partition_columns: Collection[str]) -> DataFrame:
+    fields = {
+        f.name: f for f in schema.fields if f.name in partition_columns or CHAR_VARCHAR_TYPE in (f.metadata or {})
+    }
+    if not fields:
         return frame
-    return frame.select(
-        *(fitted(_path((n,)), limited[n]).alias(n) if n in limited else _path((n,)) for n in frame.columns)
-    )
+    stored = {n: as_stored(fitted(_path((n,)), f), f, partition_columns).alias(n) for n, f in fields.items()}
+    return frame.select(*(stored.get(n, _path((n,))) for n in frame.columns))
 
 
-def holds(checks: Sequence[Check]) -> Column:
+def holds(checks: Sequence[Check], partition_columns: Collection[str]) -> Column:
     """Return whether constraints hold for a row; one that is NULL counts as violated."""
-    return reduce(and_, (_holds(check) for check in checks))
+    return reduce(and_, (_holds(check, partition_columns) for check in checks))
 
 
-def _holds(check: Check) -> Column:
-    found = F.expr(check.expression) if check.generated is None else _generated_holds(check.generated)
+def _holds(check: Check, partition_columns: Collection[str]) -> Column:
+    generated = check.generated
+    found = F.expr(check.expression) if generated is None else _generated_holds(generated, partition_columns)
     return F.coalesce(found, F.lit(False))
 
 
-def _generated_holds(field: StructField) -> Column:
-    given, computed = _path((field.name,)), generated_value(field)
+def _generated_holds(field: StructField, partition_columns: Collection[str]) -> Column:
+    given, computed = _path((field.name,)), as_stored(generated_value(field), field, partition_columns)
     if contains(field.dataType, MapType):
         # Maps cannot be compared.
         given, computed = exact_json(F.struct(given.alias("v"))), exact_json(F.struct(computed.alias("v")))
     return given.eqNullSafe(computed)
 
 
-def _of_check(check: Check, schema: StructType) -> tuple[Column, Column]:
+def _of_check(check: Check, schema: StructType, partition_columns: Collection[str]) -> tuple[Column, Column]:
     columns = [_path(path).alias(shown) for shown, path in sorted(columns_in(check.expression, schema).items())]
     values = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
-    return ~_holds(check), _raise("check", check.name, check.expression, values)
+    return ~_holds(check, partition_columns), _raise("check", check.name, check.expression, values)
 
 
 def columns_in(expression: str, schema: StructType) -> dict[str, tuple[str, ...]]:

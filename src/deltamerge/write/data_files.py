@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from deltamerge.exceptions import CommitStateUnknownException
 from deltamerge.log.actions import AddCDCFile, AddFile
@@ -247,6 +247,16 @@ def partition_string(value: Column, field: StructField) -> Column:
     if isinstance(field.dataType, TimestampType):
         return _utc_string(value)
     return value.cast(StringType())
+
+
+def as_stored(value: Column, field: StructField, partition_columns: Collection[str]) -> Column:
+    """Return a column's value as it will be read: an empty string of a partition column becomes NULL.
+
+    Protocol: Partition Value Serialization. Delta: TransactionalWrite.convertEmptyToNullIfNeeded.
+    """
+    if field.name not in partition_columns or not isinstance(field.dataType, (StringType, BinaryType)):
+        return value
+    return F.when(F.length(value) > 0, value)
 
 
 def _utc_string(value: Column) -> Column:

@@ -104,7 +104,8 @@ def write_checked(table: Table, frame: DataFrame, definition: TableDefinition, f
     )
     with session_settings(table.spark, READING_MANY_FILES):
         try:
-            return write_files(checked(frame, definition.schema, definition.properties), target)
+            rows = checked(frame, definition.schema, definition.properties, definition.partition_columns)
+            return write_files(rows, target)
         except KeyboardInterrupt:
             remove_leftovers(table.store, folder)
             raise

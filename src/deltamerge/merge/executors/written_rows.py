@@ -28,7 +28,7 @@ def guarded_rows(execution: Execution, frame: DataFrame) -> DataFrame:
     """Make rows of the table ready to be written: put together by partition, constraints checked."""
     target = execution.write_target
     frame = repartition_if_needed(execution, frame)
-    return checked(frame, target.schema, target.configuration)
+    return checked(frame, target.schema, target.configuration, target.partition_columns)
 
 
 def guarded_changes(execution: Execution, frame: DataFrame) -> DataFrame:
@@ -36,7 +36,7 @@ def guarded_changes(execution: Execution, frame: DataFrame) -> DataFrame:
     target = execution.write_target
     frame = repartition_if_needed(execution, frame)
     is_table_row = F.col(execution.merge.names.change_type).isNull()
-    return checked(frame, target.schema, target.configuration, is_table_row)
+    return checked(frame, target.schema, target.configuration, target.partition_columns, is_table_row)
 
 
 def repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:

@@ -11,10 +11,12 @@ from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote
 from deltamerge.write.constraints import Check, holds
+from deltamerge.write.data_files import as_stored
 from deltamerge.write.generated_columns import generated_value
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+    from pyspark.sql.types import StructField
 
 
 @dataclass(frozen=True)
@@ -33,21 +35,24 @@ class Derivation:
     generated: Mapping[int, str]
     checks: tuple[Check, ...]
     holds: str
+    partition_columns: tuple[str, ...]
 
 
 def with_derived(rows: Rows, merge: ResolvedMerge, derivation: Derivation) -> Rows:
     """Add the columns of a derivation to evaluated rows; they are NULL where the clause does not take the row."""
     clause, fields = derivation.clause, merge.output_schema.fields
     is_taken = F.col(merge.names.clause(clause.clause.kind)) == F.lit(clause.number)
-    seeing = rows.frame.select(
-        *rows.names, *(column.alias(fields[index].name) for index, column in derivation.inputs.items())
-    )
-    seeing = seeing.select(
-        "*",
-        *(F.when(is_taken, generated_value(fields[index])).alias(fields[index].name) for index in derivation.generated),
-    )
+
+    def stored(value: Column, field: StructField) -> Column:
+        return as_stored(value, field, derivation.partition_columns).alias(field.name)
+
+    inputs = (stored(column, fields[index]) for index, column in derivation.inputs.items())
+    seeing = rows.frame.select(*rows.names, *inputs)
+    generated = (fields[index] for index in derivation.generated)
+    seeing = seeing.select("*", *(stored(F.when(is_taken, generated_value(field)), field) for field in generated))
     added = [(name, F.col(quote(fields[index].name))) for index, name in derivation.generated.items()]
     if derivation.checks:
-        added.append((derivation.holds, F.when(is_taken, holds(derivation.checks))))
+        held = holds(derivation.checks, derivation.partition_columns)
+        added.append((derivation.holds, F.when(is_taken, held)))
     frame = seeing.select(*rows.names, *(column.alias(name) for name, column in added))
     return Rows(frame, (*rows.names, *(name for name, _ in added)))

@@ -1,0 +1,71 @@
+"""What a frame's values become in a table: the values that are checked are those that are read then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable as DeltaRs
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
+
+from deltamerge.data_source.writing import commit_write, plan_write
+from deltamerge.workers.data_source import TableWriter
+
+SETTINGS = {"spark.version": "4.0.0", "spark.default.parallelism": "2"}
+
+
+def columns(p: DataType) -> StructType:
+    return StructType([StructField("id", LongType()), StructField("p", p)])
+
+
+def write(
+    path: Path,
+    values: list[Any],
+    schema: StructType | None = None,
+    overwrite: bool = False,
+    settings: Mapping[str, str] = SETTINGS,
+    **options: str,
+) -> None:
+    schema = columns(StringType()) if schema is None else schema
+    writer = TableWriter(*plan_write({"path": str(path), **options}, settings, schema, overwrite))
+    rows = pa.record_batch({"id": list(range(len(values))), "p": pa.array(values)})
+    commit_write(writer._plan, settings, [writer.write(iter([rows]))])
+
+
+def table(path: Path, nullable: bool = True, properties: Mapping[str, str] | None = None, **metadata: str) -> None:
+    """Makes a table without rows, partitioned by the string p."""
+    p = {"name": "p", "type": "string", "nullable": nullable, "metadata": metadata}
+    fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}}, p]
+    made = {"id": "t", "format": {"provider": "parquet", "options": {}}, "partitionColumns": ["p"]}
+    schema = json.dumps({"type": "struct", "fields": fields})
+    actions = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 3}},
+        {"metaData": {**made, "schemaString": schema, "configuration": properties or {}}},
+    ]
+    (path / "_delta_log").mkdir(parents=True)
+    (path / "_delta_log" / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
+
+
+def partitions(path: Path) -> list[Any]:
+    return sorted((value["p"] for value in DeltaRs(path).partitions()), key=str)
+
+
+def test_an_empty_string_is_no_partition(tmp_path: Path) -> None:
+    unchecked, required, checked = (tmp_path / name for name in ("unchecked", "required", "checked"))
+    table(required, nullable=False)
+    with pytest.raises(ValueError, match=r"DELTA_NOT_NULL_CONSTRAINT_VIOLATED.*column: p"):
+        write(required, ["a", ""])
+    table(checked, properties={"delta.constraints.known": "p IS NOT NULL"})
+    with pytest.raises(ValueError, match=r"DELTA_VIOLATE_CONSTRAINT_WITH_VALUES.*known"):
+        write(checked, ["a", ""])
+    table(unchecked)
+    write(unchecked, ["", "a"])
+    with pytest.raises(ValueError, match="DELTA_REPLACE_WHERE_MISMATCH"):
+        write(unchecked, [""], overwrite=True, replacewhere="p = ''")
+    write(unchecked, ["", ""], overwrite=True, replacewhere="p IS NULL")
+    assert partitions(unchecked) == [None, "a"]
+    assert DeltaRs(unchecked).to_pyarrow_table().num_rows == 3
