@@ -12,7 +12,7 @@ from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import grouped
 from deltamerge.data_source.filters import predicate_of
 from deltamerge.data_source.request import Request, parse_bytes
-from deltamerge.data_source.write_options import WriteOptions
+from deltamerge.data_source.write_options import WriteOptions, default_properties
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.predicates import And, ColumnRef, Comparison, In, Not, StartsWith, Unknown
@@ -77,7 +77,8 @@ def test_properties_of_options_and_of_the_session() -> None:
         {"spark.databricks.delta.properties.defaults.appendOnly": "true"},
     )
     wanted = WriteOptions.of(request, overwrite=False)
-    assert wanted.properties == {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"}
+    assert wanted.properties == {"delta.enableChangeDataFeed": "true"}
+    assert default_properties(request) == {"delta.appendOnly": "true"}
     assert wanted.partition_columns == ("a", "b")
 
 

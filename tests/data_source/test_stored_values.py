@@ -69,3 +69,13 @@ def test_an_empty_string_is_no_partition(tmp_path: Path) -> None:
     write(unchecked, ["", ""], overwrite=True, replacewhere="p IS NULL")
     assert partitions(unchecked) == [None, "a"]
     assert DeltaRs(unchecked).to_pyarrow_table().num_rows == 3
+
+
+def test_the_sessions_properties_are_for_new_tables(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "spark.databricks.delta.properties.defaults.checkpointInterval": "7"}
+    old, new = tmp_path / "old", tmp_path / "new"
+    for path, configuration in ((new, {"delta.checkpointInterval": "7"}), (old, {})):
+        if path is old:
+            write(path, ["a"])
+        write(path, ["a"], overwrite=True, settings=settings, overwriteschema="true")
+        assert DeltaRs(path).metadata().configuration == configuration

@@ -69,12 +69,17 @@ def _partition_columns(request: Request) -> tuple[str, ...] | None:
     return tuple(str(name).strip() for name in found if str(name).strip())
 
 
-def _properties(request: Request) -> dict[str, str]:
-    found = {
+def default_properties(request: Request) -> dict[str, str]:
+    """Return the properties that the session sets for all new tables."""
+    return {
         spelled(f"delta.{key.removeprefix(_DEFAULTS)}"): value
         for key, value in request.settings.items()
         if key.startswith(_DEFAULTS)
     }
+
+
+def _properties(request: Request) -> dict[str, str]:
+    found = {}
     for key, value in request.options.items():
         if key.startswith("delta."):
             if key not in BY_LOWER:

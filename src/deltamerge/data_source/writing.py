@@ -15,7 +15,7 @@ from deltamerge.data_source.replaced_files import rows_condition, where_files
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import arrow_schema, file_field, given_part, limited
 from deltamerge.data_source.write_checks import check_columns, check_conditions, check_expressions
-from deltamerge.data_source.write_options import WriteOptions, write_conf
+from deltamerge.data_source.write_options import WriteOptions, default_properties, write_conf
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.schema import parse_schema
@@ -167,7 +167,8 @@ def _definition(
 def _new_definition(
     request: Request, wanted: WriteOptions, snapshot: Snapshot | None, given: StructType
 ) -> TableDefinition:
-    definition = TableDefinition(new_schema(given), wanted.partition_columns or (), wanted.properties)
+    properties = {**default_properties(request), **wanted.properties}
+    definition = TableDefinition(new_schema(given), wanted.partition_columns or (), properties)
     if snapshot is not None:
         snapshot.check_writable()
         refuse_append_only(snapshot, request.path, "the overwrite deletes rows")
