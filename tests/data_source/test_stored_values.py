@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,12 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
+from deltamerge.data_source.file_parts import partition_value
 from deltamerge.data_source.writing import commit_write, plan_write
 from deltamerge.workers.data_source import TableWriter
 
 SETTINGS = {"spark.version": "4.0.0", "spark.default.parallelism": "2"}
+DIGITS = "234567890123456789012345678901234568"
 
 
 def columns(p: DataType) -> StructType:
@@ -69,6 +74,30 @@ def test_an_empty_string_is_no_partition(tmp_path: Path) -> None:
     write(unchecked, ["", ""], overwrite=True, replacewhere="p IS NULL")
     assert partitions(unchecked) == [None, "a"]
     assert DeltaRs(unchecked).to_pyarrow_table().num_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("string", "kind", "value"),
+    [
+        ("12345678901234567890123456789012345678", pa.decimal128(38), Decimal(12345678901234567890123456789012345678)),
+        ("-1.2345678901234567890123456789012345675", pa.decimal128(38, 36), Decimal("-1." + DIGITS)),
+        ("1E+3", pa.decimal128(10, 2), Decimal("1000.00")),
+        ("TRUE", pa.bool_(), True),
+        ("f", pa.bool_(), False),
+        ("2024-02-29", pa.date32(), date(2024, 2, 29)),
+        ("", pa.bool_(), None),
+    ],
+)
+def test_partition_values_are_read_as_spark_casts_them(string: str, kind: pa.DataType, value: object) -> None:
+    assert partition_value(string, kind, "UTC").to_pylist() == [value]
+
+
+@pytest.mark.parametrize(
+    ("string", "kind"), [("maybe", pa.bool_()), ("soon", pa.date32()), ("1.5x", pa.decimal128(9, 2)), ("x", pa.int32())]
+)
+def test_other_partition_values_are_named(string: str, kind: pa.DataType) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"partition value '{string}' is no {kind}")):
+        partition_value(string, kind, "UTC")
 
 
 def test_the_sessions_properties_are_for_new_tables(tmp_path: Path) -> None:

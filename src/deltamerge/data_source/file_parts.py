@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from deltamerge.log.features.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import located
 from deltamerge.scan.row_positions import to_blocks
+from deltamerge.skipping.partition_values import BOOLEANS
 from deltamerge.skipping.timestamps import (
     local_micros,
     offset_micros,
@@ -28,6 +28,8 @@ from deltamerge.storage.store import Store
 from deltamerge.workers.table_rows import FilePart
 
 _MAX_BYTES, _OPEN_BYTES = 128 << 20, 4 << 20
+# Enough digits for any DECIMAL; rounded as Spark casts strings.
+_DECIMALS = Context(prec=76, rounding=ROUND_HALF_UP)
 
 
 @dataclass(frozen=True)
@@ -74,19 +76,29 @@ def partition_value(string: str | None, kind: pa.DataType, time_zone: str) -> pa
     """
     if string is None or string == "":
         return pa.nulls(1, kind)
+    try:
+        return _value(string, kind, time_zone)
+    except (ValueError, ArithmeticError, pa.ArrowException) as error:
+        raise ValueError(f"the partition value '{string}' is no {kind}: {error}") from None
+
+
+def _value(string: str, kind: pa.DataType, time_zone: str) -> pa.Array:
     value: object = string
     if pa.types.is_boolean(kind):
-        value = {"true": True, "false": False}[string.lower()]
+        value = BOOLEANS.get(string.lower())
+        if value is None:
+            raise ValueError("neither true nor false")
     elif pa.types.is_integer(kind):
         value = int(string)
     elif pa.types.is_floating(kind):
         value = float(string.lower().replace("infinity", "inf"))
     elif pa.types.is_decimal(kind):
-        value = Decimal(string).quantize(Decimal(1).scaleb(-kind.scale))
+        value = Decimal(string).quantize(Decimal(1).scaleb(-kind.scale), context=_DECIMALS)
     elif pa.types.is_date(kind):
         days = parse_date(string)
-        value = date.fromisoformat(string) if days is None else days
-        return pa.array([value], pa.int32()).cast(kind)
+        if days is None:
+            raise ValueError("not written as 2024-05-01")
+        return pa.array([days], pa.int32()).cast(kind)
     elif pa.types.is_timestamp(kind):
         return pa.array([_micros(string, kind, time_zone)], pa.int64()).cast(kind)
     elif pa.types.is_binary(kind):
@@ -97,7 +109,7 @@ def partition_value(string: str | None, kind: pa.DataType, time_zone: str) -> pa
 def _micros(string: str, kind: pa.DataType, time_zone: str) -> int:
     parsed = parse_timestamp(string)
     if parsed is None:
-        raise ValueError(f"the partition value '{string}' is no timestamp")
+        raise ValueError("not written as 2024-05-01 12:30:00")
     local, offset = parsed
     if kind.tz is None:
         return local_micros(local)
@@ -105,7 +117,7 @@ def _micros(string: str, kind: pa.DataType, time_zone: str) -> int:
         return local_micros(local) - offset_micros(offset)
     zone = session_zone(time_zone)
     if zone is None:
-        raise ValueError(f"the partition value '{string}' depends on the session's time zone {time_zone}")
+        raise ValueError(f"it depends on the session's time zone {time_zone}, which Python does not know")
     return zoned_micros(local, zone)
 
 
