@@ -84,7 +84,7 @@ def test_properties_of_options_and_of_the_session() -> None:
 
 @pytest.mark.parametrize(("sql", "value"), [("d = '2024-01-01'", date(2024, 1, 1)), ("p = '7'", 7), ("s = '7'", "7")])
 def test_strings_are_cast_to_what_they_are_compared_with(sql: str, value: object) -> None:
-    found = condition_of(sql, COLUMNS, Request({}, {}))
+    found = condition_of(sql, COLUMNS, COLUMNS, Request({}, {}))
     assert isinstance(found, Operation)
     assert isinstance(found.operands[1], Constant)
     assert found.operands[1].value == value
@@ -92,7 +92,7 @@ def test_strings_are_cast_to_what_they_are_compared_with(sql: str, value: object
 
 @pytest.mark.parametrize("sql", ["s = 7", "upper(s) = 'A'", "other = 1", "p = 1.5"])
 def test_conditions_that_need_spark(sql: str) -> None:
-    assert condition_of(sql, COLUMNS, Request({}, {})) is None
+    assert condition_of(sql, COLUMNS, COLUMNS, Request({}, {})) is None
 
 
 def filter_of(kind: str, **values: object) -> object:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as DeltaRs
-from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, LongType, NullType, StringType, StructField, StructType
 
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.data_source.writing import commit_write, plan_write
@@ -41,9 +41,14 @@ def write(
     commit_write(writer._plan, settings, [writer.write(iter([rows]))])
 
 
-def table(path: Path, nullable: bool = True, properties: Mapping[str, str] | None = None, **metadata: str) -> None:
+def table(
+    path: Path,
+    nullable: bool = True,
+    properties: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
     """Makes a table without rows, partitioned by the string p."""
-    p = {"name": "p", "type": "string", "nullable": nullable, "metadata": metadata}
+    p = {"name": "p", "type": "string", "nullable": nullable, "metadata": metadata or {}}
     fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}}, p]
     made = {"id": "t", "format": {"provider": "parquet", "options": {}}, "partitionColumns": ["p"]}
     schema = json.dumps({"type": "struct", "fields": fields})
@@ -74,6 +79,22 @@ def test_an_empty_string_is_no_partition(tmp_path: Path) -> None:
     write(unchecked, ["", ""], overwrite=True, replacewhere="p IS NULL")
     assert partitions(unchecked) == [None, "a"]
     assert DeltaRs(unchecked).to_pyarrow_table().num_rows == 3
+
+
+def test_char_is_padded(tmp_path: Path) -> None:
+    plain, partitioned = tmp_path / "plain", tmp_path / "partitioned"
+    char = {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}
+    table(partitioned, properties={"delta.constraints.short": "p IS NULL OR p <= 'x'"}, metadata=char)
+    write(partitioned, ["x", "a", "", None])
+    assert partitions(partitioned) == ["   ", None, "a  ", "x  "]
+    with pytest.raises(ValueError, match="DELTA_EXCEED_CHAR_VARCHAR_LIMIT"):
+        write(partitioned, ["x   "])
+    write(partitioned, ["a"], overwrite=True, replacewhere="p IN ('a', 'b')")
+    assert partitions(partitioned) == ["   ", None, "a  ", "x  "]
+    fields = [StructField("id", LongType()), StructField("p", StringType(), True, char)]
+    write(plain, ["ä", None], StructType(fields))
+    write(plain, [None, None], StructType([fields[0], StructField("p", NullType())]))
+    assert sorted(DeltaRs(plain).to_pyarrow_table().column("p").to_pylist(), key=str) == [None, None, None, "ä  "]
 
 
 @pytest.mark.parametrize(

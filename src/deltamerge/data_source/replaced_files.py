@@ -9,11 +9,12 @@ from pyspark.sql.types import StructType
 from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.data_source.request import Request
-from deltamerge.data_source.shapes import arrow_schema, unsupported
+from deltamerge.data_source.shapes import arrow_schema, char_lengths, unsupported
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.workers.conditions import Condition, evaluate
+from deltamerge.workers.table_columns import padded
 from deltamerge.write.definition import TableDefinition
 
 _INSTEAD = "DeltaTable.forPath(spark, path).delete(condition), then append"
@@ -25,8 +26,9 @@ def rows_condition(sql: str, given: StructType, definition: TableDefinition, req
     Raises:
         DeltaAnalysisException: It is not one over partition columns that Arrow evaluates as Spark does.
     """
-    _condition(sql, _partition_schema(definition), request)
-    return _condition(sql, given, request), (
+    columns = _partition_schema(definition)
+    _condition(sql, columns, columns, request)
+    return _condition(sql, given, columns, request), (
         f"[DELTA_REPLACE_WHERE_MISMATCH] Written data does not conform to the replaceWhere condition {sql} of table "
         f"{request.path}; nothing was written. SQLSTATE: 44000"
     )
@@ -35,14 +37,16 @@ def rows_condition(sql: str, given: StructType, definition: TableDefinition, req
 def where_files(sql: str, definition: TableDefinition, request: Request, snapshot: Snapshot) -> FileTable:
     """Return the files for whose partition values a condition is TRUE."""
     schema = _partition_schema(definition)
-    condition = _condition(sql, schema, request)
+    condition = _condition(sql, schema, schema, request)
+    lengths = char_lengths(schema)
     zone = request.conf.session_time_zone
     names = [physical_field(field, snapshot.mapping_mode).name for field in schema.fields]
     values = [file.partition_values for file in snapshot.files.add_files()]
     columns = []
     for name, arrow in zip(names, arrow_schema(schema), strict=True):
         of_files = [partition_value(each.get(name), arrow.type, zone) for each in values]
-        columns.append(pa.concat_arrays(of_files) if of_files else pa.nulls(0, arrow.type))
+        column = pa.concat_arrays(of_files) if of_files else pa.nulls(0, arrow.type)
+        columns.append(padded(column, lengths.get(arrow.name)))
     found = evaluate(condition, pa.table(columns, names=[str(index) for index in range(len(columns))]))
     if isinstance(found, pa.Scalar):
         mask = np.full(len(values), found.as_py() is True)
@@ -51,8 +55,8 @@ def where_files(sql: str, definition: TableDefinition, request: Request, snapsho
     return snapshot.files.filter(mask)
 
 
-def _condition(sql: str, schema: StructType, request: Request) -> Condition:
-    found = condition_of(sql, schema, request)
+def _condition(sql: str, schema: StructType, table: StructType, request: Request) -> Condition:
+    found = condition_of(sql, schema, table, request)
     if found is None:
         raise unsupported(
             f"replaceWhere with {sql}: only comparisons of partition columns with values of their types", _INSTEAD

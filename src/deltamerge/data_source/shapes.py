@@ -43,6 +43,12 @@ def limited(field: StructField) -> tuple[str, int] | None:
     return ("varchar" if match[1] else "char"), int(match[2])
 
 
+def char_lengths(schema: StructType) -> dict[str, int]:
+    """Return the lengths of CHAR columns by their names."""
+    limits = ((field.name, limited(field)) for field in schema.fields)
+    return {name: limit[1] for name, limit in limits if limit is not None and limit[0] == "char"}
+
+
 def stored_part(field: StructField, wanted: DataType, arrow: pa.DataType, mode: str) -> Part:
     """Return how data files have a column of a table.
 

@@ -53,7 +53,7 @@ def check_conditions(
     for constraint in constraints_of(definition.schema, definition.properties):
         if not isinstance(constraint, Check):
             continue
-        condition = condition_of(constraint.expression, given, request)
+        condition = condition_of(constraint.expression, given, definition.schema, request)
         shown = f"{constraint.name} ({constraint.expression})"
         if condition is None:
             raise unsupported(f"writing tables with CHECK constraints that need Spark, such as {shown}", INSTEAD)

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.data_source.replaced_files import rows_condition, where_files
 from deltamerge.data_source.request import Request
-from deltamerge.data_source.shapes import arrow_schema, file_field, given_part, limited
+from deltamerge.data_source.shapes import arrow_schema, char_lengths, file_field, given_part, limited
 from deltamerge.data_source.write_checks import check_columns, check_conditions, check_expressions
 from deltamerge.data_source.write_options import WriteOptions, default_properties, write_conf
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
@@ -235,6 +235,7 @@ def _rows_to_write(
         partitions=tuple(partitions[name] for name in definition.partition_columns),
         not_null=tuple(each.path for each in constraints if isinstance(each, NotNull)),
         lengths=lengths,
+        pads=char_lengths(definition.schema),
         conditions=conditions,
         most_bytes=target_file_size(definition.properties),
         options={

@@ -144,9 +144,14 @@ def _plain(column: Any, shape: Shape) -> Any:  # noqa: ANN401
             raise _unfit(column.type, target)
         # Of a timestamp only the digits below a microsecond are lost.
         column = column.cast(target, safe=not pa.types.is_timestamp(target))
-    if shape.pad is not None:
-        column = pc.utf8_rpad(column, width=shape.pad, padding=" ")
-    return column
+    return padded(column, shape.pad)
+
+
+def padded(column: Any, length: int | None) -> Any:  # noqa: ANN401
+    """Return strings filled up with blanks to a length; None for as they are."""
+    if length is None or pa.types.is_null(column.type):
+        return column
+    return pc.utf8_rpad(column, width=length, padding=" ")
 
 
 def _is_same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:

@@ -19,7 +19,7 @@ from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import TableWriter
 from deltamerge.workers.partition_names import partition_folder, partition_strings, without_empty
 from deltamerge.workers.row_batches import batch_of_rows
-from deltamerge.workers.table_columns import Part, Shape, shaped
+from deltamerge.workers.table_columns import Part, Shape, padded, shaped
 
 # Rows wait for their file until they make a row group of this size.
 _GROUP_BYTES = 64 << 20
@@ -50,6 +50,7 @@ class RowsToWrite:
         partitions: The names of partition columns in the log, and how the frame has them.
         not_null: The columns and fields, as the frame names them, that are never NULL.
         lengths: The most characters of columns, by their names.
+        pads: The lengths to which strings are filled up with blanks, by the columns' names.
         conditions: What must be TRUE for every row, over the frame's columns by position, and the error otherwise.
         most_bytes: The size at which a file ends; None for one file a task and partition.
         frame_schema: The frame's columns.
@@ -63,6 +64,7 @@ class RowsToWrite:
     partitions: tuple[tuple[str, Part], ...]
     not_null: tuple[tuple[str, ...], ...]
     lengths: Mapping[str, int]
+    pads: Mapping[str, int]
     conditions: tuple[tuple[Condition, str], ...]
     most_bytes: int | None
     options: Mapping[str, Any]
@@ -84,8 +86,15 @@ class RowsToWrite:
         return opened.written
 
     def _as_read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a frame's rows with the values that the table has then: an empty string is no partition's value."""
+        """Return a frame's rows with the values that the table has then.
+
+        CHAR is padded with blanks, and an empty string is no partition's value.
+        """
         fields, columns = list(batch.schema), list(batch.columns)
+        for name, length in self.pads.items():
+            index = Part(name, _ANY).index_in(fields)
+            if index is not None:
+                columns[index] = padded(columns[index], length)
         for _, part in self.partitions:
             index = part.index_in(fields)
             if index is not None:
@@ -127,7 +136,7 @@ class RowsToWrite:
                 )
         for name, most in self.lengths.items():
             index = Part(name, _ANY).index_in(fields)
-            longest = None if index is None else pc.max(pc.utf8_length(batch.column(index))).as_py()
+            longest = None if index is None else pc.max(pc.utf8_length(batch.column(index).cast(pa.string()))).as_py()
             if longest is not None and longest > most:
                 raise ValueError(
                     f"[DELTA_EXCEED_CHAR_VARCHAR_LIMIT] A value of column {name} of table {self.table} has {longest} "
