@@ -17,6 +17,7 @@ from pyspark.sql.types import DataType, LongType, NullType, StringType, StructFi
 
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.data_source.writing import commit_write, plan_write
+from deltamerge.workers import table_files
 from deltamerge.workers.data_source import TableWriter
 
 SETTINGS = {"spark.version": "4.0.0", "spark.default.parallelism": "2"}
@@ -129,3 +130,27 @@ def test_the_sessions_properties_are_for_new_tables(tmp_path: Path) -> None:
             write(path, ["a"])
         write(path, ["a"], overwrite=True, settings=settings, overwriteschema="true")
         assert DeltaRs(path).metadata().configuration == configuration
+
+
+def test_rows_of_many_partitions_wait_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most, waiting = 20_000, []
+    monkeypatch.setattr(table_files, "_WAITING_BYTES", most)
+    monkeypatch.setattr(table_files, "_MOST_OPEN", 3)
+    add = table_files._OpenFiles.add
+
+    def counted(opened: Any, *rows: Any) -> None:
+        add(opened, *rows)
+        pieces = [piece for each in opened._waiting.values() for piece in each.pieces]
+        assert opened._bytes == sum(each.bytes for each in opened._waiting.values())
+        assert opened._bytes == sum(piece.nbytes for piece in pieces)
+        waiting.append(opened._bytes)
+
+    monkeypatch.setattr(table_files._OpenFiles, "add", counted)
+    table(tmp_path)
+    writer = TableWriter(*plan_write({"path": str(tmp_path)}, SETTINGS, columns(StringType()), overwrite=False))
+    rows = [(task * 100 + n, str(n * (task + 1) % 7) if n % 11 else None) for task in range(30) for n in range(100)]
+    batches = [pa.record_batch(list(zip(*rows[at : at + 100], strict=True)), ["id", "p"]) for at in range(0, 3000, 100)]
+    commit_write(writer._plan, SETTINGS, [writer.write(iter(batches))])
+    assert most // 2 < max(waiting) < most
+    found = DeltaRs(tmp_path).to_pyarrow_table().select(["id", "p"]).sort_by("id")
+    assert found.to_pylist() == [{"id": number, "p": p} for number, p in rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -163,6 +163,14 @@ class RowsToWrite:
             yield batch_of_rows(waiting, self.frame_schema)
 
 
+@dataclass
+class _Waiting:
+    """The rows of a partition that wait for its file."""
+
+    pieces: list[pa.Table] = field(default_factory=list)
+    bytes: int = 0
+
+
 class _OpenFiles:
     """The files that a task is writing, one for each partition."""
 
@@ -170,27 +178,35 @@ class _OpenFiles:
         self.written: list[WrittenPart] = []
         self._rows = rows
         self._writers: dict[tuple[str | None, ...], tuple[TableWriter, str]] = {}
-        self._waiting: dict[tuple[str | None, ...], list[pa.Table]] = {}
+        self._waiting: dict[tuple[str | None, ...], _Waiting] = {}
+        self._bytes = 0
         self._number = 0
 
     def add(self, table: pa.Table, keys: Sequence[pa.Array]) -> None:
         for key, rows in _by_partition(table, keys):
-            self._waiting.setdefault(key, []).append(rows)
-            if sum(piece.nbytes for piece in self._waiting[key]) >= _GROUP_BYTES:
+            waiting = self._waiting.setdefault(key, _Waiting())
+            size = rows.nbytes
+            waiting.pieces.append(rows)
+            waiting.bytes += size
+            self._bytes += size
+            if waiting.bytes >= _GROUP_BYTES:
                 self._flush(key)
-        while sum(piece.nbytes for pieces in self._waiting.values() for piece in pieces) >= _WAITING_BYTES:
-            self._flush(max(self._waiting, key=lambda key: sum(piece.nbytes for piece in self._waiting[key])))
+        if self._bytes >= _WAITING_BYTES:
+            # Half of them at once: partitions are many, and so would be the searches for the largest.
+            for key in sorted(self._waiting, key=lambda key: -self._waiting[key].bytes):
+                if self._bytes < _WAITING_BYTES // 2:
+                    break
+                self._flush(key)
 
     def _flush(self, key: tuple[str | None, ...]) -> None:
-        pieces = self._waiting.pop(key, [])
-        if not pieces:
-            return
+        waiting = self._waiting.pop(key)
+        self._bytes -= waiting.bytes
         if key not in self._writers:
             if len(self._writers) >= _MOST_OPEN:
                 self._close(next(iter(self._writers)))
             self._writers[key] = self._open(key)
         writer, _ = self._writers[key]
-        writer.write(pa.concat_tables(pieces).combine_chunks())
+        writer.write(pa.concat_tables(waiting.pieces).combine_chunks())
         if self._rows.most_bytes is not None and writer.bytes_so_far >= self._rows.most_bytes:
             self._close(key)
 
@@ -239,9 +255,14 @@ def _by_partition(table: pa.Table, keys: Sequence[pa.Array]) -> Iterator[tuple[t
         [None if code < 0 else each.dictionary[int(code)].as_py() for code in of_column[first]]
         for each, of_column in zip(encoded, codes, strict=True)
     ]
-    for place in range(len(numbers)):
-        key = tuple(of_column[place] for of_column in values)
-        yield key, table if len(numbers) == 1 else table.filter(pa.array(inverse == place))
+    if len(numbers) == 1:
+        yield tuple(of_column[0] for of_column in values), table
+        return
+    order = np.argsort(inverse, kind="stable")
+    ends = np.cumsum(np.bincount(inverse))
+    for place, rows in enumerate(np.split(order, ends[:-1])):
+        # Copies: a part of a table would keep all of it in memory.
+        yield tuple(of_column[place] for of_column in values), table.take(pa.array(rows))
 
 
 def _has_null(column: pa.Array, path: Sequence[str]) -> bool:
