@@ -122,13 +122,15 @@ def test_other_partition_values_are_named(string: str, kind: pa.DataType) -> Non
         partition_value(string, kind, "UTC")
 
 
-def test_the_sessions_properties_are_for_new_tables(tmp_path: Path) -> None:
+def test_definitions_of_new_tables_and_of_others(tmp_path: Path) -> None:
     settings = {**SETTINGS, "spark.databricks.delta.properties.defaults.checkpointInterval": "7"}
     old, new = tmp_path / "old", tmp_path / "new"
     for path, configuration in ((new, {"delta.checkpointInterval": "7"}), (old, {})):
         if path is old:
             write(path, ["a"])
-        write(path, ["a"], overwrite=True, settings=settings, overwriteschema="true")
+        write(path, ["a"], overwrite=True, settings=settings, overwriteschema="true", partitionby="P")
+        write(path, ["a"], partitionby="P")
+        assert DeltaRs(path).metadata().partition_columns == ["p"]
         assert DeltaRs(path).metadata().configuration == configuration
 
 

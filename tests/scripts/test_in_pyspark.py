@@ -11,7 +11,7 @@ from deltalake import DeltaTable as DeltaRs
 
 import deltamerge
 from deltamerge import as_jar
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +74,20 @@ def test_the_session_says_how_partitions_are_overwritten(installed: SparkSession
         assert rows(spark.read.format("delta").load(path)) == [(7, 1)]
     finally:
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
+def test_options_of_files_and_how_names_are_spelled(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    writer = spark.range(10, numPartitions=1).selectExpr("id", "0 AS p").write.format("delta").partitionBy("P")
+    writer.option("compression", "gzip").option("maxRecordsPerFile", 4).save(path)
+    assert DeltaRs(path).metadata().partition_columns == ["p"]
+    files = DeltaRs(path).file_uris()
+    assert len(files) == 3
+    assert all(".gz." in file for file in files)
+    writer.mode("append").save(path)
+    with pytest.raises(DeltaIllegalArgumentException, match="DELTA_ILLEGAL_OPTION"):
+        writer.option("mergeSchema", "yes").save(path)
+    assert len(rows(spark.read.format("delta").load(path))) == 20
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from deltamerge.spark.table import open_table
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import CreateTable, TableName
 from deltamerge.txn.application import option_transaction
-from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, illegal_option, write_kind
 from deltamerge.write.table_writer import CommitNotes, FrameWrite
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
 _ERRORS = ("error", "errorifexists", "default")
+# Delta: TransactionalWrite.writeFiles.
+_FILE_OPTIONS = ("compression", "maxrecordsperfile")
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,15 @@ class Save:
         return tuple(name.strip() for name in named.split(","))
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return an option that is true or false."""
-        value = self.options.get(name.lower())
-        return default if value is None else value.lower() == "true"
+        """Return an option that is true or false.
+
+        Raises:
+            DeltaIllegalArgumentException: It is neither.
+        """
+        value = self.options.get(name.lower(), str(default)).lower()
+        if value not in ("true", "false"):
+            raise illegal_option(name, value, "must be 'true' or 'false'")
+        return value == "true"
 
     @property
     def notes(self) -> CommitNotes:
@@ -91,13 +99,7 @@ class Save:
         """
         version = self.options.get("txnversion")
         if version is not None and not version.isdigit():
-            why = "must be a non-negative integer"
-            raise DeltaIllegalArgumentException(
-                "DELTA_ILLEGAL_OPTION",
-                f"Invalid value '{version}' for option 'txnVersion', {why}",
-                sqlstate="42616",
-                parameters={"input": version, "name": "txnVersion", "explain": why},
-            )
+            raise illegal_option("txnVersion", version, "must be a non-negative integer")
         transaction = option_transaction(self.options.get("txnappid"), None if version is None else int(version))
         return CommitNotes(transaction, self.options.get("usermetadata"))
 
@@ -135,6 +137,7 @@ def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
             asked.properties,
             asked.flag("mergeSchema", conf.schema_auto_merge),
             asked.notes,
+            {key: asked.options[key] for key in _FILE_OPTIONS if key in asked.options},
         ),
     )
 

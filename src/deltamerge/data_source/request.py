@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.skipping.timestamps import (
     local_micros,
@@ -23,6 +23,7 @@ from deltamerge.storage.store import Store, open_store
 from deltamerge.storage.stored_file import SCHEME
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
+from deltamerge.write.overwrite_kind import illegal_option
 
 _HADOOP = "spark.hadoop."
 _BYTES = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
@@ -101,7 +102,7 @@ class Request:
         if value is None:
             return default
         if value.lower() not in ("true", "false"):
-            raise illegal(name, value, "must be 'true' or 'false'")
+            raise illegal_option(name, value, "must be 'true' or 'false'")
         return value.lower() == "true"
 
     def number(self, name: str) -> int | None:
@@ -114,7 +115,7 @@ class Request:
         if value is None:
             return None
         if not value.isdigit():
-            raise illegal(name, value, "must be a non-negative integer")
+            raise illegal_option(name, value, "must be a non-negative integer")
         return int(value)
 
     def bytes(self, name: str) -> int | None:
@@ -160,15 +161,5 @@ def parse_bytes(name: str, value: str) -> int:
     """Return a size such as ``128MB`` in bytes."""
     match = _BYTES.fullmatch(value)
     if match is None:
-        raise illegal(name, value, "must be a size in bytes, or such as '128mb'")
+        raise illegal_option(name, value, "must be a size in bytes, or such as '128mb'")
     return int(match[1]) << 10 * ["", "k", "m", "g", "t"].index(match[2].lower())
-
-
-def illegal(name: str, value: str, why: str) -> DeltaIllegalArgumentException:
-    """Return the error of an option with a wrong value."""
-    return DeltaIllegalArgumentException(
-        "DELTA_ILLEGAL_OPTION",
-        f"Invalid value '{value}' for option '{name}', {why}",
-        sqlstate="42616",
-        parameters={"input": value, "name": name, "explain": why},
-    )

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from deltamerge.data_source.reading import TableRead, reads_changes
-from deltamerge.data_source.request import Request, illegal
+from deltamerge.data_source.request import Request
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaTableException,
@@ -27,6 +27,7 @@ from deltamerge.log.commits import Commit, read_commit
 from deltamerge.log.schema import fits_into, parse_schema, simple_string
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.workers.table_rows import FilePart, RowsOfTable
+from deltamerge.write.overwrite_kind import illegal_option
 
 _MAX_FILES = 1000
 
@@ -119,7 +120,7 @@ class TableStream:
         version, timestamp = self.request.options.get("startingversion"), self.request.milliseconds("startingTimestamp")
         snapshot = self.request.snapshot()
         if version is not None and timestamp is not None:
-            raise illegal("startingVersion", version, "which does not go with startingTimestamp: leave out one")
+            raise illegal_option("startingVersion", version, "which does not go with startingTimestamp: leave out one")
         if version == "latest":
             return Offset(snapshot.version + 1, 0, False)
         if version is not None:
@@ -247,5 +248,5 @@ class TableStream:
 
     def _positive(self, name: str, value: int | None) -> int | None:
         if value == 0:
-            raise illegal(name, "0", "must be positive")
+            raise illegal_option(name, "0", "must be positive")
         return value

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from deltamerge.data_source.request import Request, illegal
+from deltamerge.data_source.request import Request
 from deltamerge.spark.config import MergeConf
 from deltamerge.txn.application import ApplicationTransaction, option_transaction
-from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, illegal_option, write_kind
 from deltamerge.write.property_names import BY_LOWER, spelled
 
 _DEFAULTS = "spark.databricks.delta.properties.defaults."
@@ -65,7 +65,9 @@ def _partition_columns(request: Request) -> tuple[str, ...] | None:
     try:
         found = json.loads(given) if given.strip().startswith("[") else given.split(",")
     except ValueError:
-        raise illegal("partitionBy", given, "must be names with commas between them, or a list as JSON") from None
+        raise illegal_option(
+            "partitionBy", given, "must be names with commas between them, or a list as JSON"
+        ) from None
     return tuple(str(name).strip() for name in found if str(name).strip())
 
 
@@ -83,7 +85,7 @@ def _properties(request: Request) -> dict[str, str]:
     for key, value in request.options.items():
         if key.startswith("delta."):
             if key not in BY_LOWER:
-                raise illegal(
+                raise illegal_option(
                     key, value, "which is no table property that a write sets; deltamerge.write_delta takes properties"
                 )
             # Spark hands options over in lower case.

@@ -16,7 +16,7 @@ from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import arrow_schema, char_lengths, file_field, given_part, limited
 from deltamerge.data_source.write_checks import check_columns, check_conditions, check_expressions
 from deltamerge.data_source.write_options import WriteOptions, default_properties, write_conf
-from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
+from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot, table_exists
@@ -36,7 +36,7 @@ from deltamerge.write.data_files import (
     remove_leftovers,
     removing_leftovers,
 )
-from deltamerge.write.definition import TableDefinition, check_definition
+from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, check_partition_columns
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.layout import data_folder, target_file_size
 from deltamerge.write.partition_overwrite import files_of_same_partitions
@@ -182,6 +182,7 @@ def _new_definition(
             description=metadata.description,
             name=metadata.name,
         )
+    definition = as_spelled(definition)
     check_definition(definition)
     protocol_of(snapshot, definition)
     return identified(definition, snapshot)
@@ -191,15 +192,7 @@ def _kept_definition(request: Request, wanted: WriteOptions, snapshot: Snapshot,
     snapshot.check_writable()
     if wanted.kind != "append":
         refuse_append_only(snapshot, request.path, "the overwrite deletes rows")
-    columns = snapshot.metadata.partition_columns
-    if wanted.partition_columns not in (None, columns):
-        raise DeltaAnalysisException(
-            "DELTA_PARTITION_COLUMNS_MISMATCH",
-            f"Partition columns do not match those of table {request.path}: given "
-            f"{list(wanted.partition_columns or ())}, the table has {list(columns)}. To replace them: "
-            ".mode('overwrite').option('overwriteSchema', 'true').",
-            sqlstate="42K0E",
-        )
+    check_partition_columns(wanted.partition_columns, snapshot.metadata.partition_columns, request.path)
     definition = rows_definition(snapshot, None)
     return evolved_definition(snapshot, definition, given) if wanted.merges_schema else definition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -51,6 +51,7 @@ class WriteTarget:
         clock: Returns milliseconds since 1970.
         hidden_columns: BIGINT columns that the files have besides the table's own.
         records_per_file: The most rows of a file; None for any number.
+        options: Of Spark's Parquet writer; they go before the session's settings.
     """
 
     store: Store
@@ -62,6 +63,7 @@ class WriteTarget:
     clock: Callable[[], int]
     hidden_columns: tuple[str, ...] = ()
     records_per_file: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def mode(self) -> str:
@@ -213,6 +215,7 @@ def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[st
         writer = writer.partitionBy(*partition_columns)
     if target.records_per_file is not None:
         writer = writer.option("maxRecordsPerFile", target.records_per_file)
+    writer = writer.options(**target.options)
     with session_settings(frame.sparkSession, _write_settings(target)):
         writer.parquet(target.store.absolute(target.folder))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql.types import StructType
 
@@ -26,6 +26,32 @@ class TableDefinition:
     description: str | None = None
     clustered_by: tuple[str, ...] = ()
     name: str | None = None
+
+
+def as_spelled(definition: TableDefinition) -> TableDefinition:
+    """Return a definition with partition and clustering columns as the schema spells them."""
+    spelled = {name.lower(): name for name in definition.schema.names}
+    return replace(
+        definition,
+        partition_columns=tuple(spelled.get(name.lower(), name) for name in definition.partition_columns),
+        clustered_by=tuple(spelled.get(name.lower(), name) for name in definition.clustered_by),
+    )
+
+
+def check_partition_columns(given: tuple[str, ...] | None, columns: tuple[str, ...], table: str) -> None:
+    """Refuse other partition columns than a table has; None for what it has.
+
+    Raises:
+        DeltaAnalysisException: DELTA_PARTITION_COLUMNS_MISMATCH.
+    """
+    if given is not None and [name.lower() for name in given] != [name.lower() for name in columns]:
+        raise DeltaAnalysisException(
+            "DELTA_PARTITION_COLUMNS_MISMATCH",
+            f"Partition columns do not match those of table {table}: given {list(given)}, the table has "
+            f"{list(columns)}. To replace them: .mode('overwrite').option('overwriteSchema', 'true'), or write_delta "
+            "with mode='overwrite', overwrite_schema=True.",
+            sqlstate="42K0E",
+        )
 
 
 def check_definition(definition: TableDefinition) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructField, StructType
@@ -43,13 +44,13 @@ def _plain(field: StructField) -> dict[str, Any]:
 
 
 def write_fitted(
-    table: Table, frame: DataFrame, definition: TableDefinition, folder: str
+    table: Table, frame: DataFrame, definition: TableDefinition, folder: str, options: Mapping[str, str]
 ) -> tuple[WrittenFiles, StructType]:
     """Write rows of an existing table; return also its schema with the high water marks after them."""
     schema = definition.schema
     fitted, given = _fitted(frame, schema, merge_conf(table.spark), table.name)
     with identities_given(fitted, schema, given) as (rows, identities):
-        written = write_checked(table, with_generated(rows, schema, given), definition, folder)
+        written = write_checked(table, with_generated(rows, schema, given), definition, folder, options)
     return written, with_high_water_marks(schema, identities, table.store, written.files)
 
 
@@ -91,8 +92,14 @@ def _stored(given: StructField, wanted: StructField, assignment: StoreAssignment
     return align(F.col(quote(given.name)), given.dataType, wanted.dataType, assignment.into(wanted.name))
 
 
-def write_checked(table: Table, frame: DataFrame, definition: TableDefinition, folder: str) -> WrittenFiles:
-    """Write rows that have the table's columns, and check its constraints."""
+def write_checked(
+    table: Table, frame: DataFrame, definition: TableDefinition, folder: str, options: Mapping[str, str]
+) -> WrittenFiles:
+    """Write rows that have the table's columns, and check its constraints.
+
+    Args:
+        options: Of Spark's Parquet writer.
+    """
     target = WriteTarget(
         store=table.store,
         schema=definition.schema,
@@ -101,6 +108,7 @@ def write_checked(table: Table, frame: DataFrame, definition: TableDefinition, f
         configuration=definition.properties,
         folder=folder,
         clock=now_ms,
+        options=options,
     )
     with session_settings(table.spark, READING_MANY_FILES):
         try:

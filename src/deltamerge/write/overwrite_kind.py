@@ -24,13 +24,7 @@ def write_kind(
         DeltaAnalysisException: The options do not go together.
     """
     if mode is not None and mode.lower() not in _MODES:
-        why = "must be 'static' or 'dynamic'"
-        raise DeltaIllegalArgumentException(
-            "DELTA_ILLEGAL_OPTION",
-            f"Invalid value '{mode}' for option 'partitionOverwriteMode', {why}",
-            sqlstate="42616",
-            parameters={"input": mode, "name": "partitionOverwriteMode", "explain": why},
-        )
+        raise illegal_option("partitionOverwriteMode", mode, "must be 'static' or 'dynamic'")
     if not overwrite:
         if where is not None:
             raise DeltaAnalysisException(
@@ -60,3 +54,13 @@ def write_kind(
     if where is not None:
         return "replace_where"
     return "dynamic" if (mode or session_mode or "").lower() == "dynamic" else "overwrite"
+
+
+def illegal_option(name: str, value: str, why: str) -> DeltaIllegalArgumentException:
+    """Return the error of an option with a wrong value."""
+    return DeltaIllegalArgumentException(
+        "DELTA_ILLEGAL_OPTION",
+        f"Invalid value '{value}' for option '{name}', {why}",
+        sqlstate="42616",
+        parameters={"input": value, "name": name, "explain": why},
+    )

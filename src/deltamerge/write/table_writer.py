@@ -21,7 +21,7 @@ from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.data_files import WrittenFiles, removing_leftovers
-from deltamerge.write.definition import TableDefinition, check_definition
+from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, check_partition_columns
 from deltamerge.write.frame_rows import new_schema, write_checked, write_fitted
 from deltamerge.write.generated_columns import check_generation_expressions
 from deltamerge.write.identity_columns import check_identity_columns
@@ -112,7 +112,7 @@ def create_table_as(
     _check_replaced(before, definition)
     definition = identified(definition, before)
     entry = _created(mode, " AS SELECT", definition)
-    _write_definition(table, frame, before, definition, notes, entry=entry)
+    _write_definition(table, frame, before, definition, FrameWrite("error", notes=notes), entry)
 
 
 def _check_replaced(before: Snapshot | None, definition: TableDefinition) -> None:
@@ -180,6 +180,7 @@ class FrameWrite:
         partition_columns: Of a new table, or of one whose schema is replaced; None leaves an existing table's.
         properties: Of a new or overwritten table.
         merges_schema: Whether an existing table gets the columns and fields that only the frame has.
+        file_options: Options of Spark's Parquet writer; they go before the session's settings.
     """
 
     kind: str
@@ -188,6 +189,7 @@ class FrameWrite:
     properties: Mapping[str, str] = field(default_factory=dict)
     merges_schema: bool = False
     notes: CommitNotes = NO_NOTES
+    file_options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def mode(self) -> str:
@@ -232,8 +234,9 @@ def write_table(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None
             description=before.metadata.description,
             name=before.metadata.name,
         )
+    definition = as_spelled(definition)
     check_definition(definition)
-    return _write_definition(table, frame, before, identified(definition, before), asked.notes, asked.mode)
+    return _write_definition(table, frame, before, identified(definition, before), asked)
 
 
 def _write_definition(
@@ -241,19 +244,18 @@ def _write_definition(
     frame: DataFrame,
     before: Snapshot | None,
     definition: TableDefinition,
-    notes: CommitNotes,
-    mode: str = "ErrorIfExists",
+    asked: FrameWrite,
     entry: HistoryEntry | None = None,
 ) -> int:
     protocol_of(before, definition)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     with removing_leftovers(table.store, folder):
-        written = write_checked(table, frame, definition, folder)
-        destination, named = destination_of(table, notes), notes.named()
+        written = write_checked(table, frame, definition, folder, asked.file_options)
+        destination, named = destination_of(table, asked.notes), asked.notes.named()
         # What is no overwrite takes the table's place.
         overwrites = entry is None
         return commit_definition(
-            destination, before, definition, written, named, mode=mode, entry=entry, overwrites=overwrites
+            destination, before, definition, written, named, asked.mode, entry, overwrites=overwrites
         )
 
 
@@ -262,14 +264,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     snapshot.check_writable()
     if asked.kind != "append":
         refuse_append_only(snapshot, table.name, "the overwrite deletes rows")
-    columns = snapshot.metadata.partition_columns
-    if asked.partition_columns not in (None, columns):
-        raise DeltaAnalysisException(
-            "DELTA_PARTITION_COLUMNS_MISMATCH",
-            f"Partition columns do not match those of table {table.name}: given {list(asked.partition_columns or ())}, "
-            f"the table has {list(columns)}. To replace them: mode='overwrite', overwrite_schema=True.",
-            sqlstate="42K0E",
-        )
+    check_partition_columns(asked.partition_columns, snapshot.metadata.partition_columns, table.name)
     protocol, properties = snapshot.protocol, None
     if asked.kind == "overwrite":
         protocol, properties = upgraded(protocol, protocol_for(StructType([]), asked.properties)), asked.properties
@@ -280,9 +275,9 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     replaced = replaced_files(table, snapshot, asked.kind, asked.condition)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     with removing_leftovers(table.store, folder):
-        written, schema = write_fitted(table, frame, definition, folder)
+        written, schema = write_fitted(table, frame, definition, folder, asked.file_options)
         definition = replace(definition, schema=schema)
-        is_dynamic = asked.kind == "dynamic" and bool(columns)
+        is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
         rows = WrittenRows(definition, protocol, written, replaced(written), asked.condition, is_dynamic)
         return commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
 

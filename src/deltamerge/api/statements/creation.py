@@ -20,7 +20,7 @@ from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote
 from deltamerge.sql.statements.ast import ColumnDefinition
 from deltamerge.write.constraints import CHECK_PREFIX
-from deltamerge.write.definition import TableDefinition
+from deltamerge.write.definition import TableDefinition, as_spelled
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.table_writer import NO_NOTES, CommitNotes
 
@@ -63,7 +63,7 @@ def create_from_rows(
                 "Schema may not be specified in a Create Table As Select (CTAS) statement.",
                 sqlstate="0AKDC",
             )
-        definition = _spelled(replace(definition, schema=new_schema(rows.schema)))
+        definition = as_spelled(replace(definition, schema=new_schema(rows.schema)))
     place = find_place(tables.spark, statement.table, statement.location, tables.options)
     create(place, definition, statement.mode, rows, requires_entry=True, notes=notes)
 
@@ -74,7 +74,7 @@ def _definition(statement: CreateTable) -> TableDefinition:
     fields += [without_parent(column) for column in partitions if isinstance(column, ColumnDefinition)]
     named = [column if isinstance(column, str) else column.name[-1] for column in partitions]
     checks = {CHECK_PREFIX + name.lower(): sql for name, sql in statement.checks.items()}
-    return _spelled(
+    return as_spelled(
         TableDefinition(
             StructType(fields),
             tuple(named),
@@ -82,16 +82,6 @@ def _definition(statement: CreateTable) -> TableDefinition:
             statement.comment,
             statement.clustered_by,
         )
-    )
-
-
-def _spelled(definition: TableDefinition) -> TableDefinition:
-    """Return a definition with partition and clustering columns as the schema spells them."""
-    spelled = {name.lower(): name for name in definition.schema.names}
-    return replace(
-        definition,
-        partition_columns=tuple(spelled.get(name.lower(), name) for name in definition.partition_columns),
-        clustered_by=tuple(spelled.get(name.lower(), name) for name in definition.clustered_by),
     )
 
 
