@@ -81,6 +81,11 @@ def test_partitions(registered: SparkSession, tmp_path: Path) -> None:
     assert ids(registered, path) == [0, 2, 3, 5, 6, 8, 9, 101, 104, 107]
     write(moved.where("p = 2"), path, "overwrite", partitionOverwriteMode="dynamic")
     assert ids(registered, path) == [0, 3, 6, 9, 101, 102, 104, 105, 107, 108]
+    itself = read(registered, path)
+    write(itself.where("p = 1").withColumn("id", F.col("id") + 100), path, "overwrite", replaceWhere="p = 1")
+    assert ids(registered, path) == [0, 3, 6, 9, 102, 105, 108, 201, 204, 207]
+    write(read(registered, path).withColumn("id", F.col("id") + 1), path, "overwrite")
+    assert ids(registered, path) == [1, 4, 7, 10, 103, 106, 109, 202, 205, 208]
     with pytest.raises(Exception, match="DELTA_REPLACE_WHERE_MISMATCH"):
         write(frame, path, "overwrite", replaceWhere="p = 1")
     with pytest.raises(Exception, match="DELTAMERGE_UNSUPPORTED_BY_DATA_SOURCE"):
