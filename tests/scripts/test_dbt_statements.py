@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.sessions, pytest.mark.slow]
 
+# Processes that share a server have a schema each.
+SCHEMA = f"dbt_shop_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 HEADER = '/* {"app": "dbt", "dbt_version": "1.10.0", "node_id": "model.shop.orders"} */\n'
 Execute: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
 
@@ -24,7 +27,7 @@ def execute(spark: SparkSession) -> Iterator[Execute]:
     """The one call that an adapter makes; the model's table is there after its first run."""
 
     def run(text: str) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in deltamerge.sql(spark, HEADER + text).collect()]
+        return [tuple(row) for row in deltamerge.sql(spark, HEADER + text.replace("dbt_shop", SCHEMA)).collect()]
 
     run("create schema if not exists dbt_shop")
     run(
@@ -257,6 +260,6 @@ def test_columns_as_dbt_reads_and_alters_them(spark: SparkSession, execute: Exec
     assert properties["delta.constraints.positive"] == "amount > 0"
     rows = {row[0]: row for row in execute("describe table `dbt_shop`.`orders`")}
     assert rows["note"] == ("note", "string", "it's a note")
-    assert DeltaTable.forName(spark, "dbt_shop.orders").detail().collect()[0]["description"] == "it's the orders"
+    assert DeltaTable.forName(spark, f"{SCHEMA}.orders").detail().collect()[0]["description"] == "it's the orders"
     execute("optimize `dbt_shop`.`orders` zorder by (id)")
     assert orders(execute) == BEFORE

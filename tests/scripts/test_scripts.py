@@ -6,6 +6,7 @@ What each leaves behind is compared with what it should, as this library and as 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import runpy
 import sys
 from decimal import Decimal
@@ -16,6 +17,7 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 
 import deltamerge
+from conftest import SERVER
 from deltamerge import DeltaTable
 
 if TYPE_CHECKING:
@@ -113,6 +115,9 @@ QUICK = ("cdc_with_deletes",)
 
 
 def run(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if SERVER in os.environ:
+        # Scripts over Connect find their server here.
+        monkeypatch.setenv("SPARK_REMOTE", os.environ[SERVER])
     monkeypatch.setattr(sys, "argv", [f"{script}.py", str(folder)])
     runpy.run_path(str(FOLDER / f"{script}.py"), run_name="__main__")
 

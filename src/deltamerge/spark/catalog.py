@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaTableNotFoundException
 from deltamerge.log.snapshot import table_exists
-from deltamerge.spark.session import errors_not_logged
+from deltamerge.spark.session import create_catalog_table, errors_not_logged
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import parse_name, quote_name
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _SESSION_CATALOG = "spark_catalog"
 # The errors that say that there is no such table; any other says nothing of it.
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND")
+# The names that Spark's catalog takes for tables.
+_MANAGED_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 LOCATION = "deltamerge.location"
 """In the metadata of a column of a catalog's table: the table's location, which Spark does not hand on."""
@@ -54,6 +56,9 @@ def delta_location(spark: SparkSession, parts: Sequence[str], options: Mapping[s
         return parts[1]
     entry = catalog_entry(spark, parts)
     if entry is not None and (entry.location is None or entry.provider != "delta"):
+        return None
+    if entry is None and not _MANAGED_NAME.fullmatch(parts[-1]):
+        # Such as parquet.`/path`, which Spark looks for in the catalog first.
         return None
     location = warehouse_location(spark, quote_name(parts)) if entry is None else entry.location
     assert location is not None
@@ -122,7 +127,7 @@ def record_table(
     place = location or warehouse_location(spark, quote_name(parts))
     fields = [StructField(f.name, f.dataType, True, {**(f.metadata or {}), LOCATION: place}) for f in schema.fields]
     try:
-        spark.catalog.createTable(quote_name(parts), location, "delta", StructType(fields), comment)
+        create_catalog_table(spark, quote_name(parts), location, "delta", StructType(fields), comment)
     except Exception as error:
         # Classic Spark has an error of Java's here, Connect one of its own.
         if "DATA_SOURCE_NOT_FOUND" not in str(error):

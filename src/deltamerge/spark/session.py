@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -74,6 +75,20 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     java: Any = spark._jsparkSession
     rows = java.createDataFrame(jvm.java.util.ArrayList(), java.parseDataType(schema.json()))
     return DataFrame(rows, spark)
+
+
+def create_catalog_table(
+    spark: SparkSession, name: str, location: str | None, provider: str, schema: StructType, comment: str | None
+) -> None:
+    """Add a table to the session's catalog without reading it."""
+    if not is_connect(spark):
+        spark.catalog.createTable(name, location, provider, schema, comment)
+        return
+    # PySpark's own call fetches all of the table's rows; this is the same request, for none of them. Its modules are
+    # there where a session is one of Connect.
+    connect: Any = import_module("pyspark.sql.connect")
+    request = connect.plan.CreateTable(name, location, provider, comment, schema, {})
+    connect.dataframe.DataFrame(request, spark).limit(0).collect()
 
 
 def reset_transaction(spark: SparkSession, conf: MergeConf) -> None:

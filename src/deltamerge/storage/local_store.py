@@ -58,7 +58,10 @@ class LocalStore:
 
     def get(self, path: str) -> bytes:
         """Read a whole file; see `Store.get`."""
-        return self._path(path).read_bytes()
+        try:
+            return self._path(path).read_bytes()
+        except NotADirectoryError as error:
+            raise FileNotFoundError(*error.args) from error
 
     def put_if_absent(self, path: str, content: bytes) -> None:
         """Write a file under another name and link it into place, so that a killed process leaves all of it or none."""
