@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deltamerge import DeltaTable, write_delta
+from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.exceptions import DeltaAnalysisException
 
 if TYPE_CHECKING:
@@ -89,3 +90,51 @@ def test_reserved_names(spark: SparkSession, tmp_path: Path) -> None:
     merge = DeltaTable.forPath(spark, str(tmp_path / "t")).merge(source.alias("s"), "false").whenNotMatchedInsertAll()
     with pytest.raises(DeltaAnalysisException, match="reserved names merge_action"):
         merge.returning()
+
+
+@pytest.mark.parametrize("name", ["merge_action", "_change_type", "_Commit_Version", "_commit_timestamp"])
+def test_reserved_names_of_new_columns(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.createDataFrame([(1,)], "id INT"), path)
+    source, table = spark.createDataFrame([(1, 1)], f"id INT, {name} INT"), DeltaTable.forPath(spark, path)
+    merge = table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().withSchemaEvolution()
+    with pytest.raises(DeltaAnalysisException, match=f"reserved names {name}.*without returning"):
+        merge.returning()
+    assert table.history().count() == 1
+    # A column that the table does not get is none of its.
+    table.merge(source.alias("s"), "false").whenNotMatchedInsertAll().returning()
+    assert table.toDF().columns == ["id"]
+
+
+@pytest.mark.parametrize("name", ["_change_type", "_commit_version", "_commit_timestamp"])
+def test_reserved_names_in_a_table_with_change_data(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """As delta-spark has it; a table that has both anyway it writes wrongly, we do not."""
+    path, enabled = str(tmp_path / "t"), {"delta.enableChangeDataFeed": "true"}
+    rows = spark.createDataFrame([(1, "x")], f"id INT, {name} STRING")
+    with pytest.raises(DeltaAnalysisException) as refused:
+        write_delta(rows, path, properties=enabled)
+    assert refused.value.getCondition() == "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS"
+    write_delta(rows, path)
+    table = DeltaTable.forPath(spark, path)
+    with pytest.raises(DeltaAnalysisException) as refused:
+        sql(spark, f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    assert refused.value.getCondition() == "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS"
+    log = tmp_path / "t" / "_delta_log"
+    actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
+    metadata = next(action["metaData"] for action in actions if "metaData" in action)
+    metadata["configuration"].update(enabled)
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 4}
+    lines = [{"commitInfo": {"timestamp": 1, "operation": "other"}}, {"protocol": protocol}, {"metaData": metadata}]
+    (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(DeltaAnalysisException, match=f"reserved names {name}.*disable the change data feed"):
+        table.alias("t").merge(rows.alias("s"), "t.id = s.id").whenMatchedUpdateAll().execute()
+    assert rows_of(table.toDF()) == [(1, "x")]
+
+    other = str(tmp_path / "u")
+    write_delta(spark.createDataFrame([(1,)], "id INT"), other, properties=enabled)
+    table = DeltaTable.forPath(spark, other)
+    evolving = table.alias("t").merge(rows.alias("s"), "t.id = s.id").withSchemaEvolution()
+    with pytest.raises(DeltaAnalysisException) as refused:
+        evolving.whenMatchedUpdateAll().execute()
+    assert refused.value.getCondition() == "RESERVED_CDC_COLUMNS_ON_WRITE"
+    assert table.history().count() == 1

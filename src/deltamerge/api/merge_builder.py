@@ -14,7 +14,7 @@ from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.result.commit import rows_changed
 from deltamerge.merge.statement import MergeStatement
-from deltamerge.scan.changes import changed_rows_frame, check_column_names
+from deltamerge.scan.changes import changed_rows_frame
 from deltamerge.spark.session import alias_of
 from deltamerge.sql.merge_ast import (
     Action,
@@ -268,13 +268,12 @@ class DeltaMergeBuilder:
             the new values, of a deleted row those that it had. No rows where the table has this transaction already.
 
         Raises:
-            DeltaAnalysisException: The statement is wrong, or the table has a column with a name that change data
-                needs; nothing was read or written.
+            DeltaAnalysisException: The statement is wrong, or the table has, or would get, a column with a name that
+                change data needs; nothing was read or written.
             DeltaRuntimeException: The data is at fault; the table is as it was.
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
         check_clause_order(self.statement)
-        check_column_names(self.table.snapshot())
         command = MergeIntoCommand(
             self.table,
             self.statement,

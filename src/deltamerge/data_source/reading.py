@@ -21,12 +21,18 @@ from deltamerge.data_source.filters import predicate_of
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import arrow_schema, stored_part
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.change_feed import ChangeBoundary, ChangedFile, change_range, read_change_feed
+from deltamerge.log.change_feed import (
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    ChangeBoundary,
+    ChangedFile,
+    change_range,
+    read_change_feed,
+)
 from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.features.column_mapping import NONE
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.changes import COMMIT_TIMESTAMP, COMMIT_VERSION
 from deltamerge.scan.column_presence import expected_columns
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.spark.catalog import LOCATION

@@ -21,8 +21,12 @@ from deltamerge.log.schema import fits_into, parse_schema, simple_string
 from deltamerge.log.segment import list_log
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.store import Store
+from deltamerge.workers.change_files import CHANGE_TYPE
 
 ENABLED = "delta.enableChangeDataFeed"
+COMMIT_VERSION = "_commit_version"
+COMMIT_TIMESTAMP = "_commit_timestamp"
+DISABLE = f"disable the change data feed ({ENABLED} = false)"
 _ROWS_CHANGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 
 
@@ -34,6 +38,55 @@ class ChangedFile:
     timestamp_ms: int
     change_type: str | None
     file: AddFile
+
+
+def reserved_among(names: Iterable[str]) -> list[str]:
+    """Return the columns that have names of the change data feed's own, whatever their case."""
+    return [name for name in names if name.lower() in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]
+
+
+def check_reserved_names(after: Metadata, before: Metadata | None) -> None:
+    """Refuse metadata of a table with a change data feed that has columns of the feed's own names.
+
+    Delta: OptimisticTransaction.performCdcMetadataCheck.
+
+    Args:
+        before: The metadata that it replaces; None for a new table.
+
+    Raises:
+        DeltaAnalysisException: DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS where the feed would be new, else
+            RESERVED_CDC_COLUMNS_ON_WRITE.
+    """
+    if not is_enabled(after, ENABLED, False) or after.schema_string is None:
+        return
+    found = reserved_among(field.name for field in parse_schema(after.schema_string).fields)
+    if not found:
+        return
+    if before is not None and is_enabled(before, ENABLED, False):
+        raise reserved_names(found, DISABLE)
+    raise DeltaAnalysisException(
+        "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS",
+        f"Unable to enable Change Data Capture on the table. It has columns of the reserved names {', '.join(found)}, "
+        "which the change data feed gives to columns of its own. Rename or drop them first.",
+        sqlstate="42711",
+        parameters={"columnList": ", ".join(found)},
+    )
+
+
+def reserved_names(found: Iterable[str], otherwise: str) -> DeltaAnalysisException:
+    """Return the error of a write of change data into a table with columns of reserved names.
+
+    Args:
+        otherwise: What to do instead of renaming them.
+    """
+    names = ", ".join(found)
+    return DeltaAnalysisException(
+        "RESERVED_CDC_COLUMNS_ON_WRITE",
+        f"The changed rows cannot be written: the table has, or would get, columns of the reserved names {names}. "
+        f"Rename or drop them, or {otherwise}.",
+        sqlstate="42939",
+        parameters={"columnList": names, "config": ENABLED},
+    )
 
 
 def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[ChangedFile, ...]:

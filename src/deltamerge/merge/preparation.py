@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from deltamerge.log.change_feed import DISABLE, reserved_among, reserved_names
 from deltamerge.log.features.type_widening import widening_mode
 from deltamerge.log.protocol import features
 from deltamerge.log.snapshot import Snapshot
@@ -23,9 +24,10 @@ from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.merge.source.source import narrowed
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.merge.steps import Steps
+from deltamerge.scan.changes import MERGE_ACTION
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.table import Table
-from deltamerge.txn.application import ApplicationTransaction
+from deltamerge.txn.application import ApplicationTransaction, NoTransaction
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder
 from deltamerge.write.table_features import check_evolution
@@ -38,7 +40,7 @@ class MergeIntoCommand:
     Args:
         timestamp: The value of ``current_timestamp()`` in it, microseconds since 1970; None for its start.
         ruled_out: Operators that are not to be used, each with the reason.
-        transaction: The application's transaction; None for the session's, if it has one.
+        transaction: The application's transaction; None for the session's, if it has one, `NO_TRANSACTION` for none.
         user_metadata: The commit's ``userMetadata``; None for the session's.
         snapshot: The version that the source was computed from: the merge reads it too, and every later commit that
             changes rows conflicts. None for the newest version.
@@ -49,7 +51,7 @@ class MergeIntoCommand:
     statement: MergeStatement
     timestamp: int | None = None
     ruled_out: tuple[Alternative, ...] = ()
-    transaction: ApplicationTransaction | None = None
+    transaction: ApplicationTransaction | NoTransaction | None = None
     user_metadata: str | None = None
     snapshot: Snapshot | None = None
     returns_changes: bool = False
@@ -59,11 +61,12 @@ class MergeIntoCommand:
         conf = session
         if self.user_metadata is not None:
             conf = replace(conf, user_metadata=self.user_metadata)
-        if self.transaction is not None:
-            # The session's own number is not used up.
-            app_id, version = self.transaction.app_id, self.transaction.version
-            conf = replace(conf, txn_app_id=app_id, txn_version=version, txn_version_auto_reset=False)
-        return conf
+        if self.transaction is None:
+            return conf
+        named = None if isinstance(self.transaction, NoTransaction) else self.transaction
+        app_id, version = (None, None) if named is None else (named.app_id, named.version)
+        # The session's own number is not used up.
+        return replace(conf, txn_app_id=app_id, txn_version=version, txn_version_auto_reset=False)
 
 
 def prepare(
@@ -104,6 +107,7 @@ def prepare(
         declined=command.ruled_out,
         returns_changes=command.returns_changes,
     )
+    check_change_data_names(context)
     return Execution(
         table=command.table,
         context=context,
@@ -116,6 +120,20 @@ def prepare(
         timestamp=timestamp,
         source_read_table=command.snapshot is not None,
     )
+
+
+def check_change_data_names(context: PlanningContext) -> None:
+    """Refuse a merge that writes or returns change data of a table that has columns of its names, or would get them.
+
+    Raises:
+        DeltaAnalysisException: RESERVED_CDC_COLUMNS_ON_WRITE.
+    """
+    names = context.merge.output_schema.names
+    found = reserved_among(names) if context.writes_change_data else []
+    if context.returns_changes:
+        found += [name for name in names if name.lower() == MERGE_ACTION]
+    if found:
+        raise reserved_names(found, "run the merge without returning()" if context.returns_changes else DISABLE)
 
 
 def _widening(snapshot: Snapshot, conf: MergeConf) -> str:

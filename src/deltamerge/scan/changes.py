@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.change_feed import ChangedFile
+from deltamerge.log.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, ChangedFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
@@ -21,8 +20,6 @@ from deltamerge.workers.change_files import CHANGE_TYPE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-COMMIT_VERSION = "_commit_version"
-COMMIT_TIMESTAMP = "_commit_timestamp"
 MERGE_ACTION = "merge_action"
 
 
@@ -49,24 +46,6 @@ def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]
     with session_settings(table.spark, READING_MANY_FILES):
         frames = [_rows_of(table, snapshot, schema, group) for group in groups.values()]
         return reduce(lambda left, right: left.union(right), frames)
-
-
-def check_column_names(snapshot: Snapshot) -> None:
-    """Refuse a table that has a column with a name of change data, for a statement that returns its changed rows.
-
-    Raises:
-        DeltaAnalysisException: RESERVED_CDC_COLUMNS_ON_WRITE.
-    """
-    reserved = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP, MERGE_ACTION)
-    found = [name for name in spark_schema(snapshot).names if name.lower() in reserved]
-    if found:
-        raise DeltaAnalysisException(
-            "RESERVED_CDC_COLUMNS_ON_WRITE",
-            f"The changed rows cannot be returned: the table has columns of the reserved names {', '.join(found)}. "
-            "Rename them, or run the merge without returning().",
-            sqlstate="42939",
-            parameters={"columnNames": ", ".join(found)},
-        )
 
 
 def changed_rows_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]) -> DataFrame:

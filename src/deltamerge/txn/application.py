@@ -30,6 +30,14 @@ class ApplicationTransaction:
         return SetTransaction(self.app_id, self.version, now)
 
 
+@dataclass(frozen=True)
+class NoTransaction:
+    """That a write is no application's transaction, also where the session names one."""
+
+
+NO_TRANSACTION = NoTransaction()
+
+
 def session_transaction(conf: MergeConf) -> ApplicationTransaction | None:
     """Return the transaction that the session's settings name; app id or version without the other is refused."""
     return _transaction(conf.txn_app_id, conf.txn_version, KEYS["txn_app_id"], KEYS["txn_version"])

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from deltamerge.exceptions import ConcurrentWriteException, DeltaConcurrentModificationException
 from deltamerge.log.actions import Metadata
+from deltamerge.log.change_feed import check_reserved_names
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.cleanup import clean_up_expired_log
 from deltamerge.log.commits import read_commit
@@ -44,10 +45,14 @@ def commit(prepared: PreparedCommit, clock: Callable[[], int], reconcile: Reconc
         reconcile: Looks at the rows where others changed files that the transaction read; None for no second look.
 
     Raises:
+        DeltaAnalysisException: The table would have a change data feed and columns of its names; nothing was written.
         DeltaConcurrentModificationException: Another writer's commit conflicts; nothing was written.
         CommitStateUnknownException: It is not known whether the commit landed.
         Exception: The store's own error; nothing was written.
     """
+    if prepared.new_metadata is not None:
+        read = prepared.read_snapshot
+        check_reserved_names(prepared.new_metadata, None if read is None else read.metadata)
     seen = prepared.read_version
     last_timestamp, last_row_id = _read_timestamp(prepared), _read_row_id(prepared)
     winners: list[WinningCommit] = []
