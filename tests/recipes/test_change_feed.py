@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.deltamerge_engine import is_ci
 from deltamerge import DeltaTable, apply_changes, scd2, write_delta
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
 from deltamerge.merge.command import run_merge
 from deltamerge.recipes import change_feed
+from deltamerge.recipes.keyed_rows import rows_of_keys
 
 from .feed_model import Event, history, newest
+from .searching import SMALL, rows_of, searching
+from .sessions import VERSION, transaction_of_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from deltamerge.merge.outcome import MergeOutcome
 
-EXAMPLES = int(os.environ.get("DELTAMERGE_RECIPE_EXAMPLES", "4"))
-SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 FEED = "id INT, name STRING, port STRING, op STRING, n INT"
 # The shape of the published example: inserts, two updates that come in the wrong order, and a delete.
 SHIPS = [
@@ -43,10 +42,6 @@ AUTO_CDC: dict[str, Any] = {
     "apply_as_deletes": "op = 'DELETE'",
     "except_columns": ["op", "n"],
 }
-
-
-def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
-    return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
 def read(spark: SparkSession, path: str) -> list[tuple[Any, ...]]:
@@ -191,6 +186,71 @@ def test_a_call_that_ended_between_its_commits(
     assert len(read(spark, path)) == (3 if scd_type == 1 else 7)
 
 
+@pytest.mark.parametrize("resets", [False, True])
+def test_the_transaction_of_the_session(spark: SparkSession, tmp_path: Path, resets: bool) -> None:
+    """It is the target's: the log takes the events of all calls, unless the target has the transaction already."""
+    log, schema = str(tmp_path / "log"), "id INT, v STRING, n INT"
+    for number, name in enumerate(("a", "b"), 1):
+        with transaction_of_session(spark, "load", number if resets else 7, resets=resets):
+            source = spark.createDataFrame([(number, name, 1)], schema)
+            apply_changes(str(tmp_path / name), source, "id", "n", change_log=log)
+            assert (spark.conf.get(VERSION, None) is None) == resets
+        assert read(spark, str(tmp_path / name)) == [(number, name, 1)]
+    with transaction_of_session(spark, "load", 2 if resets else 7):
+        source = spark.createDataFrame([(2, "again", 2)], schema)
+        assert apply_changes(str(tmp_path / "b"), source, "id", "n", change_log=log).version is None
+    logged = DeltaTable.forPath(spark, log)
+    assert [row.id for row in logged.toDF().orderBy("id").collect()] == [1, 2]
+    assert not logged.table.snapshot().set_transactions
+
+
+@pytest.mark.parametrize("sequence", ["n", "s.`N`", ["day", "n"], ["n"]])
+def test_a_log_that_was_trimmed(spark: SparkSession, tmp_path: Path, sequence: str | list[str]) -> None:
+    """A target that has the sequence knows which change is the older one by itself."""
+    path, schema = str(tmp_path / "t"), "id INT, v STRING, day INT, n INT"
+    apply_changes(path, spark.createDataFrame([(1, "new", 2, 7), (2, "new", 2, 7)], schema), "id", sequence)
+    DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").delete()
+    late = [(1, "late", 2, 6), (2, "newer", 2, 8)]
+    apply_changes(path, spark.createDataFrame(late, schema), "id", sequence)
+    assert read(spark, path) == [(1, "new", 2, 7), (2, "newer", 2, 8)]
+
+
+def test_a_history_whose_log_was_trimmed(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    apply_changes(path, spark.createDataFrame(SHIPS, FEED), scd_type=2, **AUTO_CDC)
+    before = read(spark, path)
+    DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").delete()
+    late = [(25, "Astrid", "Moss", "UPDATE", 3), (23, "Sigrid", "Molde", "UPDATE", 2)]
+    apply_changes(path, spark.createDataFrame(late, FEED), scd_type=2, **AUTO_CDC)
+    split = [(25, "Astrid", "Moss", 3, 5), (25, "Astrid", "Narvik", 2, 3)]
+    assert read(spark, path) == sorted([*(row for row in before if row[2] != "Narvik"), *split], key=repr)
+
+
+@pytest.mark.parametrize("scd_type", [1, 2])
+def test_files_that_a_call_reads(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scd_type: Literal[1, 2]
+) -> None:
+    path, read_files = str(tmp_path / "t"), list[int]()
+    for key, setting in SMALL.items():
+        spark.conf.set(key, setting)
+
+    def noted(*arguments: Any, **named: Any) -> DataFrame:
+        found = rows_of_keys(*arguments, **named)
+        read_files.append(len(found.inputFiles()))
+        return found
+
+    monkeypatch.setattr(change_feed, "rows_of_keys", noted)
+    for n in range(4):
+        batch = [(10 * n, "a", n, n), (10 * n + 1, "b", n, n)]
+        source = spark.createDataFrame(batch, "id INT, v STRING, n INT, other INT")
+        apply_changes(path, source, "id", "n", scd_type=scd_type)
+    assert read_files == ([1, 0] * 4 if scd_type == 2 else [1] * 4)
+    read_files.clear()
+    source = spark.createDataFrame([(31, "c", 9, 9), (None, "c", 9, 9)], "id INT, v STRING, n INT, other INT")
+    apply_changes(path, source, "id", "n", scd_type=scd_type)
+    assert read_files == ([2, 1] if scd_type == 2 else [2])
+
+
 VALUES = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from(["x", "y", None]))
 
 
@@ -208,15 +268,6 @@ def feeds(draw: st.DrawFn) -> list[list[Event]]:
     return batches
 
 
-searching = settings(
-    max_examples=EXAMPLES,
-    derandomize=is_ci() or EXAMPLES <= 4,
-    deadline=None,
-    database=None,
-    phases=(Phase.generate, Phase.shrink) if EXAMPLES > 50 else (Phase.generate,),
-    suppress_health_check=list(HealthCheck),
-    print_blob=True,
-)
 SOURCE = "k INT, at INT, v STRING, w STRING, gone BOOLEAN"
 
 

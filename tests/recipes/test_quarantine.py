@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deltamerge import DeltaTable, upsert
+from deltamerge import DeltaTable, upsert, write_delta
 from deltamerge.exceptions import DeltaAnalysisException
+
+from .sessions import VERSION, transaction_of_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +59,48 @@ def test_rows_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     assert table.toDF().count() == 1
 
 
+def test_deletes_with_keys_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable.create(spark).location(str(tmp_path / "t")).addColumn("id", "INT").addColumn("n", "INT")
+    path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    table.execute()
+    upsert(path, spark.createDataFrame([(1, 1), (2, 2)], "id INT, n INT"), "id")
+    rows = [("1", "x", "D"), ("y", "1", "D"), ("3", "z", "D"), ("4", "w", "I"), ("5", "5", "I")]
+    source = spark.createDataFrame(rows, "id STRING, n STRING, op STRING")
+    for _ in range(2):
+        upsert(path, source, "id", delete_when="s.op = 'D'", quarantine=bad)
+        assert sorted(row.id for row in DeltaTable.forPath(spark, path).toDF().collect()) == [2, 5]
+        rejected = DeltaTable.forPath(spark, bad).toDF().collect()
+        assert {row.id: row._reason for row in rejected} == {"y": "id: y is no INT", "4": "n: w is no INT"}
+
+
+@pytest.mark.parametrize("executor", ["auto", "low_shuffle", "classic"])
+@pytest.mark.parametrize(
+    ("arguments", "rejected", "merged"),
+    [
+        ({"insert": False}, {"1", "x"}, {1: (1, 1), 2: (20, 20)}),
+        ({"update": False}, {"3", "4", "x"}, {1: (1, 1), 2: (2, 2), 5: (5, 5)}),
+        ({"update": ["n"]}, {"3", "4", "x"}, {1: (10, 1), 2: (20, 2), 5: (5, 5)}),
+        ({"insert": ["id", "m"]}, {"1", "4", "x"}, {1: (1, 1), 2: (20, 20), 3: (None, 3), 5: (None, 5)}),
+    ],
+)
+def test_rows_that_the_merge_would_not_write(
+    spark: SparkSession,
+    tmp_path: Path,
+    executor: str,
+    arguments: dict[str, Any],
+    rejected: set[str],
+    merged: dict[int, tuple[int | None, int]],
+) -> None:
+    path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    write_delta(spark.createDataFrame([(1, 1, 1), (2, 2, 2)], "id INT, n INT, m INT"), path)
+    rows = [("1", "10", "?"), ("2", "20", "20"), ("3", "?", "3"), ("4", "4", "?"), ("5", "5", "5"), ("x", "1", "1")]
+    source = spark.createDataFrame(rows, "id STRING, n STRING, m STRING")
+    spark.conf.set("spark.deltamerge.merge.executor", executor)
+    upsert(path, source, "id", quarantine=bad, **arguments)
+    assert {row.id for row in DeltaTable.forPath(spark, bad).toDF().collect()} == rejected
+    assert {row.id: (row.n, row.m) for row in DeltaTable.forPath(spark, path).toDF().collect()} == merged
+
+
 def test_the_rejected_rows_of_each_call_with_one_transaction(spark: SparkSession, tmp_path: Path) -> None:
     table = (
         DeltaTable.create(spark)
@@ -71,6 +115,22 @@ def test_the_rejected_rows_of_each_call_with_one_transaction(spark: SparkSession
         upsert(table, source, "id", quarantine=bad, txn_app_id="load", txn_version=3)
     assert DeltaTable.forPath(spark, str(tmp_path / "t")).table.snapshot().set_transactions["load"].version == 3
     assert sorted(row.n for row in DeltaTable.forPath(spark, bad).toDF().collect()) == [2, 3]
+
+
+@pytest.mark.parametrize("resets", [False, True])
+def test_rejected_rows_beside_the_transaction_of_the_session(spark: SparkSession, tmp_path: Path, resets: bool) -> None:
+    for name in ("a", "b"):
+        DeltaTable.create(spark).location(str(tmp_path / name)).addColumn("id", "INT", nullable=False).execute()
+    bad = str(tmp_path / "bad")
+    for number, name in enumerate(("a", "b"), 1):
+        with transaction_of_session(spark, "load", number if resets else 7, resets=resets):
+            upsert(str(tmp_path / name), spark.createDataFrame([("1",), (name,)], "id STRING"), "id", quarantine=bad)
+            assert (spark.conf.get(VERSION, None) is None) == resets
+        snapshot = DeltaTable.forPath(spark, str(tmp_path / name)).table.snapshot()
+        assert snapshot.set_transactions["load"].version == (number if resets else 7)
+    rejected = DeltaTable.forPath(spark, bad)
+    assert sorted(row.id for row in rejected.toDF().collect()) == ["a", "b"]
+    assert not rejected.table.snapshot().set_transactions
 
 
 def test_rejected_rows_that_differ_in_a_microsecond(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,17 +9,19 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.streaming import upsert_into
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 KILLS = int(os.environ.get("DELTAMERGE_STREAM_KILLS", "2"))
 PROGRAM = Path(__file__).with_name("counting_stream.py")
@@ -35,6 +37,38 @@ def test_a_batch_once(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(tuple(row) for row in DeltaTable.forPath(spark, path).toDF().collect()) == [(1, 21), (2, 40)]
     with pytest.raises(DeltaIllegalArgumentException, match="Give upsert_into an `app_id`"):
         upsert_into(path, "id")(source, 0)
+
+
+def stream_into(spark: SparkSession, folder: Path, merge: Callable[[DataFrame, int], None]) -> None:
+    """Runs a query over the files that arrived, from its checkpoint; raises what its function raised."""
+    frame = spark.readStream.schema("id INT, n INT").json(str(folder / "arriving"))
+    writer = frame.writeStream.foreachBatch(merge).option("checkpointLocation", str(folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_two_merges_of_a_batch_into_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    path, other = str(tmp_path / "t"), str(tmp_path / "u")
+    for place in (path, other):
+        write_delta(spark.createDataFrame([(1, 0), (2, 0)], "id INT, n INT"), place)
+    spark.createDataFrame([(1, 1), (2, 1)], "id INT, n INT").write.json(str(tmp_path / "arriving"))
+    counts: dict[str, Any] = {"update": {"n": "t.n + s.n"}}
+
+    def both(second: str | None) -> Callable[[DataFrame, int], None]:
+        def merge(batch: DataFrame, number: int) -> None:
+            upsert_into(path, "id", **counts)(batch.where("id = 1"), number)
+            upsert_into(other, "id", **counts)(batch, number)
+            upsert_into(path, "id", app_id=second, **counts)(batch.where("id = 2"), number)
+
+        return merge
+
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="`app_id` of its own"):
+            stream_into(spark, tmp_path, both(None))
+    # The batch is run again, and each merge is done once.
+    stream_into(spark, tmp_path, both("second"))
+    for place in (path, other):
+        found = DeltaTable.forPath(spark, place).toDF().collect()
+        assert sorted(tuple(row) for row in found) == [(1, 1), (2, 1)]
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,20 +24,20 @@ from deltamerge.recipes.changes import (
     events_of,
     log_schema,
     logged_events,
-    of_keys,
     record,
     sequence_field,
     shared_columns,
     written_columns,
 )
 from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
+from deltamerge.recipes.keyed_rows import rows_of_keys
+from deltamerge.recipes.own_merges import run_without_transaction
 from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of_target
-from deltamerge.scan.relation import table_frame
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import quote
-from deltamerge.txn.application import ApplicationTransaction, option_transaction
+from deltamerge.sql.names import quote, unquote
+from deltamerge.txn.application import ApplicationTransaction, option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def apply_changes(
         history=AUTO_CDC if scd_type == 2 else None,
         tracked=None if track_history_columns is None else names_in("track_history_columns", track_history_columns),
         untracked=(),
-        sequence_column=sequence_by if isinstance(sequence_by, str) else None,
+        sequence_by=sequence_by,
         ignore_nulls=ignore_null_updates,
         change_log=change_log,
     )
@@ -225,7 +226,7 @@ class _Follower:
     Args:
         history: The columns of a history table; None where only the newest rows are kept.
         tracked: The columns whose changes make a new version; None for all but keys and `untracked`.
-        sequence_column: The source's column that is the sequence, if it is one.
+        sequence_by: The sequence as it was given, where the target may keep it in columns of its own.
         change_log: Where the log is; None for a folder of the target.
     """
 
@@ -237,25 +238,28 @@ class _Follower:
     untracked: tuple[str, ...]
     ignore_nulls: bool
     change_log: str | None
-    sequence_column: str | None = None
+    sequence_by: str | Column | Sequence[str] | None = None
 
     def run(
         self, progress: Progress | None, transaction: ApplicationTransaction | None, user_metadata: str | None
     ) -> MergeReport:
         """Log the events, then merge what all events of their keys add up to into the target.
 
-        The log comes first: a call that ends between the two commits is completed by the next one with its keys.
+        The log comes first: a call that ends between the two commits is completed by the next one with its keys. Where
+        the target has the transaction already, nothing is logged.
         """
+        asked = transaction or session_transaction(merge_conf(self.source.sparkSession))
         table = self.place.open_or_create(self._new_schema())
-        target = spark_schema(table.table.snapshot())
+        before = table.table.snapshot()
+        target = spark_schema(before)
         columns = shared_columns(self.source, self.feed, self._without_history(target))
         rules = self._rules(columns)
         schema = log_schema(columns, rules.keys, self._sequence(target))
         log = self.place.beside(CHANGE_LOG, self.change_log).open_or_create(schema)
         events = events_of(self.source, self.feed, schema).persist()
         try:
-            app_id, version = (None, None) if transaction is None else (transaction.app_id, transaction.version)
-            record(log, events, rules.keys).run(txn_app_id=app_id, txn_version=version)
+            if asked is None or not asked.is_in(before):
+                run_without_transaction(record(log, events, rules.keys))
             keys = events.select(*map(quote, rules.keys)).distinct()
             command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
             return MergeReport(self._merged(command, table, log, keys, rules, progress))
@@ -278,7 +282,8 @@ class _Follower:
         retries, lost = merge_conf(self.source.sparkSession).conflict_retries, 0
         while True:
             snapshot = table.table.snapshot()
-            builder = self._builder(table, snapshot, logged_events(of_keys(log.toDF(), keys), rules), keys, rules)
+            logged = logged_events(rows_of_keys(log.table, log.table.snapshot(), keys), rules)
+            builder = self._builder(table, snapshot, logged, keys, rules)
             try:
                 return run_merge(command(builder.statement, snapshot=snapshot), progress)
             except RUN_AGAIN:
@@ -291,10 +296,27 @@ class _Follower:
         self, table: DeltaTable, snapshot: Snapshot, events: DataFrame, keys: DataFrame, rules: FoldRules
     ) -> DeltaMergeBuilder:
         if self.history is not None:
-            rows = of_keys(table_frame(table.table, snapshot), keys)
+            rows = rows_of_keys(table.table, snapshot, keys)
             return merge_of_history(table, rows, events, rules, self.history)
-        found = None if self.sequence_column is None else self._field(rules.columns, self.sequence_column)
-        return merge_of_newest(table, events, rules, None if found is None else found.name)
+        return merge_of_newest(table, events, rules, self._kept_sequence(rules.columns, events.schema[SEQUENCE]))
+
+    def _kept_sequence(self, columns: Sequence[StructField], sequence: StructField) -> str | None:
+        """Return SQL for the sequence of a row of the target; None where it does not have all of the columns."""
+        if isinstance(self.sequence_by, str):
+            named = re.fullmatch(r"(?:s\.)?(\w+|`(?:[^`]|``)+`)", self.sequence_by, re.IGNORECASE)
+            found = None if named is None else self._field(columns, unquote(named.group(1)))
+            return None if found is None else f"t.{quote(found.name)}"
+        if not isinstance(self.sequence_by, Sequence):
+            return None
+        kept = [self._field(columns, name) for name in self.sequence_by]
+        assert isinstance(sequence.dataType, StructType)
+        # Structs are compared field by field, and NULL comes first.
+        fields = [
+            f"CAST(t.{quote(field.name)} AS {logged.dataType.simpleString()}) AS {quote(logged.name)}"
+            for field, logged in zip(kept, sequence.dataType.fields, strict=True)
+            if field is not None
+        ]
+        return f"struct({', '.join(fields)})" if len(fields) == len(kept) else None
 
     def _field(self, columns: Sequence[StructField], name: str) -> StructField | None:
         index = find_field(StructType(list(columns)), name, self._case_sensitive)

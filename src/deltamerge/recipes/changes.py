@@ -16,6 +16,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.source.dedupe import tie_error
+from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.targets import column_of
 from deltamerge.spark import columns as F
 from deltamerge.spark.exact_json import exact_json
@@ -165,18 +166,3 @@ def logged_events(log: DataFrame, rules: FoldRules) -> DataFrame:
         for f in rules.columns
     )
     return log.select(*map(quote, rules.keys), SEQUENCE, DELETED, F.struct(*values).alias(ROW))
-
-
-def of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
-    """Return the rows with keys that a frame of distinct keys has; NULL is a key like any other."""
-    names = keys.columns
-    return (
-        rows.alias("t")
-        .join(keys.alias("s"), F.expr(same_keys(names, "t", "s")), "left_semi")
-        .select(*(F.col(f"t.{quote(name)}") for name in rows.columns))
-    )
-
-
-def same_keys(keys: Sequence[str], left: str, right: str) -> str:
-    """Return SQL for equal keys of two sides."""
-    return " AND ".join(f"{left}.{quote(name)} <=> {right}.{quote(name)}" for name in keys)

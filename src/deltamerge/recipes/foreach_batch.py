@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deltamerge.exceptions import DeltaIllegalArgumentException
-from deltamerge.recipes.targets import Target
+from deltamerge.recipes.targets import Target, place_of_target
 from deltamerge.recipes.upsert import Written, upsert
 from deltamerge.spark.session import is_connect
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _QUERY_ID = "sql.streaming.queryId"
+# Spark's local properties are those of the query's thread, which ends with this run of the query.
+_MERGED = "deltamerge.streaming.merged"
 
 
 def upsert_into(
@@ -51,16 +53,23 @@ def upsert_into(
         quarantine: A path or a name of a table for the rows that the target cannot take.
         options: The options of the object store.
         app_id: The application's name in the table's log. By default it comes from the query's id, which the checkpoint
-            keeps: a query with a new checkpoint is another application. Over Spark Connect it has to be given.
+            keeps: a query with a new checkpoint is another application. Of several `upsert_into` of one query into one
+            table each needs a name of its own. Over Spark Connect it has to be given.
 
     Returns:
         The function, of a batch and its number.
 
     Raises:
-        DeltaIllegalArgumentException: When a batch is run: the query's id is not known, and there is no `app_id`.
+        DeltaIllegalArgumentException: When a batch is run: the query's id is not known, and there is no `app_id`; or
+            the batch has been merged into the table under this application's name before, in the same run of the query.
     """
 
     def merge_batch(batch: DataFrame, batch_id: int) -> None:
+        spark = batch.sparkSession
+        name = app_id or f"deltamerge-stream-{query_id(spark)}"
+        place = place_of_target(spark, target, options)
+        merged = f"{_MERGED}.{name}.{place.open().table.store.absolute('')}"
+        refuse_second_merge(spark, merged, batch_id, name, place.name)
         upsert(
             target,
             batch,
@@ -75,11 +84,38 @@ def upsert_into(
             schema_evolution=schema_evolution,
             quarantine=quarantine,
             options=options,
-            txn_app_id=app_id or f"deltamerge-stream-{query_id(batch.sparkSession)}",
+            txn_app_id=name,
             txn_version=batch_id,
         )
+        if runs_in_query(spark):
+            spark.sparkContext.setLocalProperty(merged, str(batch_id))
 
     return merge_batch
+
+
+def runs_in_query(spark: SparkSession) -> bool:
+    """Return whether this thread runs a batch of a query; over Spark Connect that is not known."""
+    return not is_connect(spark) and spark.sparkContext.getLocalProperty(_QUERY_ID) is not None
+
+
+def refuse_second_merge(spark: SparkSession, merged: str, batch_id: int, app_id: str, table: str) -> None:
+    """Refuse another merge of a batch into a table, which would pass for the first one run again and be left out.
+
+    Args:
+        merged: The local property that has the batch that this run of the query has merged last.
+
+    Raises:
+        DeltaIllegalArgumentException: This run of the query has merged the batch.
+    """
+    if runs_in_query(spark) and spark.sparkContext.getLocalProperty(merged) == str(batch_id):
+        raise DeltaIllegalArgumentException(
+            "DELTA_ILLEGAL_OPTION",
+            f"Batch {batch_id} of this stream was merged into {table} before, by another upsert_into with the "
+            f"application id {app_id}: the rows of this one would be left out as if they were the same. Give each "
+            "upsert_into into one table an `app_id` of its own.",
+            sqlstate="42616",
+            parameters={"name": "app_id"},
+        )
 
 
 def query_id(spark: SparkSession) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import BooleanType, StructField
 
 from deltamerge.api.delta_table import DeltaTable
-from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules, same_keys
+from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules
 from deltamerge.recipes.folding import AFTER_DELETE, END, newest_rows, ranked, versions_of_rows
+from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.values import all_of, comparable, is_comparable, kept_sql
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote
@@ -47,13 +48,13 @@ class HistoryColumns:
 
 
 def merge_of_newest(
-    table: DeltaTable, events: DataFrame, rules: FoldRules, sequence_column: str | None
+    table: DeltaTable, events: DataFrame, rules: FoldRules, kept_sequence: str | None
 ) -> DeltaMergeBuilder:
     """Return the merge that gives the target the newest row of each key.
 
     Args:
         events: All events of the keys in question.
-        sequence_column: The target's column that has the events' sequence, if there is one: a row that it shows to be
+        kept_sequence: SQL for the sequence of a row of the target, if its columns have it: a row that it shows to be
             newer than all events stays.
     """
     newest = newest_rows(events, rules)
@@ -75,10 +76,7 @@ def merge_of_newest(
             f"ELSE {kept_sql(given[f.name], f't.{quote(f.name)}', f.dataType, f.dataType)} END"
             for f in rules.columns
         }
-    newer = None
-    if sequence_column is not None:
-        kept = f"t.{quote(sequence_column)}"
-        newer = f"({kept} IS NULL OR s.{SEQUENCE} >= {kept})"
+    newer = None if kept_sequence is None else f"({kept_sequence} IS NULL OR s.{SEQUENCE} >= {kept_sequence})"
     compared = [f.name for f in rules.columns if is_comparable(f.dataType)]
     same = " AND ".join(f"({values[name]}) <=> t.{quote(name)}" for name in compared)
     # Where Spark cannot compare all values, every known row is written again.

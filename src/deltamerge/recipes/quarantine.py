@@ -6,7 +6,7 @@ A row that is rejected again is found by its content and stays where it is, so t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
 
 from deltamerge.api.report import MergeReport
+from deltamerge.recipes.keyed_rows import same_keys
+from deltamerge.recipes.own_merges import run_without_transaction
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.exact_json import exact_json
@@ -41,6 +43,23 @@ class WrittenColumn:
 
 
 @dataclass(frozen=True)
+class Written:
+    """What a table would take of a row.
+
+    Args:
+        keys: The columns that say whether it has the row already.
+        update: What is written of a row that it has; None for nothing.
+        insert: What is written of a new one; None for nothing.
+        null_safe: Whether NULL is a key like any other.
+    """
+
+    keys: tuple[WrittenColumn, ...]
+    update: tuple[WrittenColumn, ...] | None
+    insert: tuple[WrittenColumn, ...] | None
+    null_safe: bool
+
+
+@dataclass(frozen=True)
 class Rejected:
     """The rows of a source that its target takes, and how many others were written elsewhere."""
 
@@ -58,30 +77,29 @@ class Rejected:
 
 
 @contextmanager
-def rejecting(judged: Judged, place: Place) -> Iterator[Rejected]:
-    """Write the rows that were judged unfit to a table; keep the judgement until the others are merged."""
-    frame = judged.frame.persist()
+def rejecting(judged: Judged, known: Callable[[DataFrame], DataFrame], place: Place) -> Iterator[Rejected]:
+    """Write the rows that were judged unfit to a table; keep the judgement until the others are merged.
+
+    Args:
+        known: Returns the rows of the target with given keys.
+    """
+    kept = judged.frame.persist()
     try:
+        frame = judged.decided(kept, known)
         unfit = frame.where(F.size(judged.reasons) > 0)
         rows = unfit.count()
         if rows:
             _write(judged.as_rejected(unfit), place)
         yield Rejected(judged.rows(frame.where(F.size(judged.reasons) == 0)), place.name, rows)
     finally:
-        frame.unpersist()
+        kept.unpersist()
 
 
 def _write(rows: DataFrame, place: Place) -> None:
-    # Without a transaction: one transaction of several tables would lose the rows of all but the first, and a retry
-    # those that it rejects besides.
-    target = place.open_or_create(rows.schema)
-    (
-        target.alias("t")
-        .merge(rows.alias("s"), f"t.{ROW_ID} = s.{ROW_ID}")
-        .whenNotMatchedInsertAll()
-        .withSchemaEvolution()
-        .run()
-    )
+    # One transaction of several tables would lose the rows of all but the first, and a retry those that it rejects
+    # besides.
+    merge = place.open_or_create(rows.schema).alias("t").merge(rows.alias("s"), f"t.{ROW_ID} = s.{ROW_ID}")
+    run_without_transaction(merge.whenNotMatchedInsertAll().withSchemaEvolution())
 
 
 @dataclass(frozen=True)
@@ -89,14 +107,40 @@ class Judged:
     """Rows of a source, each with the reasons why a table cannot take it.
 
     Args:
-        frame: The source's row as a struct, and its reasons, an array.
+        frame: The source's row as a struct; its keys as the table stores them; the reasons against it where the table
+            has a row with these keys and where it has none, arrays.
         row: The struct's column.
-        reasons: The array's column.
+        keys: The keys' columns.
+        null_safe: Whether NULL is a key like any other.
+        if_known: The first array's column.
+        if_new: The other one's, which may be the same.
+        reasons: The name of a column for the array that counts.
     """
 
     frame: DataFrame
     row: str
+    keys: tuple[str, ...]
+    null_safe: bool
+    if_known: str
+    if_new: str
     reasons: str
+
+    def decided(self, frame: DataFrame, known: Callable[[DataFrame], DataFrame]) -> DataFrame:
+        """Return the rows with their `reasons`.
+
+        Args:
+            known: Returns the rows of the target with given keys. They are read only for rows that it depends on.
+        """
+        if self.if_known == self.if_new:
+            return frame.withColumn(self.reasons, F.col(self.if_known))
+        depends = ~F.col(self.if_known).eqNullSafe(F.col(self.if_new))
+        names = [quote(name) for name in self.keys]
+        wanted = frame.where(depends).select(*names).distinct()
+        found = known(wanted).select(*names).distinct()
+        on = same_keys(self.keys, "s", "t", null_safe=self.null_safe)
+        joined = frame.alias("s").join(found.withColumn(self.reasons, F.lit(True)).alias("t"), F.expr(on), "left")
+        reasons = F.when(F.col(f"t.{self.reasons}"), F.col(self.if_known)).otherwise(F.col(self.if_new))
+        return joined.select(f"s.{quote(self.row)}", reasons.alias(self.reasons))
 
     def rows(self, frame: DataFrame) -> DataFrame:
         """Return the source's rows of a part of the frame."""
@@ -117,7 +161,7 @@ def judge(
     source: DataFrame,
     schema: StructType,
     configuration: Mapping[str, str],
-    written: Sequence[WrittenColumn],
+    written: Written,
     is_deleted: Column | None,
 ) -> Judged:
     """Return a source's rows with the reasons why a table cannot take them; no job runs.
@@ -127,26 +171,52 @@ def judge(
 
     Args:
         source: The rows; its alias qualifies the columns in `is_deleted`.
-        written: The columns whose values the table would take.
-        is_deleted: The rows that no value is taken of.
+        written: What the table would take of a row.
+        is_deleted: The rows that nothing but the keys is read of.
     """
     prefix = free_prefix((*source.schema.names, *schema.names))
-    row, reasons, deleted = (prefix + name for name in ("row", "reasons", "deleted"))
+    row, reasons, deleted, if_known, if_new = (
+        prefix + name for name in ("row", "reasons", "deleted", "if_known", "if_new")
+    )
     originals = F.struct(*(F.col(quote(name)) for name in source.schema.names))
+    columns = {c.target.name: c for c in (*written.keys, *(written.update or ()), *(written.insert or ()))}
     frame = source.select(
         originals.alias(row),
         (F.lit(False) if is_deleted is None else F.coalesce(is_deleted, F.lit(False))).alias(deleted),
-        *(_fitting(column).alias(column.target.name) for column in written if _is_known(column)),
+        *(_fitting(column).alias(column.target.name) for column in columns.values() if _is_known(column)),
     )
-    of_row = [(column, F.col(row).getField(column.source.name)) for column in written]
-    violations = [
-        *(_of_cast(column, value) for column, value in of_row if not _is_nested(column)),
-        *(_of_length(column.target, value) for column, value in of_row if CHAR_VARCHAR_TYPE in column.target.metadata),
-        *_of_constraints(schema, configuration, {c.target.name for c in written if _is_known(c)}),
-    ]
-    found = F.filter(F.array(F.lit(None).cast("string"), *violations), lambda reason: reason.isNotNull())
-    frame = frame.withColumn(reasons, F.when(F.col(deleted), F.array().cast("array<string>")).otherwise(found))
-    return Judged(frame.select(row, reasons), row, reasons)
+
+    def value(column: WrittenColumn) -> Column:
+        return F.col(row).getField(column.source.name)
+
+    # No row is found by a key that cannot be cast: the merge would fail.
+    of_keys = [_of_cast(column, value(column)) for column in written.keys if not _is_nested(column)]
+
+    def against(taken: Sequence[WrittenColumn] | None) -> Column:
+        if taken is None:
+            return _given(of_keys)
+        all_taken = list({c.target.name: c for c in (*written.keys, *taken)}.values())
+        known = {c.target.name for c in all_taken if _is_known(c)}
+        with_limits = (c for c in all_taken if CHAR_VARCHAR_TYPE in c.target.metadata)
+        violations = [
+            *(_of_cast(c, value(c)) for c in all_taken if not _is_nested(c)),
+            *(_of_length(c.target, value(c)) for c in with_limits),
+            *_of_constraints(schema, configuration, known),
+        ]
+        return F.when(F.col(deleted), _given(of_keys)).otherwise(_given(violations))
+
+    frame = frame.withColumn(if_known, against(written.update))
+    if written.update == written.insert:
+        if_new = if_known
+    else:
+        frame = frame.withColumn(if_new, against(written.insert))
+    keys = tuple(column.target.name for column in written.keys)
+    chosen = dict.fromkeys((row, *keys, if_known, if_new))
+    return Judged(frame.select(*map(quote, chosen)), row, keys, written.null_safe, if_known, if_new, reasons)
+
+
+def _given(violations: Sequence[Column]) -> Column:
+    return F.filter(F.array(F.lit(None).cast("string"), *violations), lambda reason: reason.isNotNull())
 
 
 def _is_nested(column: WrittenColumn) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.types import StructField, StructType
@@ -13,13 +13,17 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.recipes.keyed_rows import rows_of_keys
+from deltamerge.recipes.one_row import KeyColumn, one_row_per_key
 from deltamerge.recipes.quarantine import Judged, WrittenColumn, judge, rejecting
+from deltamerge.recipes.quarantine import Written as JudgedColumns
 from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of, place_of_target
-from deltamerge.recipes.values import all_of, check_comparable, differs_from, is_comparable, kept_sql
+from deltamerge.recipes.values import all_of, check_comparable, differs_from, kept_sql
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import quote
+from deltamerge.sql.names import parse_name, quote, quote_name
+from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name
 
 if TYPE_CHECKING:
@@ -124,7 +128,10 @@ def upsert(
     transaction = {"txn_app_id": txn_app_id, "txn_version": txn_version, "user_metadata": user_metadata}
     if quarantine is None:
         return upsert_builder(table, source, rules).run(progress, **transaction)  # type: ignore[arg-type]
-    with rejecting(judged_source(table, source, rules), place_of(spark, quarantine, place.options)) as rejected:
+    # Half a transaction is refused before anything is written.
+    _ = option_transaction(txn_app_id, txn_version) or session_transaction(merge_conf(spark))
+    known = partial(rows_of_keys, table.table, table.table.snapshot(), null_safe=null_safe)
+    with rejecting(judged_source(table, source, rules), known, place_of(spark, quarantine, place.options)) as rejected:
         report = upsert_builder(table, rejected.fitting, rules).run(progress, **transaction)  # type: ignore[arg-type]
     return rejected.noted_in(report)
 
@@ -136,15 +143,14 @@ def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> 
         DeltaAnalysisException: A column is missing, or cannot be compared.
     """
     columns = _Columns(spark_schema(table.table.snapshot()), source.schema, source.sparkSession)
-    for argument, names in (("keys", rules.keys), ("order_by", rules.order_by)):
-        for name in names:
-            columns.of_source(name, argument)
-    for name in rules.keys:
-        columns.of_target(name, "keys")
+    for name in rules.order_by:
+        columns.of_source(name, "order_by")
+    of_source = [columns.of_source(name, "keys") for name in rules.keys]
+    keys = [KeyColumn(columns.of_target(f.name, "keys"), f) for f in of_source]
     sign = "<=>" if rules.null_safe else "="
     on = " AND ".join(f"t.{quote(name)} {sign} s.{quote(name)}" for name in rules.keys)
-    rows = _without_repeated_rows(source) if rules.order_by else source
-    builder = table.alias("t").merge(rows.alias("s"), on, dedupe_by=rules.order_by or None)
+    rows = one_row_per_key(source, keys, rules.order_by, rules.null_safe)
+    builder = table.alias("t").merge(rows.alias("s"), on)
     newer = _is_newer(columns, rules.order_by)
     if rules.delete_when is not None:
         builder = builder.whenMatchedDelete(all_of(newer, rules.delete_when))
@@ -172,9 +178,39 @@ class _Columns:
     def of_source(self, name: str, argument: str) -> StructField:
         return column_of(self.source, name, argument, "the source", self.case_sensitive)
 
+    def path(self, name: str) -> tuple[str, ...]:
+        """Return the parts of the name of a target column or of a field in it, without the target's alias."""
+        parts = parse_name(name)
+        is_column = find_field(self.target, parts[0], self.case_sensitive) is not None
+        return parts[1:] if len(parts) > 1 and parts[0].lower() == "t" and not is_column else parts
+
+    def field_at(self, path: tuple[str, ...]) -> StructField:
+        """Return a column of the target, or a field of it.
+
+        Raises:
+            DeltaAnalysisException: There is none.
+        """
+        field = self.of_target(path[0], "update")
+        for place, name in enumerate(path[1:], 1):
+            fields = field.dataType if isinstance(field.dataType, StructType) else StructType([])
+            field = column_of(fields, name, "update", f"the target's {quote_name(path[:place])}", self.case_sensitive)
+        return field
+
     def new(self) -> list[StructField]:
         """Return the source's columns that the target lacks."""
         return [f for f in self.source.fields if find_field(self.target, f.name, self.case_sensitive) is None]
+
+    def pairs(self, argument: str, names: Sequence[str]) -> tuple[WrittenColumn, ...]:
+        """Return the columns of those names, of both sides."""
+        return tuple(WrittenColumn(self.of_target(n, argument), self.of_source(n, argument)) for n in names)
+
+    def written(self, argument: str, which: bool | Sequence[str]) -> tuple[WrittenColumn, ...] | None:
+        """Return the columns that a clause writes; None where there is no clause."""
+        if which is False:
+            return None
+        if which is True:
+            return tuple(WrittenColumn(t, s) for t, s in self.common(()))
+        return self.pairs(argument, names_in(argument, which))
 
     def common(self, without: Sequence[str]) -> list[tuple[StructField, StructField]]:
         """Return the columns that both sides have, of the target and of the source, but for some."""
@@ -202,22 +238,15 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
     snapshot = table.table.snapshot()
     schema = spark_schema(snapshot)
     columns = _Columns(schema, source.schema, source.sparkSession)
-    lists = [() if isinstance(which, bool) else names_in("update", which) for which in (rules.update, rules.insert)]
-    takes_all = rules.update is True or rules.insert is True
-    listed = {*rules.keys, *lists[0], *lists[1]}
-    written = [
-        WrittenColumn(t, s)
-        for t, s in columns.common(())
-        if takes_all or any(same_name(t.name, name, columns.case_sensitive) for name in listed)
-    ]
+    written = JudgedColumns(
+        keys=columns.pairs("keys", rules.keys),
+        update=columns.written("update", rules.update),
+        insert=columns.written("insert", rules.insert),
+        null_safe=rules.null_safe,
+    )
     given = rules.delete_when
     is_deleted = F.expr(given) if isinstance(given, str) else given
     return judge(source.alias("s"), schema, snapshot.metadata.configuration, written, is_deleted)
-
-
-def _without_repeated_rows(source: DataFrame) -> DataFrame:
-    """Leave one of several equal rows, which are no rivals: what is delivered twice is one change."""
-    return source.distinct() if all(is_comparable(field.dataType) for field in source.schema.fields) else source
 
 
 def _is_newer(columns: _Columns, order_by: Sequence[str]) -> str | None:
@@ -243,28 +272,26 @@ def _with_update(
     if isinstance(update, Mapping):
         values: dict[str, str | Column] = dict(update)
     elif isinstance(update, bool):
-        values = {t.name: _given(t, s, rules.ignore_nulls) for t, s in columns.common(rules.keys)}
+        values = {quote(t.name): _given(t, s, rules.ignore_nulls) for t, s in columns.common(rules.keys)}
     else:
         named = [(columns.of_target(n, "update"), columns.of_source(n, "update")) for n in names_in("update", update)]
-        values = {t.name: _given(t, s, rules.ignore_nulls) for t, s in named}
+        values = {quote(t.name): _given(t, s, rules.ignore_nulls) for t, s in named}
     known = dict(values)
-    values |= {field.name: f"s.{quote(field.name)}" for field in new}
+    values |= {quote(field.name): f"s.{quote(field.name)}" for field in new}
     if not values:
         return builder
     changed = None
     if rules.skip_unchanged:
-        check_comparable([*(columns.of_target(name, "update") for name in known), *new], "skip_unchanged")
+        paths = {name: columns.path(name) for name in known}
+        check_comparable([*map(columns.field_at, paths.values()), *new], "skip_unchanged")
         # In a column that the target lacks its rows have NULL.
-        gets = [(f"t.{quote(name)}" if name in known else "NULL", value) for name, value in values.items()]
+        has = {name: f"t.{quote_name(path)}" for name, path in paths.items()}
+        gets = [(has.get(name, "NULL"), value) for name, value in values.items()]
         changed = differs_from(gets)
     condition = all_of(newer, changed)
     if update is True and not rules.ignore_nulls:
         return builder.whenMatchedUpdateAll(condition)
-    return builder.whenMatchedUpdate(condition, values if isinstance(update, Mapping) else _quoted(values))
-
-
-def _quoted(values: Values) -> dict[str, str | Column]:
-    return {quote(name): value for name, value in values.items()}
+    return builder.whenMatchedUpdate(condition, values)
 
 
 def _given(target: StructField, source: StructField, ignore_nulls: bool) -> str:

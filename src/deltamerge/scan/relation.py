@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
+def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None) -> DataFrame:
     """Return a version of a table; the frame stays at this version.
+
+    Args:
+        files: Those of its files that are read; None for all.
 
     Raises:
         DeltaAnalysisException: The table has no columns (DELTA_READ_TABLE_WITHOUT_COLUMNS).
@@ -34,5 +38,5 @@ def table_frame(table: Table, snapshot: Snapshot) -> DataFrame:
     prefix = free_prefix(schema.names)
     with session_settings(table.spark, READING_MANY_FILES):
         extra = ScanColumns(prefix + "file", prefix + "row")
-        frame = target_frame(table, snapshot, schema, snapshot.files.add_files(), extra)
+        frame = target_frame(table, snapshot, schema, (files or snapshot.files).add_files(), extra)
     return frame.drop(prefix + "file", prefix + "row")

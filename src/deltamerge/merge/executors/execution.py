@@ -166,7 +166,7 @@ def keep_source(execution: Execution, level: str) -> Source:
     merge, references = execution.merge, execution.references
     with execution.steps.step("materialize_source", "materializing the source"):
         keys = join_keys(merge, references.on)
-        slices = key_slices(execution.snapshot, references, keys, execution.conf.session_time_zone)
+        slices = key_slices(execution.snapshot, references.on.target_predicate, keys, execution.conf.session_time_zone)
         return materialize_source(merge, level, keys, slices, execution.limits)
 
 

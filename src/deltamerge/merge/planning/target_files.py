@@ -111,9 +111,12 @@ def may_match_mask(snapshot: Snapshot, predicate: Predicate, session_time_zone: 
 
 
 def key_slices(
-    snapshot: Snapshot, references: MergeReferences, keys: JoinKeys, session_time_zone: str
+    snapshot: Snapshot, target_predicate: Predicate, keys: JoinKeys, session_time_zone: str
 ) -> dict[tuple[str, ...], KeyHistogram]:
     """Cut the spans of the target's key columns into slices, by which gaps between the source's keys are found.
+
+    Args:
+        target_predicate: What a row fulfils that any of the keys can match.
 
     Returns:
         The slices by the column's path; none where there is one file, of which nothing can be left out.
@@ -123,7 +126,7 @@ def key_slices(
     scales = {key.key.target.path: unscaled_digits(key) for key in ordered}
     if not scales:
         return {}
-    among = may_match_mask(snapshot, references.on.target_predicate, session_time_zone)
+    among = may_match_mask(snapshot, target_predicate, session_time_zone)
     if among.sum() < 2:
         return {}
     partition_columns = snapshot.metadata.partition_columns

@@ -16,6 +16,9 @@ from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import EquiKey
 from deltamerge.sql.names import free_prefix, near_misses, quote
 
+KEYS = "keys"
+"""As the argument of `tie_error`: nothing says which row is the latest, and the rows differ."""
+
 _MARKER = "deltamerge-tie:"
 _END = ":deltamerge-tie-end"
 
@@ -82,7 +85,7 @@ def tie_error(argument: str, key: Column, order: Column) -> Column:
     Args:
         argument: The argument that does not determine the latest, for the message.
         key: A struct of the key's values.
-        order: A struct of the values that rows were compared by.
+        order: A struct of the values that rows were compared by; for `KEYS` one of the rows.
     """
     parts = [F.lit(f"{_MARKER}{argument}\n"), F.to_json(key), F.lit("\n"), F.to_json(order), F.lit(_END)]
     return F.raise_error(F.concat(*parts)).cast("boolean")
@@ -94,9 +97,17 @@ def tie_in(message: str) -> MultipleSourceRowsException | None:
     if found is None:
         return None
     argument, key, order = found.groups()
+    if argument == KEYS:
+        message = (
+            f"Several different source rows have the key {key}, and either would be a guess; one of them is {order}. "
+            "Nothing was changed. Name columns in order_by that tell which row of a key is the latest, or leave one "
+            "row of each key in the source."
+        )
+    else:
+        message = (
+            f"{argument} does not determine the latest source row: several rows of the key {key} have {order}. Nothing "
+            f"was changed. Add a column to {argument} that distinguishes them."
+        )
     return MultipleSourceRowsException(
-        "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
-        f"{argument} does not determine the latest source row: several rows of the key {key} have {order}. Nothing "
-        f"was changed. Add a column to {argument} that distinguishes them.",
-        sqlstate="21506",
+        "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", message, sqlstate="21506"
     )

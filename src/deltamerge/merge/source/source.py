@@ -111,7 +111,12 @@ def reads_table(frame: DataFrame, table: Table) -> bool:
 
 def read_source(merge: ResolvedMerge) -> Source:
     """Return the source as it is, to be computed each time it is read."""
-    return Source(_numbered(merge.statement.source, merge.names))
+    return numbered_source(merge.statement.source, merge.names)
+
+
+def numbered_source(frame: DataFrame, names: InternalColumns) -> Source:
+    """Return rows as a source that is computed each time it is read."""
+    return Source(_numbered(frame, names))
 
 
 def materialize_source(

@@ -1,0 +1,21 @@
+"""Merges that a recipe runs beside the user's own, into tables that it keeps itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.txn.application import NO_TRANSACTION
+
+if TYPE_CHECKING:
+    from deltamerge.api.merge_builder import DeltaMergeBuilder
+    from deltamerge.merge.outcome import MergeOutcome
+
+
+def run_without_transaction(builder: DeltaMergeBuilder) -> MergeOutcome:
+    """Run a merge that changes nothing the second time, so that it needs no transaction.
+
+    The session's transaction is for the user's own table: here it would be used up, or rows would be left out because
+    the session has written others under the same number.
+    """
+    return run_merge(MergeIntoCommand(builder.table, builder.statement, transaction=NO_TRANSACTION))
