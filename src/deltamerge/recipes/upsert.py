@@ -87,7 +87,8 @@ def upsert(
             out.
         order_by: Source columns such as the time of a change, the greatest value is the latest; NULL is the earliest.
             Of several source rows with one key only the latest is taken; where two different ones are, the merge fails
-            and names the key. If the target has all these columns, too, then a row in it changes only for a later one.
+            and names the key; so it does without `order_by` where rows of a key differ. Equal rows are one. If the
+            target has all these columns, too, then a row in it changes only for a later one.
         null_safe: Whether a NULL key is a key like any other (``<=>``). Otherwise (``=``) a row with a NULL key
             matches nothing and is inserted each time.
         ignore_nulls: Whether NULL in the source leaves the target's value as it is, also in fields of structs.
@@ -107,7 +108,8 @@ def upsert(
 
     Raises:
         DeltaAnalysisException: A column is missing, or the arguments do not fit the table; nothing was written.
-        MultipleSourceRowsException: Several source rows have one key, and `order_by` does not say which is the latest.
+        MultipleSourceRowsException: Different source rows have one key, and `order_by` does not say which is the
+            latest; nothing was written.
         DeltaRuntimeException: The data is at fault; the table is as it was.
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
@@ -128,8 +130,9 @@ def upsert(
     transaction = {"txn_app_id": txn_app_id, "txn_version": txn_version, "user_metadata": user_metadata}
     if quarantine is None:
         return upsert_builder(table, source, rules).run(progress, **transaction)  # type: ignore[arg-type]
-    # Half a transaction is refused before anything is written.
-    _ = option_transaction(txn_app_id, txn_version) or session_transaction(merge_conf(spark))
+    # Half a transaction is refused before rows are rejected.
+    if option_transaction(txn_app_id, txn_version) is None:
+        session_transaction(merge_conf(spark))
     known = partial(rows_of_keys, table.table, table.table.snapshot(), null_safe=null_safe)
     with rejecting(judged_source(table, source, rules), known, place_of(spark, quarantine, place.options)) as rejected:
         report = upsert_builder(table, rejected.fitting, rules).run(progress, **transaction)  # type: ignore[arg-type]
