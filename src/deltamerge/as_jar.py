@@ -7,7 +7,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -16,12 +16,14 @@ from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWr
 from pyspark.sql.session import SparkSession as PySparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
+from deltamerge.api.arguments import condition_of
 from deltamerge.api.load_frame import Load, load_path, load_table
 from deltamerge.api.register import ON_DEMAND, registered_on_demand
 from deltamerge.api.run_sql import sql
 from deltamerge.api.save_by_name import create_as, find_table, insert_into, save_as_table
 from deltamerge.api.save_frame import Save, save_to_path, save_to_table
 from deltamerge.as_delta import install_as_delta
+from deltamerge.spark import columns as F
 from deltamerge.spark.data_source import drop_missing_catalog
 from deltamerge.spark.session import conf_value
 
@@ -121,11 +123,10 @@ def _install(found: _Classes) -> None:
     found.writer_v2.__init__ = _named(found.writer_v2.__init__)
     for name, mode in (("create", "create"), ("replace", "replace"), ("createOrReplace", "create_or_replace")):
         setattr(found.writer_v2, name, _creating(getattr(found.writer_v2, name), mode))
-    for name, options in (
-        ("append", {}),
-        ("overwritePartitions", {"partitionoverwritemode": "dynamic"}),
-    ):
-        setattr(found.writer_v2, name, _changing(getattr(found.writer_v2, name), options))
+    found.writer_v2.append = _changing(found.writer_v2.append, {})
+    dynamic = {"partitionOverwriteMode": "dynamic"}
+    found.writer_v2.overwritePartitions = _changing(found.writer_v2.overwritePartitions, dynamic)
+    found.writer_v2.overwrite = _overwriting(found.writer_v2.overwrite)
     for of in (found.stream_reader, found.stream_writer):
         of.format = _of_stream(of.format)
 
@@ -333,6 +334,21 @@ def _changing(original: Callable[..., None], options: Mapping[str, str]) -> Call
         save_to_table(_frame(self), found.table, _asked(self, {"mode": mode}, options))
 
     return change
+
+
+def _overwriting(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def overwrite(self: Any, condition: Any) -> None:  # noqa: ANN401
+        found = find_table(self._spark, getattr(self, _TABLE))
+        if found is None:
+            original(self, condition)
+            return
+        # A string is a column's name here, not SQL.
+        where = condition_of(F.col(condition) if isinstance(condition, str) else condition)
+        asked = replace(_asked(self, {"mode": "overwrite"}, {}), condition=where)
+        save_to_table(_frame(self), found.table, asked)
+
+    return overwrite
 
 
 def _of_stream(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark.sql import functions as F
 
-from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
 from deltamerge.spark.session import physical_plan
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ def test_frames_are_scans_of_the_files_and_have_the_latest_columns(installed: Sp
     try:
         spark.table("scanned").write.format("delta").option("delta.enableChangeDataFeed", True).save(path)
         wider = spark.sql("SELECT 9L AS id, 1L AS p, 'x' AS n").write.format("delta").mode("append")
-        for write in (lambda w: w.saveAsTable("scanned"), lambda w: w.save(path)):
-            write(wider.option("mergeSchema", True))
+        wider.option("mergeSchema", True).saveAsTable("scanned")
+        wider.option("mergeSchema", True).save(path)
         expected = [(0, 0, None), (1, 1, None), (2, 0, None), (3, 1, None), (9, 1, "x")]
         reads = [
             spark.read.format("delta").load(path),
@@ -169,6 +169,10 @@ def test_rows_by_their_places_and_the_calls_of_write_to(installed: SparkSession,
         assert rows(spark.table("placed")) == [(0, 0), (1, 1), (2, 0), (3, 1), (5, 1), (6, 0)]
         spark.sql("SELECT 7L AS id, 1L AS p").writeTo("placed").overwritePartitions()
         assert rows(spark.table("placed")) == [(0, 0), (2, 0), (6, 0), (7, 1)]
+        spark.sql("SELECT 9L AS id, 0L AS p").writeTo("placed").overwrite(F.col("id") > 5)
+        assert rows(spark.table("placed")) == [(0, 0), (2, 0), (9, 0)]
+        with pytest.raises(InvariantViolationException, match="DELTA_REPLACE_WHERE_MISMATCH"):
+            spark.sql("SELECT 1L AS id, 0L AS p").writeTo("placed").overwrite(F.col("id") > 5)
         spark.sql("SELECT 8L, 8L").write.insertInto("placed", overwrite=True)
         assert rows(spark.table("placed")) == [(8, 8)]
         spark.range(2).writeTo("placed").using("delta").createOrReplace()

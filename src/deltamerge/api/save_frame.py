@@ -13,6 +13,7 @@ from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import Table, open_table
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.txn.application import option_transaction
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, illegal_option, write_kind
 from deltamerge.write.table_writer import CommitNotes, FrameWrite
@@ -35,6 +36,7 @@ class Save:
         mode: ``append``, ``overwrite``, ``ignore`` or ``error``.
         options: By their names in lower case.
         properties: Those of the table, which a writer takes as options, too.
+        condition: Of which rows the new ones take the place, where no option says so.
     """
 
     source: str = ""
@@ -43,6 +45,7 @@ class Save:
     cluster_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    condition: Expression | None = None
 
     def with_call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Save:
         """Return what is asked for after one more call of the writer."""
@@ -76,6 +79,12 @@ class Save:
         if self.partition_by is not None or named is None:
             return self.partition_by
         return tuple(name.strip() for name in named.split(","))
+
+    @property
+    def replaced(self) -> Expression | None:
+        """Of which rows the new ones take the place; None where no condition says so."""
+        where = self.options.get("replacewhere")
+        return self.condition if where is None else Expression(where)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return an option that is true or false.
@@ -120,10 +129,10 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
     mode = _mode(asked)
     if asked.mode == "ignore" and table_exists(table.store):
         return
-    where, conf = asked.options.get("replacewhere"), merge_conf(frame.sparkSession)
+    where, conf = asked.replaced, merge_conf(frame.sparkSession)
     kind = write_kind(
         mode == "overwrite",
-        where,
+        None if where is None else where.text,
         asked.flag("overwriteSchema"),
         asked.options.get("partitionoverwritemode"),
         conf_value(frame.sparkSession, PARTITION_OVERWRITE_MODE),

@@ -107,7 +107,7 @@ def _insert(statement: InsertRows, session_mode: str | None, found: DeltaTable) 
         condition = _partitions(statement)
     overwrites = statement.overwrites or condition is not None
     kind = write_kind(overwrites, condition, overwrites_schema=False, mode=None, session_mode=session_mode)
-    return FrameWrite(kind, condition)
+    return FrameWrite(kind, None if condition is None else Expression(condition))
 
 
 def _partitions(statement: InsertRows) -> str | None:
