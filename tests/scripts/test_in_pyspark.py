@@ -144,6 +144,10 @@ def test_frames_are_scans_of_the_files_and_have_the_latest_columns(installed: Sp
         assert reads[0].select("_metadata.file_path").distinct().count() >= 2
         assert rows(spark.read.format("delta").option("versionAsOf", 0).load(path)) == [e[:2] for e in expected[:4]]
         assert rows(spark.read.option("versionAsOf", "0").table("scanned")) == [e[:2] for e in expected[:4]]
+        assert len(rows(spark.read.format("delta").load(f"{path}@v0"))) == 4
+        assert len(rows(spark.table(f"delta.`{path}@v0`"))) == 4
+        with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS"):
+            spark.read.format("delta").option("versionAsOf", 1).load(f"{path}@v0")
         made = dt.datetime.fromtimestamp(DeltaRs(path).history()[-1]["timestamp"] / 1000 + 0.01, tz=dt.timezone.utc)
         assert len(rows(spark.read.load(path, format="delta", timestampAsOf=str(made)))) == 4
         changed = spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 1).load(path)

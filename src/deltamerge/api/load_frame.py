@@ -11,10 +11,16 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements.tables import Tables
 from deltamerge.data_source.reading import reads_changes, travelled_changes
 from deltamerge.data_source.request import Request
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.names import parse_name
+from deltamerge.sql.relations import at_suffix
+from deltamerge.sql.statements.ast import TimeTravel
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
 
 
 @dataclass(frozen=True)
@@ -48,13 +54,22 @@ class Load:
 
 
 def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
-    """Read the table at a path.
+    """Read the table at a path, which may end in ``@v3`` or in ``@`` and a timestamp.
 
     Raises:
         DeltaTableNotFoundException: There is no Delta table.
         DeltaAnalysisException: An option is wrong.
     """
-    return _frame(DeltaTable.forPath(spark, path), asked)
+    base, version, timestamp = at_suffix(path)
+    if (version is None and timestamp is None) or DeltaTable.isDeltaTable(spark, path):
+        return _frame(DeltaTable.forPath(spark, path), asked)
+    if _TIME_TRAVEL & asked.options.keys():
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS",
+            f"Cannot specify time travel in multiple formats: leave out the options, or what follows {base}.",
+            sqlstate="42613",
+        )
+    return Tables(spark).version(DeltaTable.forPath(spark, base), TimeTravel(version, timestamp))
 
 
 def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
@@ -63,7 +78,10 @@ def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
     Raises:
         DeltaAnalysisException: An option is wrong.
     """
-    found = Tables(spark).called(parse_name(name))
+    parts = parse_name(name)
+    if len(parts) == 2 and parts[0].lower() == "delta":
+        return load_path(spark, parts[1], asked)
+    found = Tables(spark).called(parts)
     return None if found is None else _frame(found, asked)
 
 
