@@ -17,6 +17,8 @@ from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationExce
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from oracle.client import LineProcess
+
 pytestmark = [pytest.mark.slow, pytest.mark.sessions]
 
 
@@ -110,3 +112,29 @@ def test_partitions_and_rows_in_one_condition(spark: SparkSession, tmp_path: Pat
     make(spark, path)
     replace(spark, path, "p = 1 AND id > 4", "SELECT 5L AS id, 1L AS p, 'five' AS s")
     assert rows(spark, path) == sorted([(i, i % 2, str(i)) for i in (0, 1, 2, 3, 4, 6, 8)] + [(5, 1, "five")])
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_delta_spark_replaces_the_same_rows(
+    spark: SparkSession, oracle: LineProcess, tmp_path: Path, vectors: str
+) -> None:
+    ours, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")
+    for path in (ours, theirs):
+        make(spark, path, **{"delta.enableDeletionVectors": vectors, "delta.enableChangeDataFeed": "true"})
+    replace(spark, ours, "id >= 7", NEW)
+    oracle.ask("sql", statements=[f"INSERT INTO delta.`{theirs}` REPLACE WHERE id >= 7 {NEW}"])
+    metrics = []
+    for path in (ours, theirs):
+        assert rows(spark, path) == AFTER
+        read = oracle.ask("sql", statements=[f"SELECT id, p, s FROM delta.`{path}` ORDER BY id"])
+        assert [(row["id"], row["p"], row["s"]) for row in read] == AFTER
+        feed = f"SELECT id, s, _change_type AS t FROM table_changes_by_path('{path}', 1)"
+        changed = oracle.ask("sql", statements=[feed])
+        gone = [(i, str(i), "delete") for i in (7, 8, 9)]
+        come = [(8, "new", "insert"), (20, "newer", "insert")]
+        assert sorted((row["id"], row["s"], row["t"]) for row in changed) == sorted([*gone, *come])
+        metrics.append(DeltaTable.forPath(spark, path).history(1).collect()[0]["operationMetrics"])
+    assert set(metrics[0]) >= {"numFiles", "numOutputRows", "numDeletedRows", "numCopiedRows", "numRemovedFiles"}
+    for name in ("numDeletedRows", "numRemovedFiles"):
+        assert metrics[0][name] == metrics[1][name], (name, metrics)

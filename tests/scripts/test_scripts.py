@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable as DeltaRs
+from deltalake import write_deltalake
 
 import deltamerge
 from conftest import SERVER
@@ -23,6 +24,8 @@ from deltamerge import DeltaTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from oracle.client import LineProcess
 
 pytestmark = pytest.mark.sessions
 
@@ -186,6 +189,30 @@ def check_tables(script: str, spark: SparkSession, folder: Path) -> None:
             read = by_rs.to_pyarrow_table(columns=list(columns)).to_pylist()
             values = [tuple(map(without_zone, row.values())) for row in read]
             assert sorted(values, key=repr) == sorted(expected, key=repr), table
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+@pytest.mark.usefixtures("pyspark_as_it_was")
+@pytest.mark.parametrize("script", list(EXPECTED))
+def test_other_engines_go_on_with_what_a_script_leaves(
+    script: str, spark: SparkSession, oracle: LineProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(script, tmp_path, monkeypatch, with_one_changed_line(script))
+    for table, (columns, expected) in EXPECTED[script].items():
+        path = f"{tmp_path}/{table}"
+        line = f"to_json(struct({', '.join(columns)}), map('ignoreNullFields', 'false')) AS line"
+        read = oracle.ask("sql", statements=[f"SELECT {line} FROM delta.`{path}`"])
+        here = DeltaTable.forPath(spark, path).toDF().selectExpr(line).collect()
+        assert sorted(row["line"] for row in read) == sorted(row["line"] for row in here), table
+        oracle.ask("sql", statements=[f"INSERT INTO delta.`{path}` SELECT * FROM delta.`{path}` LIMIT 1"])
+        by_rs, appended = DeltaRs(path), 1
+        if "deletionVectors" not in (by_rs.protocol().reader_features or ()):
+            write_deltalake(path, by_rs.to_pyarrow_table().slice(0, 1), mode="append")
+            appended = 2
+        rows = DeltaTable.forPath(spark, path).toDF().select(*columns).collect()
+        assert len(rows) == len(expected) + appended, table
+        assert set(map(tuple, rows)) == set(expected), table
 
 
 def without_zone(value: object) -> object:
