@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
     from oracle.client import LineProcess
 
-pytestmark = pytest.mark.sessions
+pytestmark = [
+    pytest.mark.sessions,
+    # PySpark's client says so of the JAR's settings where the session is there already.
+    pytest.mark.filterwarnings("ignore:Failed to set spark.sql.extensions"),
+]
 
 FOLDER = Path(__file__).parent / "jobs"
 
