@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltamerge import DeltaTable, write_delta
-from deltamerge.spark.data_source import drop_missing_catalog
 from deltamerge.spark.session import is_connect
 
 if TYPE_CHECKING:
@@ -36,19 +35,3 @@ def test_columns_are_as_they_were_declared(spark: SparkSession, tmp_path: Path, 
     found = table.toDF()
     assert sorted(row["id"] for row in found.where("id > 0 AND p = 1").collect()) == sorted([1, 3] * 2)
     assert [field.nullable for field in found.schema] == [is_connect(spark), True, is_connect(spark)]
-
-
-def test_a_catalog_class_that_is_missing_is_unset(spark: SparkSession) -> None:
-    if is_connect(spark):
-        pytest.skip("a server without its catalog's class starts no session")
-    key = "spark.sql.catalog.spark_catalog"
-    other = spark.newSession()
-    other.conf.set(key, "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    with pytest.raises(Exception, match="PLUGIN_CLASS_NOT_FOUND"):
-        other.catalog.currentDatabase()
-    drop_missing_catalog(other)
-    assert other.conf.get(key, None) is None
-    assert other.catalog.currentDatabase() == "default"
-    other.conf.set(key, "another.Catalog")
-    drop_missing_catalog(other)
-    assert other.conf.get(key, None) == "another.Catalog"

@@ -179,6 +179,8 @@ def test_a_script_runs(script: str, spark: SparkSession, tmp_path: Path, monkeyp
 def test_a_script_for_delta_spark_runs_with_one_changed_line(
     script: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if script == "streaming_upsert" and SERVER in os.environ:
+        pytest.skip("over Connect foreachBatch runs in a process of the server, which lacks the changed line")
     run(script, tmp_path, monkeypatch, with_one_changed_line(script))
     check_tables(script, spark, tmp_path)
 
