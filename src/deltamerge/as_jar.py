@@ -1,52 +1,134 @@
-"""PySpark's own calls, ``spark.sql`` and ``DataFrame.write``, on Delta tables, as they are with delta-spark's JAR."""
+"""PySpark's own calls on Delta tables, as they are with delta-spark's JAR."""
 
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
-from pyspark.sql.readwriter import DataFrameWriter
+from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
 from pyspark.sql.session import SparkSession as PySparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
+from deltamerge.api.arguments import condition_of
+from deltamerge.api.load_frame import Load, load_path, load_table
+from deltamerge.api.register import ON_DEMAND, registered_on_demand
 from deltamerge.api.run_sql import sql
-from deltamerge.api.save_frame import Save, save_as_table, save_to_path
+from deltamerge.api.save_by_name import create_as, find_table, insert_into, save_as_table
+from deltamerge.api.save_frame import Save, save_to_path, save_to_table
+from deltamerge.as_delta import install_as_delta
+from deltamerge.spark import columns as F
+from deltamerge.spark.data_source import drop_missing_catalog
+from deltamerge.spark.session import conf_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_STATE = "_deltamerge_write"
+_STATE, _TABLE, _FRAME = "_deltamerge_asked", "_deltamerge_table", "_deltamerge_frame"
 _MARK = "_deltamerge_installed"
+_DEFAULT_SOURCE = "spark.sql.sources.default"
+_USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
 _thread = threading.local()
+_registered: WeakSet[Any] = WeakSet()
 
 
 def install_in_pyspark() -> None:
-    """Let PySpark's own calls in this process do what they do with delta-spark's JAR, on classic Spark and Connect.
+    """Let a script that was written for delta-spark's JAR run as it is, on classic Spark and over Connect.
 
-    ``spark.sql`` runs Delta's statements by `deltamerge.sql`. ``df.write.format("delta")`` takes every save mode,
-    ``partitionBy`` and ``saveAsTable``. All else goes to PySpark as before. What reads is the source of
-    `deltamerge.register`.
+    A script needs this call before its other imports and nothing else:
+
+    - ``import delta`` and ``delta.tables`` mean this package; see `deltamerge.install_as_delta`.
+    - ``spark.sql`` runs Delta's statements by `deltamerge.sql`.
+    - ``spark.read`` and ``spark.table`` return the frames of `DeltaTable.toDF`, `DeltaTable.at` and
+      `DeltaTable.changes`.
+    - ``df.write`` takes every save mode, ``partitionBy``, ``saveAsTable`` and ``insertInto``; ``df.writeTo`` all of its
+      calls.
+    - A session gets the source of `deltamerge.register` as soon as a stream or the catalog needs it; a stream takes the
+      settings that the session has when it begins.
+    - ``spark.sql.catalog.spark_catalog`` is unset where it is delta-spark's class and there is no such class.
+
+    What concerns no Delta table goes to PySpark as before. It replaces methods of PySpark's classes in this process.
+
+    Raises:
+        ImportError: delta-spark's own package is imported already.
     """
-    for session, writer in _classes():
-        if not hasattr(session, _MARK):
-            setattr(session, _MARK, True)
-            session.sql = _sql(session.sql)
-            for name in ("format", "mode", "partitionBy", "option", "options", "clusterBy"):
-                setattr(writer, name, _recorded(name, getattr(writer, name)))
-            writer.save = _saving(writer.save)
-            writer.saveAsTable = _saving_as_table(writer.saveAsTable)
+    install_as_delta()
+    ON_DEMAND.set()
+    for found in _classes():
+        if not hasattr(found.session, _MARK):
+            setattr(found.session, _MARK, True)
+            _install(found)
+    active = PySparkSession.getActiveSession()
+    if active is not None:
+        drop_missing_catalog(active)
 
 
-def _classes() -> list[tuple[Any, Any]]:
-    found: list[tuple[Any, Any]] = [(PySparkSession, DataFrameWriter)]
+@dataclass(frozen=True)
+class _Classes:
+    """PySpark's classes, of classic Spark or of Connect."""
+
+    session: Any
+    reader: Any
+    writer: Any
+    writer_v2: Any
+    stream_reader: Any
+    stream_writer: Any
+
+
+def _classes() -> list[_Classes]:
+    classic = _Classes(
+        PySparkSession, DataFrameReader, DataFrameWriter, DataFrameWriterV2, DataStreamReader, DataStreamWriter
+    )
     try:
-        session, writer = (import_module(f"pyspark.sql.connect.{name}") for name in ("session", "readwriter"))
+        session, batch, streams = (
+            import_module(f"pyspark.sql.connect.{name}") for name in ("session", "readwriter", "streaming.readwriter")
+        )
     except ImportError:
         # Without Connect's packages.
-        return found
-    return [*found, (session.SparkSession, writer.DataFrameWriter)]
+        return [classic]
+    connect = _Classes(
+        session.SparkSession,
+        batch.DataFrameReader,
+        batch.DataFrameWriter,
+        batch.DataFrameWriterV2,
+        streams.DataStreamReader,
+        streams.DataStreamWriter,
+    )
+    return [classic, connect]
+
+
+def _install(found: _Classes) -> None:
+    found.session.sql = _sql(found.session.sql)
+    found.session.table = _table_of_session(found.session.table)
+    found.session.Builder.getOrCreate = _with_a_catalog(found.session.Builder.getOrCreate)
+    recorded = {
+        (found.reader, Load): ("format", "option", "options", "schema"),
+        (found.writer, Save): ("format", "mode", "partitionBy", "option", "options", "clusterBy"),
+        (found.writer_v2, Save): ("using", "partitionedBy", "option", "options", "clusterBy", "tableProperty"),
+    }
+    for (of, state), names in recorded.items():
+        for name in names:
+            setattr(of, name, _recorded(name, getattr(of, name), state))
+    found.reader.load = _loading(found.reader.load)
+    found.reader.table = _reading_table(found.reader.table)
+    found.writer.save = _saving(found.writer.save)
+    found.writer.saveAsTable = _saving_as_table(found.writer.saveAsTable)
+    found.writer.insertInto = _inserting(found.writer.insertInto)
+    found.writer_v2.__init__ = _named(found.writer_v2.__init__)
+    for name, mode in (("create", "create"), ("replace", "replace"), ("createOrReplace", "create_or_replace")):
+        setattr(found.writer_v2, name, _creating(getattr(found.writer_v2, name), mode))
+    found.writer_v2.append = _changing(found.writer_v2.append, {})
+    dynamic = {"partitionOverwriteMode": "dynamic"}
+    found.writer_v2.overwritePartitions = _changing(found.writer_v2.overwritePartitions, dynamic)
+    found.writer_v2.overwrite = _overwriting(found.writer_v2.overwrite)
+    for of in (found.stream_reader, found.stream_writer):
+        of.format = _of_stream(of.format)
 
 
 def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
@@ -56,6 +138,8 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
             return original(self, sqlQuery, args, **kwargs)
         _thread.is_inside = True
         try:
+            if _USES_SOURCE.search(sqlQuery):
+                _register_once(self)
             return sql(self, sqlQuery, args)
         finally:
             _thread.is_inside = False
@@ -63,14 +147,86 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     return run
 
 
-def _recorded(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _register_once(spark: SparkSession) -> None:
+    if spark not in _registered:
+        registered_on_demand(spark)
+        _registered.add(spark)
+
+
+def _with_a_catalog(original: Callable[..., SparkSession]) -> Callable[..., SparkSession]:
+    @functools.wraps(original)
+    def get(self: Any) -> SparkSession:  # noqa: ANN401
+        session = original(self)
+        drop_missing_catalog(session)
+        return session
+
+    return get
+
+
+def _recorded(name: str, original: Callable[..., Any], state: type[Load | Save]) -> Callable[..., Any]:
     @functools.wraps(original)
     def record(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        before: Save = getattr(self, _STATE, Save())
-        setattr(self, _STATE, before.with_call(name, args, kwargs))
+        setattr(self, _STATE, getattr(self, _STATE, state()).with_call(name, args, kwargs))
         return original(self, *args, **kwargs)
 
     return record
+
+
+def _is_delta(spark: SparkSession, source: str) -> bool:
+    return (source or (conf_value(spark, _DEFAULT_SOURCE) or "").lower()) == "delta"
+
+
+def _asked_load(reader: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> Load:  # noqa: ANN401
+    asked: Load = getattr(reader, _STATE, Load())
+    for name, value in given.items():
+        if value is not None:
+            asked = asked.with_call(name, (value,), {})
+    return asked.with_call("options", (), options)
+
+
+def _loading(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    @functools.wraps(original)
+    def load(
+        self: Any,  # noqa: ANN401
+        path: Any = None,  # noqa: ANN401
+        format: str | None = None,  # noqa: A002
+        schema: Any = None,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401
+    ) -> DataFrame:
+        spark = _session_of(self)
+        asked = _asked_load(self, {"format": format, "schema": schema}, options)
+        place = asked.options.get("path") if path is None else path
+        if not _is_delta(spark, asked.source) or not isinstance(place, str):
+            return original(self, path, format, schema, **options)
+        if asked.is_of_source:
+            _register_once(spark)
+            return original(self, path, format, schema, **options)
+        return load_path(spark, place, asked)
+
+    return load
+
+
+def _session_of(reader: Any) -> SparkSession:  # noqa: ANN401
+    session: SparkSession = reader._spark if isinstance(reader, DataFrameReader) else reader._client
+    return session
+
+
+def _reading_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    @functools.wraps(original)
+    def table(self: Any, tableName: str) -> DataFrame:  # noqa: ANN401, N803
+        found = load_table(_session_of(self), tableName, getattr(self, _STATE, Load()))
+        return original(self, tableName) if found is None else found
+
+    return table
+
+
+def _table_of_session(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    @functools.wraps(original)
+    def table(self: SparkSession, tableName: str) -> DataFrame:  # noqa: N803
+        found = load_table(self, tableName, Load()) if isinstance(tableName, str) else None
+        return original(self, tableName) if found is None else found
+
+    return table
 
 
 def _asked(writer: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> Save:  # noqa: ANN401
@@ -83,7 +239,7 @@ def _asked(writer: Any, given: Mapping[str, Any], options: Mapping[str, Any]) ->
 
 def _frame(writer: Any) -> DataFrame:  # noqa: ANN401
     """Return what a writer writes; one of Connect has only its plan."""
-    if isinstance(writer, DataFrameWriter):
+    if isinstance(writer, (DataFrameWriter, DataFrameWriterV2)):
         return writer._df
     frame: DataFrame = import_module("pyspark.sql.connect.dataframe").DataFrame(writer._df, writer._spark)
     return frame
@@ -101,7 +257,7 @@ def _saving(original: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         asked = _asked(self, {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
         place = path or asked.options.get("path")
-        if asked.source != "delta" or place is None:
+        if place is None or not _is_delta(self._spark, asked.source):
             original(self, path, format, mode, partitionBy, **options)
             return
         save_to_path(_frame(self), place, asked)
@@ -120,9 +276,88 @@ def _saving_as_table(original: Callable[..., None]) -> Callable[..., None]:
         **options: Any,  # noqa: ANN401
     ) -> None:
         asked = _asked(self, {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
-        if asked.source != "delta":
+        if not _is_delta(self._spark, asked.source):
             original(self, name, format, mode, partitionBy, **options)
             return
         save_as_table(_frame(self), name, asked)
 
     return save_as
+
+
+def _inserting(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def insert(self: Any, tableName: str, overwrite: bool | None = None) -> None:  # noqa: ANN401, N803
+        mode = None if overwrite is None else "overwrite" if overwrite else "append"
+        asked = _asked(self, {"mode": mode}, {})
+        # Spark refuses partitions here.
+        found = find_table(self._spark, tableName) if asked.partition_by is None else None
+        if found is None:
+            original(self, tableName, overwrite)
+            return
+        insert_into(_frame(self), found, asked)
+
+    return insert
+
+
+def _named(original: Callable[..., None]) -> Callable[..., None]:
+    """Let a writer keep the name of its table, which it may give to Spark only."""
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        original(self, *args, **kwargs)
+        setattr(self, _TABLE, signature.bind(self, *args, **kwargs).arguments["table"])
+
+    return begin
+
+
+def _creating(original: Callable[..., None], mode: Any) -> Callable[..., None]:  # noqa: ANN401
+    @functools.wraps(original)
+    def create(self: Any) -> None:  # noqa: ANN401
+        asked = _asked(self, {}, {})
+        if not _is_delta(self._spark, asked.source):
+            original(self)
+            return
+        create_as(_frame(self), getattr(self, _TABLE), mode, asked)
+
+    return create
+
+
+def _changing(original: Callable[..., None], options: Mapping[str, str]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def change(self: Any) -> None:  # noqa: ANN401
+        found = find_table(self._spark, getattr(self, _TABLE))
+        if found is None:
+            original(self)
+            return
+        mode = "overwrite" if options else "append"
+        save_to_table(_frame(self), found.table, _asked(self, {"mode": mode}, options))
+
+    return change
+
+
+def _overwriting(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def overwrite(self: Any, condition: Any) -> None:  # noqa: ANN401
+        found = find_table(self._spark, getattr(self, _TABLE))
+        if found is None:
+            original(self, condition)
+            return
+        # A string is a column's name here, not SQL.
+        where = condition_of(F.col(condition) if isinstance(condition, str) else condition)
+        asked = replace(_asked(self, {"mode": "overwrite"}, {}), condition=where)
+        save_to_table(_frame(self), found.table, asked)
+
+    return overwrite
+
+
+def _of_stream(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def of_format(self: Any, source: str) -> Any:  # noqa: ANN401
+        if source.lower() == "delta":
+            spark = next(getattr(self, name) for name in ("_spark", "_client", "_session") if hasattr(self, name))
+            registered_on_demand(spark)
+            _registered.add(spark)
+        return original(self, source)
+
+    return of_format

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable as DeltaRs
+from pyspark.sql import functions as F
 
-import deltamerge
-from deltamerge import as_jar
-from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
+from deltamerge.spark.session import physical_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.sessions, pytest.mark.slow]
-
-
-@pytest.fixture
-def installed(spark: SparkSession) -> Iterator[SparkSession]:
-    classes = [each for pair in as_jar._classes() for each in pair]
-    before = [dict(vars(each)) for each in classes]
-    deltamerge.register(spark)
-    deltamerge.install_in_pyspark()
-    deltamerge.install_in_pyspark()
-    yield spark
-    for each, names in zip(classes, before, strict=True):
-        for name in [name for name in vars(each) if name not in names]:
-            delattr(each, name)
-        for name, value in names.items():
-            if vars(each).get(name) is not value:
-                setattr(each, name, value)
 
 
 def rows(frame: Any) -> list[tuple[Any, ...]]:
@@ -131,3 +115,78 @@ def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) 
         spark.sql("DROP TABLE in_pyspark")
     spark.range(1).write.format("parquet").save(str(tmp_path / "parquet"))
     assert rows(spark.read.parquet(str(tmp_path / "parquet"))) == [(0,)]
+
+
+def test_frames_are_scans_of_the_files_and_have_the_latest_columns(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.range(4).selectExpr("id", "id % 2 AS p").write.format("delta").partitionBy("p").saveAsTable("scanned")
+    try:
+        spark.table("scanned").write.format("delta").option("delta.enableChangeDataFeed", True).save(path)
+        wider = spark.sql("SELECT 9L AS id, 1L AS p, 'x' AS n").write.format("delta").mode("append")
+        wider.option("mergeSchema", True).saveAsTable("scanned")
+        wider.option("mergeSchema", True).save(path)
+        expected = [(0, 0, None), (1, 1, None), (2, 0, None), (3, 1, None), (9, 1, "x")]
+        reads = [
+            spark.read.format("delta").load(path),
+            spark.read.load(path, format="delta"),
+            spark.read.format("DELTA").option("path", path).load(),
+            spark.read.table("scanned"),
+            spark.read.format("delta").table("default.scanned"),
+            spark.table("scanned"),
+            spark.table(f"delta.`{path}`"),
+        ]
+        for frame in reads:
+            assert rows(frame) == expected
+            plan = physical_plan(frame.where("p = 1").select("id"))
+            assert "FileScan parquet" in plan or "Scan parquet" in plan
+            assert "ReadSchema: struct<id:bigint" in plan
+            assert "n:string" not in plan.partition("ReadSchema")[2]
+        assert reads[0].select("_metadata.file_path").distinct().count() >= 2
+        assert rows(spark.read.format("delta").option("versionAsOf", 0).load(path)) == [e[:2] for e in expected[:4]]
+        assert rows(spark.read.option("versionAsOf", "0").table("scanned")) == [e[:2] for e in expected[:4]]
+        assert len(rows(spark.read.format("delta").load(f"{path}@v0"))) == 4
+        assert len(rows(spark.table(f"delta.`{path}@v0`"))) == 4
+        with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS"):
+            spark.read.format("delta").option("versionAsOf", 1).load(f"{path}@v0")
+        made = dt.datetime.fromtimestamp(DeltaRs(path).history()[-1]["timestamp"] / 1000 + 0.01, tz=dt.timezone.utc)
+        assert len(rows(spark.read.load(path, format="delta", timestampAsOf=str(made)))) == 4
+        changed = spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 1).load(path)
+        assert rows(changed.select("id", "n", "_change_type")) == [(9, "x", "insert")]
+        with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS"):
+            spark.read.options(readChangeFeed=True, versionAsOf=0).format("delta").load(path)
+        assert rows(spark.read.format("delta").schema("id BIGINT").load(path)) == [(e[0],) for e in expected]
+    finally:
+        spark.sql("DROP TABLE scanned")
+
+
+def test_rows_by_their_places_and_the_calls_of_write_to(installed: SparkSession, tmp_path: Path) -> None:
+    spark = installed
+    frame = spark.range(4).selectExpr("id", "id % 2 AS p")
+    try:
+        frame.writeTo("placed").using("delta").partitionedBy("p").tableProperty("delta.appendOnly", "false").create()
+        with pytest.raises(DeltaAnalysisException, match="DELTA_TABLE_ALREADY_EXISTS"):
+            frame.writeTo("placed").using("delta").create()
+        spark.sql("SELECT 5L AS any, 1L AS name").write.insertInto("placed")
+        with pytest.raises(DeltaAnalysisException, match="DELTA_INSERT_COLUMN_ARITY_MISMATCH"):
+            spark.range(1).write.insertInto("placed")
+        frame.where("id = 0").select("p", "id").withColumn("id", F.lit(6)).writeTo("placed").append()
+        assert rows(spark.table("placed")) == [(0, 0), (1, 1), (2, 0), (3, 1), (5, 1), (6, 0)]
+        spark.sql("SELECT 7L AS id, 1L AS p").writeTo("placed").overwritePartitions()
+        assert rows(spark.table("placed")) == [(0, 0), (2, 0), (6, 0), (7, 1)]
+        spark.sql("SELECT 9L AS id, 0L AS p").writeTo("placed").overwrite(F.col("id") > 5)
+        assert rows(spark.table("placed")) == [(0, 0), (2, 0), (9, 0)]
+        with pytest.raises(InvariantViolationException, match="DELTA_REPLACE_WHERE_MISMATCH"):
+            spark.sql("SELECT 1L AS id, 0L AS p").writeTo("placed").overwrite(F.col("id") > 5)
+        spark.sql("SELECT 8L, 8L").write.insertInto("placed", overwrite=True)
+        assert rows(spark.table("placed")) == [(8, 8)]
+        spark.range(2).writeTo("placed").using("delta").createOrReplace()
+        assert rows(spark.table("placed")) == [(0,), (1,)]
+        path = str(tmp_path / "t")
+        spark.range(2).writeTo(f"delta.`{path}`").using("delta").create()
+        assert DeltaRs(path).version() == 0
+        spark.range(3).writeTo("other").using("parquet").create()
+        spark.range(1).write.insertInto("other")
+        assert spark.table("other").count() == 4
+    finally:
+        spark.sql("DROP TABLE IF EXISTS placed")
+        spark.sql("DROP TABLE IF EXISTS other")

@@ -75,6 +75,14 @@ def _expression(value: object) -> Expression | None:
     return Expression(str(value).removeprefix("Column<'").removesuffix("'>"), value)  # type: ignore[arg-type]
 
 
+def column_name(column: object) -> str:
+    """Return the name that a string or a Column is; of another expression its SQL, which is no column's name."""
+    if isinstance(column, str):
+        return column
+    found = _expression(column)
+    return str(column) if found is None else found.text.removeprefix("`").removesuffix("`")
+
+
 def names_of(names: Sequence[object], what: str) -> tuple[str, ...]:
     """Return columns' names that are given one by one or in one list.
 

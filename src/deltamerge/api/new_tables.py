@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deltamerge.api.register import registered_on_demand
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.catalog import catalog_entry, qualified, record_table, warehouse_location
@@ -144,7 +145,10 @@ def record(place: Place, schema: StructType, comment: str | None, *, requires_en
     """
     if not place.name or place.has_entry or place.exists:
         return False
-    recorded = record_table(place.table.spark, place.name, schema, place.given, comment)
+    spark = place.table.spark
+    recorded = record_table(spark, place.name, schema, place.given, comment)
+    if not recorded and registered_on_demand(spark):
+        recorded = record_table(spark, place.name, schema, place.given, comment)
     if not recorded and place.given is not None and requires_entry:
         raise DeltaAnalysisException(
             "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG",

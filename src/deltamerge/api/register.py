@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from typing import TYPE_CHECKING
 
-from deltamerge.spark.data_source import has_source_of_jar, source_settings
+from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar, source_settings
 from deltamerge.workers.data_source import DeltaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+ON_DEMAND = threading.Event()
+"""Set where a session's source is registered as soon as something needs it: by `install_in_pyspark`."""
 
 
 def register(spark: SparkSession) -> bool:
@@ -20,7 +24,8 @@ def register(spark: SparkSession) -> bool:
     The source keeps the settings that the session has now (its time zone, Delta's settings, the credentials of
     ``spark.hadoop.fs.*``); call this again when they have changed. Spark runs a part of the source in a Python worker
     beside its driver, where this package must be installed, over Spark Connect that is the server; executors need
-    PyArrow only. On Spark 4.1 and later it turns on ``spark.sql.python.filterPushdown.enabled`` unless that is set.
+    PyArrow only. On Spark 4.1 and later it turns on ``spark.sql.python.filterPushdown.enabled`` unless that is set. It
+    unsets ``spark.sql.catalog.spark_catalog`` where that is delta-spark's class and there is no such class.
 
     Args:
         spark: The session.
@@ -28,6 +33,7 @@ def register(spark: SparkSession) -> bool:
     Returns:
         Whether the source is this library's; false where a JAR has it.
     """
+    drop_missing_catalog(spark)
     if has_source_of_jar(spark):
         warnings.warn(
             "The session has a data source delta of a JAR; format('delta') goes on using that one.", stacklevel=2
@@ -36,3 +42,8 @@ def register(spark: SparkSession) -> bool:
     settings = source_settings(spark)
     spark.dataSource.register(type(DeltaSource.__name__, (DeltaSource,), {"settings": settings}))
     return True
+
+
+def registered_on_demand(spark: SparkSession) -> bool:
+    """Register the source of a session that lacks it, where that was asked for; return whether it was."""
+    return ON_DEMAND.is_set() and register(spark)

@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from deltamerge.api.statements.creation import create_from_rows
-from deltamerge.api.statements.tables import Tables
+from deltamerge.api.arguments import column_name
+from deltamerge.api.asked_options import asked_options
 from deltamerge.api.write_delta import write_frame
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import conf_value, merge_conf
-from deltamerge.spark.table import open_table
-from deltamerge.sql.names import parse_name
-from deltamerge.sql.statements.ast import CreateTable, TableName
+from deltamerge.spark.table import Table, open_table
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.txn.application import option_transaction
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, illegal_option, write_kind
 from deltamerge.write.table_writer import CommitNotes, FrameWrite
@@ -33,10 +32,11 @@ class Save:
     """The calls on a writer.
 
     Args:
-        source: The data source, in lower case.
+        source: The data source, in lower case; empty for the session's default.
         mode: ``append``, ``overwrite``, ``ignore`` or ``error``.
         options: By their names in lower case.
-        properties: Options that are a table's properties.
+        properties: Those of the table, which a writer takes as options, too.
+        condition: Of which rows the new ones take the place, where no option says so.
     """
 
     source: str = ""
@@ -45,30 +45,31 @@ class Save:
     cluster_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    condition: Expression | None = None
 
     def with_call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Save:
         """Return what is asked for after one more call of the writer."""
         if name in ("options", "option"):
-            given = dict(kwargs) if name == "options" else dict([_option(args, kwargs)])
-            return self._with_options(given)
+            return self._with_options(asked_options(name, args, kwargs))
         values = [*args, *kwargs.values()]
-        if name in ("partitionBy", "clusterBy"):
+        if name == "tableProperty":
+            return replace(self, properties={**self.properties, str(values[0]): str(values[1])})
+        if name in ("partitionBy", "partitionedBy", "clusterBy"):
             names = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
-            listed = tuple(map(str, names))
-            return replace(self, partition_by=listed) if name == "partitionBy" else replace(self, cluster_by=listed)
+            listed = tuple(map(column_name, names))
+            return replace(self, cluster_by=listed) if name == "clusterBy" else replace(self, partition_by=listed)
         if not values or values[0] is None:
             return self
-        if name == "format":
+        if name in ("format", "using"):
             return replace(self, source=str(values[0]).lower())
         mode = str(values[0]).lower()
         return replace(self, mode="error" if mode in _ERRORS else _MODES.get(mode, mode))
 
-    def _with_options(self, given: Mapping[str, Any]) -> Save:
-        strings = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in given.items() if v is not None}
+    def _with_options(self, given: Mapping[str, str]) -> Save:
         return replace(
             self,
-            options={**self.options, **{key.lower(): value for key, value in strings.items()}},
-            properties={**self.properties, **{k: v for k, v in strings.items() if k.lower().startswith("delta.")}},
+            options={**self.options, **{key.lower(): value for key, value in given.items()}},
+            properties={**self.properties, **{k: v for k, v in given.items() if k.lower().startswith("delta.")}},
         )
 
     @property
@@ -78,6 +79,12 @@ class Save:
         if self.partition_by is not None or named is None:
             return self.partition_by
         return tuple(name.strip() for name in named.split(","))
+
+    @property
+    def replaced(self) -> Expression | None:
+        """Of which rows the new ones take the place; None where no condition says so."""
+        where = self.options.get("replacewhere")
+        return self.condition if where is None else Expression(where)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return an option that is true or false.
@@ -104,25 +111,28 @@ class Save:
         return CommitNotes(transaction, self.options.get("usermetadata"))
 
 
-def _option(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, Any]:
-    named = {**dict(zip(("key", "value"), args, strict=False)), **kwargs}
-    return str(named["key"]), named["value"]
-
-
 def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
     """Write a frame to the table at a path.
 
     Raises:
         DeltaAnalysisException: There is a table where none may be, or the rows do not fit.
     """
-    table = open_table(frame.sparkSession, path)
+    save_to_table(frame, open_table(frame.sparkSession, path), asked)
+
+
+def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
+    """Write a frame to a table, which need not exist.
+
+    Raises:
+        DeltaAnalysisException: There is a table where none may be, or the rows do not fit.
+    """
     mode = _mode(asked)
     if asked.mode == "ignore" and table_exists(table.store):
         return
-    where, conf = asked.options.get("replacewhere"), merge_conf(frame.sparkSession)
+    where, conf = asked.replaced, merge_conf(frame.sparkSession)
     kind = write_kind(
         mode == "overwrite",
-        where,
+        None if where is None else where.text,
         asked.flag("overwriteSchema"),
         asked.options.get("partitionoverwritemode"),
         conf_value(frame.sparkSession, PARTITION_OVERWRITE_MODE),
@@ -154,25 +164,3 @@ def _mode(asked: Save) -> str:
         sqlstate="42000",
         parameters={"mode": asked.mode},
     )
-
-
-def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
-    """Write a frame to the table of a name.
-
-    Raises:
-        DeltaAnalysisException: There is a table where none may be, or the rows do not fit.
-    """
-    tables, parts = Tables(frame.sparkSession), parse_name(name)
-    found = tables.called(parts)
-    if found is not None and asked.mode != "error":
-        save_to_path(frame, found.table.location, asked)
-        return
-    statement = CreateTable(
-        TableName(parts),
-        "create",
-        partitioned_by=asked.partitions or (),
-        clustered_by=asked.cluster_by,
-        properties=asked.properties,
-        location=asked.options.get("path"),
-    )
-    create_from_rows(tables, statement, frame, asked.notes)

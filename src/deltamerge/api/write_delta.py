@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from deltamerge.commands.replace_where import replace_rows, replaces_rows
+from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import merge_conf, reset_transaction
 from deltamerge.spark.table import Table, open_table
 from deltamerge.txn.application import option_transaction, session_transaction
@@ -74,9 +76,16 @@ def write_delta(
 def write_frame(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None:
     """Write a frame, as the session's transaction where the write names none; return the version as `write_delta`."""
     if asked.notes.transaction is not None:
-        return write_table(table, frame, asked)
+        return _write(table, frame, asked)
     conf = merge_conf(table.spark)
     notes = replace(asked.notes, transaction=session_transaction(conf))
-    version = write_table(table, frame, replace(asked, notes=notes))
+    version = _write(table, frame, replace(asked, notes=notes))
     reset_transaction(table.spark, conf)
     return version
+
+
+def _write(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None:
+    condition = asked.condition
+    if condition is not None and table_exists(table.store) and replaces_rows(table.snapshot(), condition):
+        return replace_rows(table, frame, asked)
+    return write_table(table, frame, asked)

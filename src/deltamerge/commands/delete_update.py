@@ -21,7 +21,7 @@ def delete(table: Table, alias: str | None, condition: Expression | None) -> Mer
     Raises:
         DeltaError: As `run_merge`.
     """
-    return _run("DELETE", table, alias, condition, Delete())
+    return run_merge(MergeIntoCommand(table, delete_statement(table, alias, condition)))
 
 
 def update(
@@ -35,14 +35,19 @@ def update(
     Raises:
         DeltaError: As `run_merge`.
     """
-    return _run("UPDATE", table, alias, condition, Update(assignments))
+    return run_merge(MergeIntoCommand(table, _statement("UPDATE", table, alias, condition, Update(assignments))))
 
 
-def _run(
+def delete_statement(table: Table, alias: str | None, condition: Expression | None) -> MergeStatement:
+    """Return a DELETE as a merge."""
+    return _statement("DELETE", table, alias, condition, Delete())
+
+
+def _statement(
     operation: Operation, table: Table, alias: str | None, condition: Expression | None, action: Action
-) -> MergeOutcome:
+) -> MergeStatement:
     name = f"delta.`{table.name}`" + (f" AS {alias}" if alias is not None else "")
-    statement = MergeStatement(
+    return MergeStatement(
         source=empty_frame(table.spark, StructType([])),
         source_alias=None,
         source_sql="",
@@ -52,4 +57,3 @@ def _run(
         schema_evolution=False,
         operation=operation,
     )
-    return run_merge(MergeIntoCommand(table, statement))

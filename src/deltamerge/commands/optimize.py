@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.commands.cubes import CLUSTERING_PROVIDER, files_to_cluster, listed, new_cube, packed_cubes
 from deltamerge.commands.z_order import z_ordered
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.actions import Action, AddFile
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 # Of so many bins at a time one job writes the files.
 _BINS_OF_A_JOB = 32
-_CUBE, _CUBE_COLUMNS, _CUBE_CURVE = "ZCUBE_ID", "ZCUBE_ZORDER_BY", "ZCUBE_ZORDER_CURVE"
-_CLUSTERING = "liquid"
 
 
 @dataclass(frozen=True)
@@ -95,14 +93,14 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str]) -> Opt
         added: tuple[AddFile, ...] = ()
         if bins:
             parameters = {
-                "predicate": _listed(where),
-                "zOrderBy": _listed(order_by),
-                "clusterBy": _listed(clustered),
+                "predicate": listed(where),
+                "zOrderBy": listed(order_by),
+                "clusterBy": listed(clustered),
                 "auto": False,
                 **({"isFull": False} if clustered else {}),
             }
-            tags = _cube(clustered) if clustered and not order_by else None
-            added = _rewrite(table, snapshot, bins, columns, conf, _Record("OPTIMIZE", parameters, tags))
+            record = _Record("OPTIMIZE", parameters, clustered)
+            added = _rewrite(table, snapshot, bins, columns, conf, record)
     return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started, bool(order_by))
 
 
@@ -130,7 +128,7 @@ def purge(table: Table, where: Sequence[str]) -> Optimized:
         bins = [of_bin for of in partitions.values() for of_bin in _packed(of, size)]
         added: tuple[AddFile, ...] = ()
         if bins:
-            record = _Record("REORG", {"predicate": _listed(where), "applyPurge": True}, None)
+            record = _Record("REORG", {"predicate": listed(where), "applyPurge": True})
             added = _rewrite(table, snapshot, bins, (), conf, record)
     return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started, is_z_ordered=False)
 
@@ -140,12 +138,12 @@ class _Record:
     """What a commit says of the files that it rewrites.
 
     Args:
-        tags: The clustering of the new files.
+        clustered: The columns by which the new files are clustered; each bin becomes a cube.
     """
 
     operation: str
     parameters: Mapping[str, object]
-    tags: dict[str, str | None] | None
+    clustered: tuple[str, ...] = ()
 
 
 def _candidates(table: Table, snapshot: Snapshot, where: Sequence[str]) -> list[AddFile]:
@@ -184,16 +182,16 @@ def _rewrite(
     with removing_leftovers(table.store, folder):
         try:
             with job_description(table.spark, f"{record.operation} operation - rewriting {len(removed)} files"):
-                written = _write(table, snapshot, bins, columns, size, folder)
+                # A cube's files are known by the job that writes them.
+                at_once = 1 if record.clustered else _BINS_OF_A_JOB
+                of_jobs = _write(table, snapshot, bins, columns, size, folder, at_once)
+            written = reduce(WrittenFiles.with_files_of, of_jobs)
             _check_rows(table, removed, written)
         except BaseException:
             # Whatever ends it, also Ctrl-C, comes before the commit.
             remove_leftovers(table.store, folder)
             raise
-        provider = _CLUSTERING if record.tags is not None else None
-        added = tuple(
-            replace(f, data_change=False, tags=record.tags, clustering_provider=provider) for f in written.files
-        )
+        added = tuple(file for of_job in of_jobs for file in _rewritten(of_job.files, record.clustered))
         now = now_ms()
         actions: list[Action] = [*added, *(file.remove(now, data_change=False) for file in removed)]
         commit_command(
@@ -207,6 +205,14 @@ def _rewrite(
             isolation="SnapshotIsolation",
         )
     return added
+
+
+def _rewritten(files: Sequence[AddFile], clustered: Sequence[str]) -> list[AddFile]:
+    """Return the files of one job as they are committed, those of a clustered table as a cube."""
+    if not clustered:
+        return [replace(file, data_change=False) for file in files]
+    tags = new_cube(clustered)
+    return [replace(file, data_change=False, tags=tags, clustering_provider=CLUSTERING_PROVIDER) for file in files]
 
 
 def _check_rows(table: Table, removed: Sequence[AddFile], written: WrittenFiles) -> None:
@@ -227,7 +233,9 @@ def _write(
     columns: Sequence[str],
     size: int,
     folder: str,
-) -> WrittenFiles:
+    at_once: int,
+) -> list[WrittenFiles]:
+    """Write bins, so many by one job; return the files of each job."""
     schema, stored = schema_to_write(snapshot), materialized_columns(snapshot.metadata)
     target = WriteTarget(
         store=table.store,
@@ -240,15 +248,14 @@ def _write(
         hidden_columns=() if stored is None else stored.names,
     )
     found: list[WrittenFiles] = []
-    for first in range(0, len(bins), _BINS_OF_A_JOB):
+    for first in range(0, len(bins), at_once):
         frames = [
             _in_order(_rows(table, snapshot, schema, files), files, columns, size)
-            for files in bins[first : first + _BINS_OF_A_JOB]
+            for files in bins[first : first + at_once]
         ]
-        of_job = replace(target, folder=f"{folder}/{first // _BINS_OF_A_JOB}")
+        of_job = replace(target, folder=f"{folder}/{first // at_once}")
         found.append(write_files(reduce(lambda left, right: left.union(right), frames), of_job))
-    files = tuple(file for written in found for file in written.files)
-    return WrittenFiles(files, tuple(rows for written in found for rows in written.rows), ())
+    return found
 
 
 def _rows(table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile]) -> DataFrame:
@@ -276,6 +283,10 @@ def _bins(
     conf: CommandConf,
 ) -> list[list[AddFile]]:
     """Put the files together that are rewritten together, by partition."""
+    if clustered:
+        # A clustered table has no partitions, and takes no other order.
+        target = max(conf.optimize_target_cube_size, conf.optimize_min_cube_size)
+        return packed_cubes(files_to_cluster(files, clustered, conf.optimize_min_cube_size), target)
     size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
     smallest = min(conf.optimize_min_file_size, size)
     partitions: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = defaultdict(list)
@@ -283,7 +294,7 @@ def _bins(
         if columns or file.size < smallest or _deleted_share(file) > conf.optimize_max_deleted_rows_ratio:
             partitions[tuple(sorted(file.partition_values.items()))].append(file)
     if columns:
-        return [of for of in partitions.values() if not (clustered and _is_one_cube(of, clustered))]
+        return list(partitions.values())
     return [of_bin for of in partitions.values() for of_bin in _packed(of, size) if len(of_bin) > 1]
 
 
@@ -304,21 +315,6 @@ def _deleted_share(file: AddFile) -> float:
         return 0.0
     rows = record_count(file)
     return 1.0 if not rows else file.deletion_vector.cardinality / rows
-
-
-def _is_one_cube(files: Sequence[AddFile], clustered: Sequence[str]) -> bool:
-    """Return whether all files were written by one clustering, by the columns of now, so that nothing is to do."""
-    cubes = {(file.tags or {}).get(_CUBE) for file in files}
-    columns = {(file.tags or {}).get(_CUBE_COLUMNS) for file in files}
-    return len(cubes) == 1 and None not in cubes and columns == {_listed(clustered)}
-
-
-def _listed(strings: Sequence[str]) -> str:
-    return json.dumps(list(strings), ensure_ascii=False, separators=(",", ":"))
-
-
-def _cube(clustered: Sequence[str]) -> dict[str, str | None]:
-    return {_CUBE: str(uuid.uuid4()), _CUBE_COLUMNS: _listed(clustered), _CUBE_CURVE: "hilbert"}
 
 
 def _check_clustered(snapshot: Snapshot, where: Sequence[str], order_by: Sequence[str]) -> None:

@@ -122,12 +122,17 @@ def _asked(request: Request) -> Snapshot:
     if timestamp is not None:
         version = version_at(CommitTimes.of(request.snapshot()), timestamp)
     if reads_changes(request) and version is not None:
-        raise DeltaAnalysisException(
-            "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS",
-            "Cannot time travel and read the change data feed at once: use startingVersion and endingVersion.",
-            sqlstate="0AKDC",
-        )
+        raise travelled_changes()
     return request.snapshot(version)
+
+
+def travelled_changes() -> DeltaAnalysisException:
+    """Return the error of options of time travel beside those of the change data feed."""
+    return DeltaAnalysisException(
+        "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS",
+        "Cannot time travel and read the change data feed at once: use startingVersion and endingVersion.",
+        sqlstate="0AKDC",
+    )
 
 
 def _changed_files(request: Request, snapshot: Snapshot) -> Sequence[ChangedFile]:

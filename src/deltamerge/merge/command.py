@@ -111,7 +111,7 @@ def _run_once(
         reset_transaction(spark, conf)
         return already_committed(command.table, command.statement, snapshot)
     execution = replace(prepare(command, snapshot, conf, steps, clock, new_id), kept=kept)
-    changes = carry_out(execution, new_id)
+    changes = replace(carry_out(execution, new_id), appended=command.appended)
     store, folder = command.table.store, changes.execution.folder
     with steps.step("commit", "committing"), removing_leftovers(store, folder):
         committed = commit_merge(changes, new_id())

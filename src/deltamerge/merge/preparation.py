@@ -13,7 +13,7 @@ from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.current_time import at_one_time
 from deltamerge.merge.analysis.resolve import resolve
 from deltamerge.merge.analysis.table_after import table_after
-from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.execution import AppendedRows, Execution
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.limits import LIMITS
 from deltamerge.merge.planning.plan import Alternative
@@ -45,6 +45,7 @@ class MergeIntoCommand:
         snapshot: The version that the source was computed from: the merge reads it too, and every later commit that
             changes rows conflicts. None for the newest version.
         returns_changes: Whether the changed rows are asked for, so that they are written as change data.
+        appended: Rows to commit besides.
     """
 
     table: Table
@@ -55,6 +56,7 @@ class MergeIntoCommand:
     user_metadata: str | None = None
     snapshot: Snapshot | None = None
     returns_changes: bool = False
+    appended: AppendedRows | None = None
 
     def conf_over(self, session: MergeConf) -> MergeConf:
         """Return the session's settings with what was asked for at the call."""

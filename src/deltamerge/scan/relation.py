@@ -8,12 +8,14 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
-from deltamerge.sql.names import free_prefix
+from deltamerge.sql.names import free_prefix, quote
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
 
 
 def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None) -> DataFrame:
@@ -38,5 +40,12 @@ def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None
     prefix = free_prefix(schema.names)
     with session_settings(table.spark, READING_MANY_FILES):
         extra = ScanColumns(prefix + "file", prefix + "row")
-        frame = target_frame(table, snapshot, schema, (files or snapshot.files).add_files(), extra)
-    return frame.drop(prefix + "file", prefix + "row")
+        read = snapshot.files if files is None else files
+        frame = target_frame(table, snapshot, schema, read.add_files(), extra, as_declared=True)
+    return frame.select(*(_with_comment(field) for field in schema.fields))
+
+
+def _with_comment(field: StructField) -> Column:
+    comment = {key: value for key, value in (field.metadata or {}).items() if key == "comment"}
+    column = F.col(quote(field.name))
+    return column.alias(field.name, metadata=comment) if comment else column

@@ -20,7 +20,8 @@ from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files, refuse_empty_files
 from deltamerge.scan.paths import spark_path, spark_spellings
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import empty_frame
+from deltamerge.spark.required_columns import with_required
+from deltamerge.spark.session import empty_frame, is_connect
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import quote
 from deltamerge.workers.partition_names import NULL_PARTITION, partition_folder
@@ -62,6 +63,8 @@ def target_frame(
     schema: T.StructType,
     files: Sequence[AddFile],
     extra: ScanColumns,
+    *,
+    as_declared: bool = False,
 ) -> DataFrame:
     """Read files of a table without the rows that deletion vectors delete.
 
@@ -69,6 +72,8 @@ def target_frame(
         schema: The columns to read; data files may contain more than the version's.
         files: The files to read; none makes a frame without rows.
         extra: Names for the file and position of each row.
+        as_declared: Whether columns have the schema's comments, and are not nullable where it says so and the session
+            is a classic one. Spark then relies on there being no NULL.
 
     Returns:
         The table's columns in the schema's order, then file name and row index.
@@ -79,14 +84,14 @@ def target_frame(
     """
     if not files:
         empty = T.StructType(
-            [T.StructField(f.name, f.dataType, True) for f in schema.fields]
+            [T.StructField(f.name, f.dataType, not _is_required(table, f, as_declared)) for f in schema.fields]
             + [T.StructField(extra.file_name, T.StringType()), T.StructField(extra.row_index, T.LongType())]
         )
         return empty_frame(table.spark, empty)
     refuse_empty_files(table, files)
     partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode
     frames = [
-        _frame_of(table, _FileColumns(schema, partition_columns, mode, found), group, extra)
+        _frame_of(table, _FileColumns(schema, partition_columns, mode, found, as_declared), group, extra)
         for found, group in fields_of_files(table, schema, partition_columns, files, mode)
     ]
     return reduce(lambda left, right: left.union(right), frames)
@@ -104,6 +109,7 @@ class _FileColumns:
     partition_columns: tuple[str, ...]
     mode: str
     data: tuple[T.StructField, ...]
+    as_declared: bool
 
     @property
     def data_fields(self) -> list[T.StructField]:
@@ -115,6 +121,14 @@ class _FileColumns:
         """The columns whose values are in the log, in its order, as it names them."""
         by_name = {f.name: f for f in self.schema.fields}
         return [physical_field(by_name[name], self.mode) for name in self.partition_columns]
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The columns without NULL, as files and the log name them."""
+        by_name = {f.name: f for f in self.schema.fields}
+        in_files = [*zip(self.data_fields, self.data, strict=True)]
+        in_files += [(by_name[n], f) for n, f in zip(self.partition_columns, self.partition, strict=True)]
+        return frozenset(found.name for f, found in in_files if self.as_declared and not f.nullable)
 
     def logical(self) -> dict[str, Column]:
         """Each column's value by its name in the table."""
@@ -138,23 +152,30 @@ def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], ext
 def _stored_rows(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:
     """Read all rows of files, deleted ones included."""
     if not columns.partition_columns:
-        return _select(_read(table, columns.data, files, None), columns, extra)
+        return _select(_read(table, columns, columns.data, files, None), columns, extra)
     by_root = _files_by_folder_root(table, columns.partition, files)
     if by_root is None:
         return _with_values_by_path(table, columns, files, extra)
     full = [*columns.data, *columns.partition]
-    frames = [_select(_read(table, full, group, root), columns, extra) for root, group in by_root.items()]
+    frames = [_select(_read(table, columns, full, group, root), columns, extra) for root, group in by_root.items()]
     return reduce(lambda left, right: left.union(right), frames)
 
 
-def _read(table: Table, fields: Sequence[T.StructField], files: Sequence[AddFile], base_path: str | None) -> DataFrame:
+def _read(
+    table: Table,
+    columns: _FileColumns,
+    fields: Sequence[T.StructField],
+    files: Sequence[AddFile],
+    base_path: str | None,
+) -> DataFrame:
     # Rows that are not read are lost when their file is rewritten, so no file may be passed over.
     reader = table.spark.read.options(ignoreCorruptFiles=False, ignoreMissingFiles=False)
     reader = reader.schema(T.StructType(list(fields)))
     if base_path is not None:
         reader = reader.option("basePath", base_path)
     with naming_missing_files(table.name):
-        return reader.parquet(*(spark_path(table, decode_path(file.path)) for file in files))
+        frame = reader.parquet(*(spark_path(table, decode_path(file.path)) for file in files))
+    return with_required(frame, columns.required)
 
 
 def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> DataFrame:
@@ -162,6 +183,11 @@ def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> Data
     return frame.select(
         *(padded(logical[f.name], f).alias(f.name) for f in columns.schema.fields), *_positions(frame, extra)
     )
+
+
+def _is_required(table: Table, field: T.StructField, as_declared: bool) -> bool:
+    """Return whether a column of a scan is not nullable."""
+    return as_declared and not field.nullable and not is_connect(table.spark)
 
 
 def _positions(frame: DataFrame, extra: ScanColumns) -> tuple[Column, Column]:
@@ -196,7 +222,7 @@ def _exact_folder(name: str, value: str | None) -> str | None:
 def _with_values_by_path(
     table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns
 ) -> DataFrame:
-    frame, logical = _read(table, columns.data, files, None), columns.logical()
+    frame, logical = _read(table, columns, columns.data, files, None), columns.logical()
     values = {f.name: F.col(quote(f.name)) for f in columns.data_fields}
     rows = frame.select(*(logical[name].alias(name) for name in values), *_positions(frame, extra))
     joined_names = [f"{extra.file_name}v{i}" for i in range(len(columns.partition))]

@@ -66,6 +66,9 @@ class MergeConf:
         return self.store_assignment_policy
 
 
+_CLUSTERING = f"{PREFIX}optimize.clustering.mergeStrategy.minCubeSize"
+
+
 @dataclass(frozen=True)
 class CommandConf:
     """The session settings of commands other than MERGE."""
@@ -76,6 +79,8 @@ class CommandConf:
     optimize_min_file_size: int = _setting(f"{PREFIX}optimize.minFileSize", 1 << 30)
     optimize_max_file_size: int = _setting(f"{PREFIX}optimize.maxFileSize", 1 << 30)
     optimize_max_deleted_rows_ratio: float = _setting(f"{PREFIX}optimize.maxDeletedRowsRatio", 0.05)
+    optimize_min_cube_size: int = _setting(f"{_CLUSTERING}.threshold", 100 << 30)
+    optimize_target_cube_size: int = _setting(f"{_CLUSTERING}.targetCubeSize", 150 << 30)
     optimize_zorder_check_stats: bool = _setting(f"{PREFIX}optimize.zorder.checkStatsCollection.enabled", True)
     restore_protocol_downgrade: bool = _setting(f"{PREFIX}restore.protocolDowngradeAllowed", False)
     ignore_missing_files: bool = _setting("spark.sql.files.ignoreMissingFiles", False)

@@ -31,6 +31,24 @@ _NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
 # Of this library's own source's error where it gets no path.
 _OWN = "DELTA_TABLE_PATH_NOT_GIVEN"
 
+_CATALOG = "spark.sql.catalog.spark_catalog"
+_CATALOG_OF_JAR = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_NO_CATALOG = ("PLUGIN_CLASS_NOT_FOUND", "Cannot find catalog plugin class")
+
+
+def drop_missing_catalog(spark: SparkSession) -> None:
+    """Unset the session's catalog where it is delta-spark's and no JAR has it: Spark would find no table at all."""
+    if conf_value(spark, _CATALOG) != _CATALOG_OF_JAR:
+        return
+    with errors_not_logged():
+        try:
+            spark.catalog.currentDatabase()
+        except Exception as error:
+            # Classic Spark has an error of Py4J's here, Connect one of its own.
+            if not any(sign in str(error) for sign in _NO_CATALOG):
+                raise
+            spark.conf.unset(_CATALOG)
+
 
 def has_source_of_jar(spark: SparkSession) -> bool:
     """Return whether the session has a data source ``delta`` that is not this library's."""

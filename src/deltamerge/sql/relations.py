@@ -146,7 +146,7 @@ def _reference(
     version: int | None = None
     timestamp: str | None = None
     if kind == "path":
-        name, version, timestamp = _at_suffix(name)
+        name, version, timestamp = at_suffix(name)
     ahead = end + 1 if end < len(tokens) and tokens[end].upper == "FOR" else end
     word = tokens[ahead].upper if ahead < len(tokens) else ""
     following = [token.upper for token in tokens[ahead + 1 : ahead + 3]]
@@ -199,8 +199,11 @@ def _has_alias(tokens: tuple[Token, ...], end: int) -> bool:
     return tokens[end].upper == "AS" or (tokens[end].is_identifier and tokens[end].upper not in _NO_ALIAS)
 
 
-def _at_suffix(path: str) -> tuple[str, int | None, str | None]:
-    """Read the version or timestamp at a path's end (delta-spark's DeltaTimeTravelSpec)."""
+def at_suffix(path: str) -> tuple[str, int | None, str | None]:
+    """Return a path without the version or timestamp at its end, and these, the timestamp as an SQL literal.
+
+    Delta: DeltaTimeTravelSpec.
+    """
     base, at, suffix = path.rpartition("@")
     if at and suffix[:1] in ("v", "V") and suffix[1:].isdigit():
         return base, int(suffix[1:]), None

@@ -35,6 +35,8 @@ _MARKER = "deltamerge-constraint:"
 _END = ":end-of-constraint"
 CHECK_PREFIX = "delta.constraints."
 GENERATED_COLUMN = "Generated Column"
+REPLACE_WHERE = "REPLACE WHERE"
+"""The name of the check of rows that take the place of others."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,18 @@ class NotNull:
 
 @dataclass(frozen=True)
 class Check:
-    """A CHECK constraint: its SQL over the table's columns; of a generated column also the column."""
+    """A CHECK constraint over the table's columns.
+
+    Args:
+        expression: Its SQL.
+        generated: The column, where it is a generated column's.
+        column: The constraint itself, where it is a Column that `expression` only describes.
+    """
 
     name: str
     expression: str
     generated: StructField | None = None
+    column: Column | None = None
 
 
 def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tuple[Check | NotNull, ...]:
@@ -92,6 +101,7 @@ def checked(
     configuration: Mapping[str, str],
     partition_columns: Collection[str],
     is_table_row: Column | None = None,
+    further: Sequence[Check] = (),
 ) -> DataFrame:
     """Make a frame raise where one of its rows violates a constraint.
 
@@ -99,9 +109,10 @@ def checked(
 
     Args:
         is_table_row: TRUE for the rows that are to be checked, where not all are.
+        further: What is checked besides the table's own constraints.
     """
     frame = _as_stored(frame, schema, partition_columns)
-    constraints = constraints_of(schema, configuration)
+    constraints = (*further, *constraints_of(schema, configuration))
     if not constraints:
         return frame
     first = schema.fields[0]
@@ -133,7 +144,8 @@ def holds(checks: Sequence[Check], partition_columns: Collection[str]) -> Column
 
 def _holds(check: Check, partition_columns: Collection[str]) -> Column:
     generated = check.generated
-    found = F.expr(check.expression) if generated is None else _generated_holds(generated, partition_columns)
+    plain = F.expr(check.expression) if check.column is None else check.column
+    found = plain if generated is None else _generated_holds(generated, partition_columns)
     return F.coalesce(found, F.lit(False))
 
 
@@ -212,6 +224,14 @@ def violation_in(message: str, table: str) -> InvariantViolationException | None
             parameters={"columnName": head["name"]},
         )
     values = found.group(2)
+    if head["name"] == REPLACE_WHERE:
+        return InvariantViolationException(
+            "DELTA_REPLACE_WHERE_MISMATCH",
+            f"Written data does not conform to partial table overwrite condition or constraint '{head['expression']}'. "
+            f"Row: {values}. Leave out the rows for which it is not TRUE. Nothing was written to table {table}.",
+            sqlstate="44000",
+            parameters={"replaceWhere": head["expression"]},
+        )
     shown = "\n".join(f" - {name} : {json.dumps(value)}" for name, value in _values(values))
     return InvariantViolationException(
         "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",

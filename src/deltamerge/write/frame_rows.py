@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
@@ -12,13 +13,20 @@ from deltamerge.log.schema import parse_schema
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.nested_types import as_nullable
-from deltamerge.spark.session import READING_MANY_FILES, merge_conf, session_settings
+from deltamerge.spark.session import READING_MANY_FILES, errors_not_logged, merge_conf, session_settings
 from deltamerge.spark.table import Table
-from deltamerge.sql.names import quote
+from deltamerge.sql.merge_ast import Expression
+from deltamerge.sql.names import free_prefix, quote
 from deltamerge.write.align import align, unknown_fields
 from deltamerge.write.char_varchar import as_strings, excess_in
-from deltamerge.write.constraints import checked, violation_in
-from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, write_files
+from deltamerge.write.constraints import REPLACE_WHERE, Check, checked, violation_in
+from deltamerge.write.data_files import (
+    WriteTarget,
+    WrittenFiles,
+    remove_leftovers,
+    write_files,
+    write_files_with_changes,
+)
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
@@ -44,13 +52,27 @@ def _plain(field: StructField) -> dict[str, Any]:
 
 
 def write_fitted(
-    table: Table, frame: DataFrame, definition: TableDefinition, folder: str, options: Mapping[str, str]
+    table: Table,
+    frame: DataFrame,
+    definition: TableDefinition,
+    folder: str,
+    options: Mapping[str, str],
+    *,
+    all_match: Expression | None = None,
+    with_changes: bool = False,
 ) -> tuple[WrittenFiles, StructType]:
-    """Write rows of an existing table; return also its schema with the high water marks after them."""
+    """Write rows of an existing table; return also its schema with the high water marks after them.
+
+    Args:
+        all_match: What must hold for each row, besides the table's constraints.
+        with_changes: Whether the rows are also written as change data.
+    """
     schema = definition.schema
     fitted, given = _fitted(frame, schema, merge_conf(table.spark), table.name)
-    with identities_given(fitted, schema, given) as (rows, identities):
-        written = write_checked(table, with_generated(rows, schema, given), definition, folder, options)
+    with identities_given(fitted, schema, given) as (numbered, identities):
+        rows = with_generated(numbered, schema, given)
+        further = () if all_match is None else (Check(REPLACE_WHERE, all_match.text, column=all_match.column),)
+        written = write_checked(table, rows, definition, folder, options, further, with_changes=with_changes)
     return written, with_high_water_marks(schema, identities, table.store, written.files)
 
 
@@ -93,12 +115,21 @@ def _stored(given: StructField, wanted: StructField, assignment: StoreAssignment
 
 
 def write_checked(
-    table: Table, frame: DataFrame, definition: TableDefinition, folder: str, options: Mapping[str, str]
+    table: Table,
+    frame: DataFrame,
+    definition: TableDefinition,
+    folder: str,
+    options: Mapping[str, str],
+    further: Sequence[Check] = (),
+    *,
+    with_changes: bool = False,
 ) -> WrittenFiles:
     """Write rows that have the table's columns, and check its constraints.
 
     Args:
         options: Of Spark's Parquet writer.
+        further: What is checked besides.
+        with_changes: Whether the rows are also written as change data.
     """
     target = WriteTarget(
         store=table.store,
@@ -110,10 +141,18 @@ def write_checked(
         clock=now_ms,
         options=options,
     )
-    with session_settings(table.spark, READING_MANY_FILES):
+    with session_settings(table.spark, READING_MANY_FILES), errors_not_logged():
         try:
-            rows = checked(frame, definition.schema, definition.properties, definition.partition_columns)
+            columns = definition.partition_columns
+            rows = checked(frame, definition.schema, definition.properties, columns, further=further)
+            if with_changes:
+                name = f"{free_prefix(rows.columns)}change"
+                both = F.explode(F.array(F.lit(None).cast("string"), F.lit("insert")))
+                return write_files_with_changes(rows.withColumn(name, both), name, target)
             return write_files(rows, target)
+        except AnalysisException:
+            # It shows the whole query, in which the message of a violation stands, too.
+            raise
         except KeyboardInterrupt:
             remove_leftovers(table.store, folder)
             raise

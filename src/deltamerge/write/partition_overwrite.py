@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -37,8 +36,8 @@ def replaced_files(
         condition: For ``replace_where``: SQL over partition columns, which must hold for the new rows, too.
 
     Raises:
-        DeltaAnalysisException: The condition names other columns. What is returned raises it where a row is not in the
-            partitions that it names.
+        AnalysisException: The condition names no columns of the table. What is returned raises a
+            DeltaAnalysisException where a row is not in the partitions that it names.
     """
     if kind == "append":
         return lambda _: None
@@ -122,15 +121,4 @@ def _files_where(table: Table, snapshot: Snapshot, files: Sequence[AddFile], con
     columns = snapshot.metadata.partition_columns
     schema = StructType([field for field in rows_definition(snapshot, None).schema.fields if field.name in columns])
     with errors_not_logged():
-        try:
-            return files_where(table, snapshot, files, schema, F.expr(condition))
-        except AnalysisException as error:
-            if not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
-                raise
-            raise DeltaAnalysisException(
-                "DELTA_NON_PARTITION_COLUMN_REFERENCE",
-                f"The rows to overwrite, those with {condition}, are not whole partitions; the partition columns are "
-                f"[{', '.join(columns)}]. Delete the rows first, then insert the others.",
-                sqlstate="42P10",
-                parameters={"columnList": ", ".join(columns)},
-            ) from error
+        return files_where(table, snapshot, files, schema, F.expr(condition))

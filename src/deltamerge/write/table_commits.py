@@ -99,7 +99,7 @@ def commit_rows(
     definition = rows.definition
     actions: tuple[Action, ...] = (
         *(() if rows.protocol == snapshot.protocol else (rows.protocol,)),
-        *_changed_metadata(snapshot, definition.properties, definition.schema),
+        *changed_metadata(snapshot, definition.properties, definition.schema),
         *named,
         *(() if rows.removed is None else removals_of(rows.removed)),
         *rows.files.files,
@@ -107,7 +107,7 @@ def commit_rows(
     if not actions:
         # Delta: OptimisticTransaction.commitIfNeeded.
         return snapshot.version
-    parameters: dict[str, object] = _write_parameters("Append" if rows.removed is None else "Overwrite", definition)
+    parameters: dict[str, object] = write_parameters("Append" if rows.removed is None else "Overwrite", definition)
     if rows.predicate is not None:
         parameters["predicate"] = rows.predicate
     if rows.is_dynamic:
@@ -124,7 +124,7 @@ def removals_of(files: FileTable) -> list[Action]:
     return [file.remove(now) for file in files.add_files()]
 
 
-def _changed_metadata(snapshot: Snapshot, configuration: Mapping[str, str], schema: StructType) -> tuple[Metadata, ...]:
+def changed_metadata(snapshot: Snapshot, configuration: Mapping[str, str], schema: StructType) -> tuple[Metadata, ...]:
     """Return the metadata to commit, none where nothing of it changes."""
     metadata = replace(snapshot.metadata, configuration=dict(configuration))
     if schema != schema_to_write(snapshot):
@@ -174,7 +174,7 @@ def commit_definition(
         actions += _clustering(snapshot, definition)
     else:
         actions += _kept_clustering(snapshot, definition)
-    entry = entry or HistoryEntry("WRITE", _write_parameters(mode if snapshot is None else "Overwrite", definition))
+    entry = entry or HistoryEntry("WRITE", write_parameters(mode if snapshot is None else "Overwrite", definition))
     metrics = _metrics(files, None if snapshot is None else snapshot.files) if files.files else {}
     prepared = _prepared(destination, snapshot, tuple(actions), metrics, entry)
     return commit(prepared, now_ms).version
@@ -251,7 +251,8 @@ def _metrics(written: WrittenFiles, removed: FileTable | None) -> dict[str, str]
     return {name: str(count) for name, count in found.items()}
 
 
-def _write_parameters(mode: str, definition: TableDefinition) -> dict[str, object]:
+def write_parameters(mode: str, definition: TableDefinition) -> dict[str, object]:
+    """Return what the history shows of a write of rows."""
     return {"mode": mode, "partitionBy": json.dumps(list(definition.partition_columns))}
 
 

@@ -17,6 +17,7 @@ from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.spark.config import PREFIX, CommandConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings
@@ -176,7 +177,7 @@ class FrameWrite:
 
     Args:
         kind: As `write_kind` returns it, or ``error``, which only makes a new table.
-        condition: For ``replace_where``: SQL over partition columns, which must hold for the new rows, too.
+        condition: For ``replace_where``: over partition columns; it must hold for the new rows, too.
         partition_columns: Of a new table, or of one whose schema is replaced; None leaves an existing table's.
         properties: Of a new or overwritten table.
         merges_schema: Whether an existing table gets the columns and fields that only the frame has.
@@ -184,7 +185,7 @@ class FrameWrite:
     """
 
     kind: str
-    condition: str | None = None
+    condition: Expression | None = None
     partition_columns: tuple[str, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     merges_schema: bool = False
@@ -271,14 +272,15 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     definition = rows_definition(snapshot, properties)
     if asked.merges_schema:
         definition = evolved_definition(snapshot, definition, frame.schema)
+    condition = None if asked.condition is None else asked.condition.text
     # An impossible condition is refused before anything is written.
-    replaced = replaced_files(table, snapshot, asked.kind, asked.condition)
+    replaced = replaced_files(table, snapshot, asked.kind, condition)
     folder = data_folder(definition.properties, str(uuid.uuid4()))
     with removing_leftovers(table.store, folder):
         written, schema = write_fitted(table, frame, definition, folder, asked.file_options)
         definition = replace(definition, schema=schema)
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
-        rows = WrittenRows(definition, protocol, written, replaced(written), asked.condition, is_dynamic)
+        rows = WrittenRows(definition, protocol, written, replaced(written), condition, is_dynamic)
         return commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
 
 

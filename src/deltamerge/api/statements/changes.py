@@ -107,7 +107,7 @@ def _insert(statement: InsertRows, session_mode: str | None, found: DeltaTable) 
         condition = _partitions(statement)
     overwrites = statement.overwrites or condition is not None
     kind = write_kind(overwrites, condition, overwrites_schema=False, mode=None, session_mode=session_mode)
-    return FrameWrite(kind, condition)
+    return FrameWrite(kind, None if condition is None else Expression(condition))
 
 
 def _partitions(statement: InsertRows) -> str | None:
@@ -132,14 +132,15 @@ def insert_frame(tables: Tables, found: DeltaTable, statement: InsertRows) -> Da
     defaults = {field.name: (field.metadata or {}).get(CURRENT_DEFAULT) for field in schema.fields}
     frame = query_frame(tables, with_defaults(statement.query, [defaults.get(name) for name in names]))
     if not statement.by_name:
-        _check_arity(found, len(names), len(frame.columns), names_given=bool(statement.columns))
+        check_arity(found, len(names), len(frame.columns), names_given=bool(statement.columns))
         frame = frame.toDF(*names)
     for name, value in fixed.items():
         frame = frame.withColumn(name, F.expr(value))
     return frame
 
 
-def _check_arity(found: DeltaTable, wanted: int, given: int, *, names_given: bool) -> None:
+def check_arity(found: DeltaTable, wanted: int, given: int, *, names_given: bool) -> None:
+    """Refuse rows with more or fewer columns than are written by their places."""
     if wanted == given:
         return
     problem = "not enough data columns" if given < wanted else "too many data columns"

@@ -196,6 +196,21 @@ def file_form(execution: Execution) -> FileForm:
 
 
 @dataclass(frozen=True)
+class AppendedRows:
+    """Rows that were written before, to be committed with what a statement changes.
+
+    Args:
+        written: Their files; change files for the case that the statement has some.
+        metadata: The table's from then on; None where it stays.
+        parameters: What the history shows of the write.
+    """
+
+    written: WrittenFiles
+    metadata: Metadata | None
+    parameters: Mapping[str, object]
+
+
+@dataclass(frozen=True)
 class MergeChanges:
     """What a plan found and wrote.
 
@@ -207,6 +222,7 @@ class MergeChanges:
         vectors: What became of touched files whose changed rows are deleted by deletion vectors.
         finds_rows: Returns whether a row of other files matches the source, or is one that a BY SOURCE clause takes;
             None where the source cannot be asked again.
+        appended: What is committed besides; the commit is then a write's.
     """
 
     execution: Execution
@@ -221,6 +237,7 @@ class MergeChanges:
     summary: SourceSummary | None
     vectors: VectorChanges = NO_VECTORS
     finds_rows: Callable[[Sequence[AddFile]], bool] | None = None
+    appended: AppendedRows | None = None
 
     @property
     def names_files_in_folder(self) -> bool:

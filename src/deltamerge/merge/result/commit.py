@@ -98,7 +98,7 @@ def _vector_files(changes: MergeChanges) -> set[str]:
 def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> PreparedCommit:
     """Return what a merge commits; without actions where nothing changed."""
     execution = changes.execution
-    snapshot, conf = execution.snapshot, execution.conf
+    snapshot, conf, appended = execution.snapshot, execution.conf, changes.appended
     return PreparedCommit(
         snapshot=snapshot,
         actions=tuple(_actions(changes)),
@@ -107,8 +107,8 @@ def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) ->
             files=frozenset(file.path for file in changes.target.files),
             whole_table=execution.source_read_table,
         ),
-        operation=execution.merge.statement.operation,
-        operation_parameters=operation_parameters(execution.merge),
+        operation=execution.merge.statement.operation if appended is None else "WRITE",
+        operation_parameters=operation_parameters(execution.merge) if appended is None else appended.parameters,
         operation_metrics=operation_metrics(changes, metrics) if conf.history_metrics else None,
         isolation_level=_isolation_level(snapshot.metadata.configuration),
         is_blind_append=False,
@@ -129,7 +129,8 @@ def _actions(changes: MergeChanges) -> list[Action]:
     execution = changes.execution
     now = execution.clock()
     actions: list[Action] = []
-    metadata = _metadata(changes)
+    appended = changes.appended
+    metadata = _metadata(changes) if appended is None else appended.metadata
     if metadata is not None:
         actions.append(metadata)
     transaction = session_transaction(execution.conf)
@@ -140,6 +141,10 @@ def _actions(changes: MergeChanges) -> list[Action]:
     actions += changes.written.files
     if execution.context.has_change_feed:
         actions += changes.written.change_files
+    if appended is not None:
+        actions += appended.written.files
+        # Where a commit has change files, they are all that readers of the feed see of it.
+        actions += appended.written.change_files if changes.written.change_files else ()
     return actions
 
 

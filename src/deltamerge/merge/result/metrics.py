@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
-from deltamerge.merge.executors.execution import MergeChanges
+from deltamerge.merge.executors.execution import AppendedRows, MergeChanges
 from deltamerge.merge.planning.target_files import partition_count
 
 WRITING_STEPS = ("write_all_changes", "write_only_inserts")
@@ -83,7 +83,9 @@ _UNKNOWN = ("numDeletedRows", "numCopiedRows", "numAddedFiles")
 
 def operation_metrics(changes: MergeChanges, metrics: Mapping[str, int]) -> dict[str, str]:
     """Return the commit's ``operationMetrics``, by the names and rules that Delta has for the statement."""
-    operation = changes.execution.merge.statement.operation
+    operation, appended = changes.execution.merge.statement.operation, changes.appended
+    if appended is not None:
+        return {name: str(value) for name, value in _of_write(metrics, appended).items()}
     if operation == "MERGE":
         return {name: str(value) for name, value in metrics.items()}
     found = {name: metrics[of_merge] for name, of_merge in (_OF_ROWS | _CHANGED[operation]).items()}
@@ -97,6 +99,21 @@ def operation_metrics(changes: MergeChanges, metrics: Mapping[str, int]) -> dict
         found["numRemovedBytes"] = 0
     is_unknown = found.get("numDeletedRows") == 0 and found["numRemovedFiles"] > 0
     return {name: str(value) for name, value in found.items() if not (is_unknown and name in _UNKNOWN)}
+
+
+def _of_write(metrics: Mapping[str, int], appended: AppendedRows) -> dict[str, int]:
+    """Return what the history counts of rows and those that they replace. Delta: WRITE_REPLACE_WHERE."""
+    written, change_files = appended.written, metrics["numTargetChangeFilesAdded"]
+    return {
+        "numFiles": len(written.files) + metrics["numTargetFilesAdded"],
+        "numOutputRows": written.row_count + metrics["numTargetRowsCopied"],
+        "numOutputBytes": sum(file.size for file in written.files) + metrics["numTargetBytesAdded"],
+        "numRemovedFiles": metrics["numTargetFilesRemoved"],
+        "numRemovedBytes": metrics["numTargetBytesRemoved"],
+        "numDeletedRows": metrics["numTargetRowsDeleted"],
+        "numCopiedRows": metrics["numTargetRowsCopied"],
+        "numAddedChangeFiles": change_files + (len(written.change_files) if change_files else 0),
+    }
 
 
 def operation_parameters(merge: ResolvedMerge) -> dict[str, str]:

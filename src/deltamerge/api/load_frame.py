@@ -1,0 +1,103 @@
+"""What ``spark.read`` asks for of a Delta table, read by Spark's own scan of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from deltamerge.api.asked_options import asked_options
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.statements.tables import Tables
+from deltamerge.data_source.reading import reads_changes, travelled_changes
+from deltamerge.data_source.request import Request
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.sql.names import parse_name
+from deltamerge.sql.relations import at_suffix
+from deltamerge.sql.statements.ast import TimeTravel
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
+
+
+@dataclass(frozen=True)
+class Load:
+    """The calls on a reader.
+
+    Args:
+        source: The data source, in lower case; empty for the session's default.
+        options: By their names in lower case.
+        has_schema: Whether the columns to read were named.
+    """
+
+    source: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    has_schema: bool = False
+
+    def with_call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Load:
+        """Return what is asked for after one more call of the reader."""
+        if name in ("options", "option"):
+            given = {key.lower(): value for key, value in asked_options(name, args, kwargs).items()}
+            return replace(self, options={**self.options, **given})
+        values = [*args, *kwargs.values()]
+        if name == "schema":
+            return replace(self, has_schema=True)
+        return replace(self, source=str(values[0]).lower())
+
+    @property
+    def is_of_source(self) -> bool:
+        """Whether only the data source in Python reads this: some columns, or a store with options of its own."""
+        return self.has_schema or any(name.startswith("fs.") for name in self.options)
+
+
+def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
+    """Read the table at a path, which may end in ``@v3`` or in ``@`` and a timestamp.
+
+    Raises:
+        DeltaTableNotFoundException: There is no Delta table.
+        DeltaAnalysisException: An option is wrong.
+    """
+    base, version, timestamp = at_suffix(path)
+    if (version is None and timestamp is None) or DeltaTable.isDeltaTable(spark, path):
+        return _frame(DeltaTable.forPath(spark, path), asked)
+    if _TIME_TRAVEL & asked.options.keys():
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS",
+            f"Cannot specify time travel in multiple formats: leave out the options, or what follows {base}.",
+            sqlstate="42613",
+        )
+    return Tables(spark).version(DeltaTable.forPath(spark, base), TimeTravel(version, timestamp))
+
+
+def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
+    """Read the table of a name; None where it is no Delta table.
+
+    Raises:
+        DeltaAnalysisException: An option is wrong.
+    """
+    parts = parse_name(name)
+    if len(parts) == 2 and parts[0].lower() == "delta":
+        return load_path(spark, parts[1], asked)
+    found = Tables(spark).called(parts)
+    return None if found is None else _frame(found, asked)
+
+
+def _frame(table: DeltaTable, asked: Load) -> DataFrame:
+    # Spark reads the timestamps, so that no setting is needed here.
+    request = Request(asked.options, {})
+    version, timestamp = request.number("versionAsOf"), asked.options.get("timestampasof")
+    if reads_changes(request):
+        if version is not None or timestamp is not None:
+            raise travelled_changes()
+        return table.changes(
+            startingVersion=request.number("startingVersion"),
+            endingVersion=request.number("endingVersion"),
+            startingTimestamp=asked.options.get("startingtimestamp"),
+            endingTimestamp=asked.options.get("endingtimestamp"),
+        )
+    if version is None and timestamp is None:
+        return table.toDF()
+    return table.at(version=version, timestamp=timestamp)

@@ -1,0 +1,80 @@
+"""replaceWhere on any column: the rows that match are deleted by the merge's operators, new ones take their place."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from deltamerge.commands.delete_update import delete_statement
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.executors.execution import AppendedRows
+from deltamerge.spark.table import Table, spark_schema
+from deltamerge.sql.merge_ast import Expression
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.constraints import columns_in
+from deltamerge.write.data_files import change_folder, removing_leftovers
+from deltamerge.write.definition import check_partition_columns
+from deltamerge.write.frame_rows import write_fitted
+from deltamerge.write.layout import data_folder
+from deltamerge.write.schema_evolution import evolved_definition
+from deltamerge.write.table_commits import changed_metadata, rows_definition, write_parameters
+from deltamerge.write.table_writer import FrameWrite
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def replaces_rows(snapshot: Snapshot, condition: Expression) -> bool:
+    """Return whether a condition asks for more than whole partitions."""
+    if condition.column is not None:
+        return True
+    partitions = snapshot.metadata.partition_columns
+    return any(path[0] not in partitions for path in columns_in(condition.text, spark_schema(snapshot)).values())
+
+
+def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None:
+    """Delete the rows for which a condition is TRUE and append a frame's rows, for which it must be, in one commit.
+
+    Delta: WriteIntoDelta with replaceWhere on data columns.
+
+    Returns:
+        The version that was made, or None where the table has the transaction already.
+
+    Raises:
+        DeltaAnalysisException: The condition is wrong, or the frame does not fit the table.
+        InvariantViolationException: A row violates a constraint, or the condition does not hold for it.
+        DeltaConcurrentModificationException: Another writer's commit conflicts.
+    """
+    snapshot, condition, notes = table.snapshot(), asked.condition, asked.notes
+    assert condition is not None
+    if notes.transaction is not None and notes.transaction.is_in(snapshot):
+        return None
+    snapshot.check_writable()
+    refuse_append_only(snapshot, table.name, "the overwrite deletes rows")
+    check_partition_columns(asked.partition_columns, snapshot.metadata.partition_columns, table.name)
+    definition = rows_definition(snapshot, None)
+    if asked.merges_schema:
+        definition = evolved_definition(snapshot, definition, frame.schema)
+    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    has_feed = snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"
+    with removing_leftovers(table.store, folder):
+        written, schema = write_fitted(
+            table, frame, definition, folder, asked.file_options, all_match=condition, with_changes=has_feed
+        )
+        parameters = {**write_parameters("Overwrite", definition), "predicate": condition.text}
+        metadata = changed_metadata(snapshot, definition.properties, schema)
+        outcome = run_merge(
+            MergeIntoCommand(
+                table,
+                delete_statement(table, None, condition),
+                transaction=notes.transaction,
+                user_metadata=notes.user_metadata,
+                snapshot=snapshot,
+                appended=AppendedRows(written, metadata[0] if metadata else None, parameters),
+            )
+        )
+    if written.change_files and not outcome.metrics.get("numTargetChangeFilesAdded"):
+        # Where no row was deleted from within a file, the new files themselves say what was inserted.
+        table.store.delete_folder(change_folder(folder))
+    return outcome.version

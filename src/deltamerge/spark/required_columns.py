@@ -1,0 +1,43 @@
+"""Scans whose NOT NULL columns are not nullable, as delta-spark's are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from deltamerge.spark.session import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def with_required(frame: DataFrame, names: Collection[str]) -> DataFrame:
+    """Return a scan of files with columns that are not nullable; Spark's reader makes all nullable.
+
+    No call of a DataFrame does this, so that over Connect the scan stays as it is.
+
+    Args:
+        frame: What `DataFrameReader.parquet` returned.
+        names: The columns without NULL.
+    """
+    spark = frame.sparkSession
+    if not names or is_connect(spark):
+        return frame
+    java: Any = spark._jsparkSession
+    scan: Any = frame._jdf.queryExecution().analyzed().relation()
+    data, partitions = (_required(spark, found, names) for found in (scan.dataSchema(), scan.partitionSchema()))
+    required = scan.copy(
+        scan.location(), partitions, data, scan.bucketSpec(), scan.fileFormat(), scan.options(), scan.sparkSession()
+    )
+    return DataFrame(java.baseRelationToDataFrame(required), spark)
+
+
+def _required(spark: SparkSession, schema: Any, names: Collection[str]) -> Any:  # noqa: ANN401
+    found = StructType.fromJson(json.loads(schema.json()))
+    fields = [StructField(f.name, f.dataType, f.nullable and f.name not in names, f.metadata) for f in found.fields]
+    java: Any = spark._jsparkSession
+    return java.parseDataType(StructType(fields).json())

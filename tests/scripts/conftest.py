@@ -1,0 +1,43 @@
+"""PySpark as `deltamerge.install_in_pyspark` leaves it, and as it was before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import astuple
+from typing import TYPE_CHECKING
+
+import pytest
+
+import deltamerge
+from deltamerge import as_jar
+from deltamerge.api.register import ON_DEMAND
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def pyspark_as_it_was() -> Iterator[None]:
+    """Puts PySpark's classes and the names of modules back after a test."""
+    classes = [each for found in as_jar._classes() for each in (*astuple(found), found.session.Builder)]
+    before = [dict(vars(each)) for each in classes]
+    modules = {name for name in sys.modules if name.partition(".")[0] == "delta"}
+    yield
+    ON_DEMAND.clear()
+    as_jar._registered.clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "delta" and name not in modules]:
+        del sys.modules[name]
+    for each, names in zip(classes, before, strict=True):
+        for name in [name for name in vars(each) if name not in names]:
+            delattr(each, name)
+        for name, value in names.items():
+            if vars(each).get(name) is not value:
+                setattr(each, name, value)
+
+
+@pytest.fixture
+def installed(spark: SparkSession, pyspark_as_it_was: None) -> SparkSession:
+    deltamerge.install_in_pyspark()
+    deltamerge.install_in_pyspark()
+    return spark
