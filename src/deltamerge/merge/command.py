@@ -18,7 +18,7 @@ from deltamerge.merge.result.commit import MergeCommit, commit_merge
 from deltamerge.merge.result.report_data import already_committed, outcome_of
 from deltamerge.merge.retries import carry_out
 from deltamerge.merge.source.kept import KeptSource
-from deltamerge.merge.source.source import reads_table
+from deltamerge.merge.source.target_reads import reads_table
 from deltamerge.merge.steps import Steps
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.session import (

@@ -14,7 +14,7 @@ from deltamerge.log.features.deletion_vectors import read_deletion_vectors, with
 from deltamerge.log.paths import canonical_path
 from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.source.source import reads_table
+from deltamerge.merge.source.target_reads import reads_table
 from deltamerge.spark.tasks import PythonWorkersUnfit
 from deltamerge.txn.conflicts import WinningCommit, files_to_read
 from deltamerge.txn.prepared import PreparedCommit
