@@ -27,6 +27,7 @@ from deltamerge.sql.tokens import tokenize
 from deltamerge.write.char_varchar import fitted
 from deltamerge.write.data_files import as_stored
 from deltamerge.write.generated_columns import generated_value, generation_expression
+from deltamerge.write.stored_expressions import stored_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -133,7 +134,10 @@ def holds(checks: Sequence[Check], partition_columns: Collection[str]) -> Column
 
 def _holds(check: Check, partition_columns: Collection[str]) -> Column:
     generated = check.generated
-    found = F.expr(check.expression) if generated is None else _generated_holds(generated, partition_columns)
+    if generated is None:
+        found = stored_column(check.expression, f"the CHECK constraint {check.name}")
+    else:
+        found = _generated_holds(generated, partition_columns)
     return F.coalesce(found, F.lit(False))
 
 
