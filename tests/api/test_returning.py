@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deltamerge import DeltaTable, write_delta
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.api import merge_builder
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,3 +90,20 @@ def test_reserved_names(spark: SparkSession, tmp_path: Path) -> None:
     merge = DeltaTable.forPath(spark, str(tmp_path / "t")).merge(source.alias("s"), "false").whenNotMatchedInsertAll()
     with pytest.raises(DeltaAnalysisException, match="reserved names merge_action"):
         merge.returning()
+
+
+def test_what_fails_after_the_commit_names_the_version(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(spark, tmp_path / "t", {})
+
+    def fails(*_: object) -> object:
+        raise OSError("the store does not answer")
+
+    source = spark.createDataFrame([(1, "A")], "id INT, name STRING").alias("s")
+    merge = table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate(set={"name": "s.name"})
+    monkeypatch.setattr(merge_builder, "rows_changed", fails)
+    with pytest.raises(DeltaRuntimeException, match=r"as version 1, but .* the store does not answer") as raised:
+        merge.returning()
+    assert raised.value.error_class == "DELTA_POST_COMMIT_HOOK_FAILED"
+    assert {row.name for row in table.toDF().where("id = 1").collect()} == {"A"}
