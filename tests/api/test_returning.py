@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deltamerge import DeltaTable, sql, write_delta
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.api import merge_builder
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,3 +139,20 @@ def test_reserved_names_in_a_table_with_change_data(spark: SparkSession, tmp_pat
         evolving.whenMatchedUpdateAll().execute()
     assert refused.value.getCondition() == "RESERVED_CDC_COLUMNS_ON_WRITE"
     assert table.history().count() == 1
+
+
+def test_what_fails_after_the_commit_names_the_version(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(spark, tmp_path / "t", {})
+
+    def fails(*_: object) -> object:
+        raise OSError("the store does not answer")
+
+    source = spark.createDataFrame([(1, "A")], "id INT, name STRING").alias("s")
+    merge = table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate(set={"name": "s.name"})
+    monkeypatch.setattr(merge_builder, "rows_changed", fails)
+    with pytest.raises(DeltaRuntimeException, match=r"as version 1, but .* the store does not answer") as raised:
+        merge.returning()
+    assert raised.value.error_class == "DELTA_POST_COMMIT_HOOK_FAILED"
+    assert {row.name for row in table.toDF().where("id = 1").collect()} == {"A"}

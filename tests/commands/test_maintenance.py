@@ -19,6 +19,7 @@ from deltamerge.exceptions import (
     DeltaRuntimeException,
     DeltaTableException,
 )
+from deltamerge.log.segment import commit_path
 from merge.tables import VECTORS, actions, commit_info, files_below, latest_version
 
 from .test_delete_update import table, values
@@ -35,6 +36,26 @@ def aged(path: str, days: int = 8) -> None:
     for file in Path(path).rglob("*"):
         if file.is_file() and "_delta_log" not in file.parts:
             os.utime(file, (then, then))
+
+
+def test_vacuum_stays_in_the_tables_folder(spark: SparkSession, tmp_path: Path) -> None:
+    """A link in the folder of a table, and paths of its log, may name what is somebody else's."""
+    path, elsewhere = table(spark, tmp_path / "t"), tmp_path / "elsewhere"
+    (elsewhere / "deep").mkdir(parents=True)
+    others = [elsewhere / "letter.txt", elsewhere / "deep" / "x.parquet"]
+    for file in others:
+        file.write_bytes(b"somebody's")
+    (Path(path) / "more").symlink_to(elsewhere)
+    removed = [f"../elsewhere/{others[0].name}", str(others[1])]
+    remove = {"deletionTimestamp": 1, "dataChange": True, "size": 10}
+    lines = [json.dumps({"remove": {**remove, "path": name}}) for name in removed]
+    (Path(path) / commit_path(1)).write_text("\n".join(lines) + "\n")
+    then = time.time() - 8 * 86_400
+    for file in others:
+        os.utime(file, (then, then))
+    assert DeltaTable.forPath(spark, path).vacuum(dry_run=True).count() == 0
+    DeltaTable.forPath(spark, path).vacuum()
+    assert all(file.exists() for file in others)
 
 
 def test_vacuum(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import multiprocessing
@@ -184,6 +185,54 @@ def test_a_commit_that_cannot_be_read_back_is_unknown(tmp_path: Path) -> None:
         commit(prepare(read, write_file(read, [1])), clock)
     store.unreadable = False
     assert load_snapshot(read.store).version == 1
+
+
+class Failing(LocalStore):
+    """A local disk that fails, after it has written or before."""
+
+    def __init__(self, root: str, error: OSError, *, writes: bool, unreadable: OSError | None = None) -> None:
+        super().__init__(root)
+        self.error = error
+        self.writes = writes
+        self.unreadable = unreadable
+
+    def put_if_absent(self, path: str, content: bytes) -> None:
+        if self.writes:
+            super().put_if_absent(path, content)
+        raise self.error
+
+    def get(self, path: str) -> bytes:
+        if self.unreadable is not None and path.endswith("1.json"):
+            raise self.unreadable
+        return super().get(path)
+
+
+TOO_MANY_FILES = OSError(errno.EMFILE, "too many open files")
+
+
+def test_a_local_commit_that_cannot_be_read_back_is_unknown(tmp_path: Path) -> None:
+    create(tmp_path)
+    store = Failing(str(tmp_path), TOO_MANY_FILES, writes=True)
+    read = load_snapshot(store)
+    store.unreadable = TOO_MANY_FILES
+    with pytest.raises(CommitStateUnknownException):
+        commit(prepare(read, write_file(read, [1])), clock)
+    store.unreadable = None
+    assert load_snapshot(store).version == 1
+
+
+def test_a_disk_that_does_not_answer_leaves_the_state_unknown(tmp_path: Path) -> None:
+    create(tmp_path)
+    read = load_snapshot(Failing(str(tmp_path), OSError(errno.ETIMEDOUT, "timed out"), writes=False))
+    with pytest.raises(CommitStateUnknownException):
+        commit(prepare(read, write_file(read, [1])), clock)
+
+
+def test_a_full_disk_is_its_own_error(tmp_path: Path) -> None:
+    create(tmp_path)
+    read = load_snapshot(Failing(str(tmp_path), OSError(errno.ENOSPC, "no space left"), writes=False))
+    with pytest.raises(OSError, match="no space left"):
+        commit(prepare(read, write_file(read, [1])), clock)
 
 
 class Refusing(Forgetful):

@@ -12,6 +12,7 @@ from deltamerge.api.report import MergeReport
 from deltamerge.merge.analysis.checks import check_clause_order
 from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.explain import explain_merge
+from deltamerge.merge.result.after_commit import after_commit
 from deltamerge.merge.result.commit import rows_changed
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.changes import changed_rows_frame
@@ -283,11 +284,14 @@ class DeltaMergeBuilder:
         )
         files: list[ChangedFile] = []
         outcome = run_merge(command, progress, on_commit=lambda *found: files.extend(rows_changed(*found)))
-        snapshot = self.table.snapshot()
-        if outcome.version is not None and outcome.version != snapshot.version:
-            # Another writer was next; it may have changed the schema.
-            snapshot = self.table.snapshot(outcome.version)
-        return changed_rows_frame(self.table, snapshot, files)
+        if outcome.version is None:
+            return changed_rows_frame(self.table, self.table.snapshot(), files)
+        with after_commit(outcome.version, self.table.name, "looking up what the statement changed"):
+            snapshot = self.table.snapshot()
+            if outcome.version != snapshot.version:
+                # Another writer was next; it may have changed the schema.
+                snapshot = self.table.snapshot(outcome.version)
+            return changed_rows_frame(self.table, snapshot, files)
 
     def plan(self, analyze: bool = False, *, progress: Progress | None = None) -> MergePlanReport:
         """Return what the merge would do, without writing anything.

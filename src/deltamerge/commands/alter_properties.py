@@ -29,6 +29,7 @@ from deltamerge.txn.prepared import ReadSet
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, check_clustering, physical_names
 from deltamerge.write.property_names import named_properties, spelled
+from deltamerge.write.stored_expressions import stored_column
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def add_constraint(table: Table, name: str, expression: str) -> None:
 
 
 def _violating(table: Table, snapshot: Snapshot, name: str, expression: str) -> int:
-    holds = F.expr(expression)
+    holds = stored_column(expression, f"the CHECK constraint {name}")
     with errors_not_logged():
         try:
             return count_where(table, snapshot, ~F.coalesce(holds, F.lit(False)), only=holds)

@@ -22,6 +22,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
+from deltamerge.storage.own_files import own_files
 from deltamerge.storage.store import StoredFile
 from deltamerge.storage.stored_file import SCHEME
 from deltamerge.write.layout import is_data_folder
@@ -66,7 +67,7 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf,
     _check_retention(retention, own, conf)
     before = now_ms() - (own if retention is None else retention)
     kept = _kept_paths(snapshot, before)
-    found = [file for file in table.store.list() if not _is_hidden(file.path, snapshot)]
+    found = [file for file in own_files(table.store) if not _is_hidden(file.path, snapshot)]
     folders = {parent for file in found for parent in _parents(file.path)}
     old = [file for file in found if file.modification_time < before and posixpath.normpath(file.path) not in kept]
     if kind == "LITE":

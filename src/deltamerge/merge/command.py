@@ -14,11 +14,12 @@ from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.preparation import MergeIntoCommand, prepare
 from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_notes, seconds_to_wait
+from deltamerge.merge.result.after_commit import after_commit
 from deltamerge.merge.result.commit import MergeCommit, commit_merge
 from deltamerge.merge.result.report_data import already_committed, outcome_of
 from deltamerge.merge.retries import carry_out
 from deltamerge.merge.source.kept import KeptSource
-from deltamerge.merge.source.source import reads_table
+from deltamerge.merge.source.target_reads import reads_table
 from deltamerge.merge.steps import Steps
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.session import (
@@ -66,6 +67,7 @@ def run_merge(
         DeltaRuntimeException: The data is at fault; the table is as it was.
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         CommitStateUnknownException: The store did not say whether the commit landed.
+        DeltaRuntimeException: The merge is committed, but `on_commit` failed (DELTA_POST_COMMIT_HOOK_FAILED).
     """
     spark = command.table.spark
     timestamp = clock() * 1000 if command.timestamp is None else command.timestamp
@@ -125,7 +127,8 @@ def _run_once(
         _remove_unnamed(store, folder, committed)
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
-        on_commit(changes, committed.version)
+        with after_commit(committed.version, command.table.name, "looking up what the statement changed"):
+            on_commit(changes, committed.version)
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)
     others = committed.reconciled_with
     return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)

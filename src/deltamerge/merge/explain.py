@@ -6,12 +6,10 @@ import time
 import uuid
 from dataclasses import replace
 
-from pyspark.errors import PySparkException
-
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors.classic import write_all_changes_rows
 from deltamerge.merge.executors.execution import Execution, keep_source
-from deltamerge.merge.executors.job_errors import assigning_values, translated
+from deltamerge.merge.executors.job_errors import assigning_values, is_of_spark, is_stopped, translated
 from deltamerge.merge.executors.row_counts import counted, observing_clauses
 from deltamerge.merge.executors.staged_source import look_in_place
 from deltamerge.merge.executors.target_scan import first_side, target_side
@@ -96,7 +94,10 @@ def _forecast(execution: Execution) -> tuple[MergeForecast, Execution]:
     """Return the forecast, and the execution as planned with what is known of the source then."""
     try:
         source = keep_source(execution, execution.conf.rdd_storage_level)
-    except PySparkException as error:
+    except Exception as error:
+        # A failed job is at times an error of Py4J's, which a Connect client need not have.
+        if is_stopped(error) or not is_of_spark(error):
+            raise
         return _failed(execution, error), execution
     try:
         assert source.summary is not None
@@ -129,7 +130,10 @@ def _matched(execution: Execution, source: Source, summary: SourceSummary) -> Me
             assigning_values(merge),
         ):
             inserted = _computed(execution, rows, target, touched)
-    except PySparkException as error:
+    except Exception as error:
+        # As above.
+        if is_stopped(error) or not is_of_spark(error):
+            raise
         return _failed(execution, error, summary)
     counts = {**touched.rows_by_clause, **inserted}
     files = touched.rewrite
@@ -178,7 +182,7 @@ def _bytes_to_write(execution: Execution, files: tuple[AddFile, ...], counts: di
     return max(0, int(sum(file.size for file in files) + row_bytes * (inserted - deleted)))
 
 
-def _failed(execution: Execution, error: PySparkException, summary: SourceSummary | None = None) -> MergeForecast:
+def _failed(execution: Execution, error: Exception, summary: SourceSummary | None = None) -> MergeForecast:
     return MergeForecast(
         source_rows=0 if summary is None else summary.row_count,
         clauses=tuple(ClauseForecast(clause.clause.to_sql(), 0) for clause in execution.merge.clauses),

@@ -22,7 +22,7 @@ from deltamerge.spark.exact_json import exact_json
 from deltamerge.sql.names import free_prefix, quote, quote_name
 from deltamerge.write.align import same_shape
 from deltamerge.write.char_varchar import length_limit
-from deltamerge.write.constraints import Check, NotNull, columns_in, constraints_of
+from deltamerge.write.constraints import Check, NotNull, columns_in, constraints_of, holds
 from deltamerge.write.store_assignment import sql_type
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _of_constraints(schema: StructType, configuration: Mapping[str, str], known:
                 yield F.when(is_null, F.lit(f"{'.'.join(constraint.path)}: NULL in a NOT NULL column"))
         elif _names_in(constraint, schema) <= known:
             reason = f"CHECK {constraint.name}: {constraint.expression}"
-            yield F.when(~F.coalesce(F.expr(constraint.expression), F.lit(False)), F.lit(reason))
+            yield F.when(~holds([constraint], ()), F.lit(reason))
 
 
 def _names_in(check: Check, schema: StructType) -> set[str]:

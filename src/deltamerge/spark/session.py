@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -130,26 +130,35 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 
     Other threads of the session see them meanwhile: hold only what does not change what their queries return.
     """
-    for key, value in settings.items():
-        with _lock:
-            holders, before = _held.get((id(spark), key), (0, None))
-            if not holders:
-                before = conf_value(spark, key)
-                spark.conf.set(key, value)
-            _held[id(spark), key] = (holders + 1, before)
-    try:
+    session = _identity(spark) if settings else ""
+    with ExitStack() as held:
+        for key, value in settings.items():
+            with _lock:
+                holders, before = _held.get((session, key), (0, None))
+                if not holders:
+                    before = conf_value(spark, key)
+                _held[session, key] = (holders + 1, before)
+                # From here on it is put back, also where setting it fails or is interrupted.
+                held.callback(_release, spark, session, key)
+                if not holders:
+                    spark.conf.set(key, value)
         yield
-    finally:
-        for key in settings:
-            _release(spark, key)
 
 
-def _release(spark: SparkSession, key: str) -> None:
+def _identity(spark: SparkSession) -> str:
+    """Return what two Python objects for one session have in common, such as those of a stream's batches."""
+    if is_connect(spark):
+        return str(spark.session_id)  # type: ignore[attr-defined]
+    java: Any = spark._jsparkSession
+    return str(java.sessionUUID())
+
+
+def _release(spark: SparkSession, session: str, key: str) -> None:
     """Restore a setting, unless another thread holds it, too."""
     with _lock:
-        holders, before = _held.pop((id(spark), key))
+        holders, before = _held.pop((session, key))
         if holders > 1:
-            _held[id(spark), key] = (holders - 1, before)
+            _held[session, key] = (holders - 1, before)
         elif before is None:
             spark.conf.unset(key)
         else:
@@ -158,7 +167,7 @@ def _release(spark: SparkSession, key: str) -> None:
 
 _lock = threading.Lock()
 # The threads that hold a session's setting, and its value before.
-_held: dict[tuple[int, str], tuple[int, str | None]] = {}
+_held: dict[tuple[str, str], tuple[int, str | None]] = {}
 _thread = threading.local()
 
 

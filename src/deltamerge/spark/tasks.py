@@ -30,7 +30,7 @@ _UNFIT_WORKERS = (
     "No module named 'numpy'",
     "No module named 'hdfs_native'",
     "PYTHON_VERSION_MISMATCH",
-    "Cannot run program",
+    "java.io.IOException: Cannot run program",
 )
 
 

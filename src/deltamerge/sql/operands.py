@@ -11,7 +11,7 @@ INTERVAL_UNITS = _SINGULAR | {unit + "S" for unit in _SINGULAR}
 _BINARY = frozenset(["+", "-", "*", "/", "%", "||", "&", "|", "^", "DIV"])
 _PREFIX = frozenset(["+", "-", "~"])
 # Words that are no columns, unless there are columns of that name.
-_GRAMMAR = INTERVAL_UNITS | words(
+GRAMMAR = INTERVAL_UNITS | words(
     """AS CASE WHEN THEN ELSE END AND OR NOT IN IS NULL TRUE FALSE UNKNOWN LIKE ILIKE RLIKE REGEXP BETWEEN DISTINCT
     FROM ESCAPE DIV INTERVAL TO DATE TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ TIME INT INTEGER BIGINT LONG SMALLINT
     SHORT TINYINT BYTE FLOAT REAL DOUBLE DECIMAL DEC NUMERIC STRING BINARY BOOLEAN VOID CHAR CHARACTER VARCHAR ARRAY
@@ -153,7 +153,7 @@ def _role(tokens: tuple[Token, ...], start: int, end: int, parameters: frozenset
         return ""
     if token.name.casefold() in parameters or after in ("->", "=>") or before.upper() == "COLLATE":
         return "word"
-    if token.kind is Kind.WORD and end == start + 1 and token.upper in _GRAMMAR:
+    if token.kind is Kind.WORD and end == start + 1 and token.upper in GRAMMAR:
         return "word"
     return "name"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from obstore.exceptions import (
     InvalidPathError,
@@ -28,6 +29,13 @@ _LOGGER = logging.getLogger(__name__)
 WRITE_ATTEMPTS = 3
 # With these a store reports that it did not write.
 _REFUSED = (PermissionError, InvalidPathError, NotSupportedError, PermissionDeniedError, UnauthenticatedError)
+# With these a mounted network disk reports that its server has not answered; any other error of a local call is final.
+_NO_ANSWER = frozenset(
+    {
+        errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.ENOTCONN, errno.ECONNRESET, errno.ECONNABORTED, errno.EHOSTDOWN,
+        errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.EPIPE, errno.ESHUTDOWN, errno.EINTR, None,
+    }
+)  # fmt: skip
 
 
 def commit_content(
@@ -119,11 +127,10 @@ def _offer(store: Store, version: int, content: bytes, txn_id: str, *, first: bo
     except Exception as error:
         # A store may write and then fail in any way.
         _LOGGER.warning("Writing %s failed, looking whether it exists: %s", path, error)
-        found = _owner(store, version, txn_id)
-        if found is None and store.is_local:
-            # A local call that failed and left nothing will not write later either.
+        found = _read_back(store, version, txn_id)
+        if found == "absent" and store.is_local and not _may_land_later(error):
             raise
-        return error if found is None else found
+        return found if isinstance(found, bool) else error
     else:
         return True
 
@@ -136,16 +143,21 @@ def _is_own_commit(store: Store, version: int, txn_id: str) -> bool:
         raise _unknown(store, version, txn_id, error) from error
 
 
-def _owner(store: Store, version: int, txn_id: str) -> bool | None:
-    """Return whether a version is this transaction's or another's; None where it does not exist (yet)."""
+def _read_back(store: Store, version: int, txn_id: str) -> bool | Literal["absent", "unknown"]:
+    """Return whether a version is this transaction's or another's, where there is one and it can be read."""
     try:
         return _txn_id(store.get(commit_path(version))) == txn_id
     except FileNotFoundError:
-        return None
+        return "absent"
     except Exception:
         # Whatever went wrong: it is not known whose the version is, and the write is tried again.
         _LOGGER.warning("Reading %s back failed", commit_path(version), exc_info=True)
-        return None
+        return "unknown"
+
+
+def _may_land_later(error: Exception) -> bool:
+    """Return whether a local call that failed, and left nothing so far, may still write: on a mounted network disk."""
+    return isinstance(error, OSError) and error.errno in _NO_ANSWER
 
 
 def _txn_id(content: bytes) -> object:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +38,14 @@ _ROWS_AT_ONCE = 4_000_000
 # many rows each clause takes, as JSON.
 _Found: TypeAlias = "tuple[str, str, int, int, int, str]"
 _BY_SOURCE = "by_source"
+_OF_MACHINE = frozenset(
+    {
+        errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS, errno.ETIMEDOUT,
+        errno.ESTALE, errno.ECONNRESET, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH,
+    }
+)  # fmt: skip
+# Arrow's file systems for stores have no numbers for errors.
+_OF_STORE = re.compile(r"AWS Error|(?i:timed? ?out|no space left|too many open files|connection)")
 _T = TypeVar("_T")
 
 
@@ -168,11 +178,20 @@ def pairing(
     return pair
 
 
+def is_of_machine(error: Exception) -> bool:
+    """Return whether a disk, a network or memory failed: in no other way will the same file be read."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OF_MACHINE):
+        return True
+    return isinstance(error, OSError) and _OF_STORE.search(str(error)) is not None
+
+
 def _tried(name: str, work: Callable[[], _T]) -> _T | _Found:
     """Return what work returns, or why it cannot be done to a file in this way."""
     try:
         return work()
     except (ValueError, OSError, pa.ArrowException) as error:
+        if is_of_machine(error):
+            raise
         return (name, "", 0, UNFIT, 0, str(error))
 
 

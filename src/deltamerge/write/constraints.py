@@ -27,6 +27,7 @@ from deltamerge.sql.tokens import tokenize
 from deltamerge.write.char_varchar import fitted
 from deltamerge.write.data_files import as_stored
 from deltamerge.write.generated_columns import generated_value, generation_expression
+from deltamerge.write.stored_expressions import stored_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -144,8 +145,12 @@ def holds(checks: Sequence[Check], partition_columns: Collection[str]) -> Column
 
 def _holds(check: Check, partition_columns: Collection[str]) -> Column:
     generated = check.generated
-    plain = F.expr(check.expression) if check.column is None else check.column
-    found = plain if generated is None else _generated_holds(generated, partition_columns)
+    if generated is not None:
+        found = _generated_holds(generated, partition_columns)
+    elif check.column is not None:
+        found = check.column
+    else:
+        found = stored_column(check.expression, f"the CHECK constraint {check.name}")
     return F.coalesce(found, F.lit(False))
 
 

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from deltamerge.spark import columns as F
 from deltamerge.sql.current_time import fix_current_time
+from deltamerge.write.stored_expressions import stored_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -26,7 +27,9 @@ def column_defaults(schema: StructType, microseconds: int) -> Callable[[int], Co
     def default(index: int) -> Column:
         field = schema.fields[index]
         sql = (field.metadata or {}).get(CURRENT_DEFAULT)
-        value = F.lit(None) if sql is None else F.expr(fix_current_time(sql, microseconds, ()))
+        if sql is None:
+            return F.lit(None).cast(field.dataType)
+        value = stored_column(fix_current_time(sql, microseconds, ()), f"the default of column {field.name}")
         return value.cast(field.dataType)
 
     return default

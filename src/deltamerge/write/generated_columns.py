@@ -13,6 +13,8 @@ from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import contains_subquery
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.names import quote
+from deltamerge.sql.stored_expressions import check_stored
+from deltamerge.write.stored_expressions import stored_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,7 +32,11 @@ def generated_value(field: StructField) -> Column:
     """Return a generated column's value over the table's other columns by name."""
     sql = generation_expression(field)
     assert sql is not None
-    return F.expr(sql).cast(field.dataType)
+    return stored_column(sql, _place(field)).cast(field.dataType)
+
+
+def _place(field: StructField) -> str:
+    return f"the generation expression of column {field.name}"
 
 
 def with_generated(frame: DataFrame, schema: StructType, given: Collection[str]) -> DataFrame:
@@ -89,6 +95,7 @@ def _check(field: StructField, others: DataFrame, everything: DataFrame) -> None
             sqlstate="42K09",
             parameters={"columnName": field.name},
         )
+    check_stored(sql, _place(field))
 
 
 def _type_of(field: StructField, sql: str, others: DataFrame, everything: DataFrame) -> DataType:

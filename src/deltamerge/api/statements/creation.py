@@ -19,6 +19,7 @@ from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote
 from deltamerge.sql.statements.ast import ColumnDefinition
+from deltamerge.storage.own_files import own_files
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, as_spelled
 from deltamerge.write.frame_rows import new_schema
@@ -124,5 +125,5 @@ def run_drop(tables: Tables, statement: DropTable, sql: str) -> DataFrame:
     if found is None:
         return tables.spark.sql(sql)
     store = found.table.store
-    store.delete([file.path for file in store.list()])
+    store.delete([file.path for file in own_files(store)])
     return frames.nothing(tables.spark)

@@ -25,6 +25,12 @@ from deltamerge.write.constraints import violation_in
 from deltamerge.write.store_assignment import CastPart, Overflow, casts_in, overflow_in, sql_type
 
 _LOST_BLOCK = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|[Cc]heckpoint block rdd_\d+_\d+ not found")
+# A job that somebody cancelled, and one that the cluster could not run: no other plan makes up for that.
+_STOPPED = re.compile(
+    r"OPERATION_CANCELED|SPARK_JOB_CANCELLED|[Cc]ancelled (?:because|as part|by)|part of cancelled job group"
+    r"|Job \d+ cancelled|SparkContext was shut ?down|ExecutorLostFailure|OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
+    r"|MemoryError|No space left on device|Too many open files|StatusCode\.(?:CANCELLED|UNAVAILABLE)"
+)
 _OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
 # An error class, its message and its SQLSTATE, wherever they stand in the messages around them.
 _SPARK_ERROR = re.compile(
@@ -40,6 +46,16 @@ _WRAPPERS = ("TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "FAILED_EXECUTE_UDF", "
 def is_lost_source(error: BaseException) -> bool:
     """Return whether a job failed because rows of the materialized source were lost with an executor."""
     return _LOST_BLOCK.search(str(error)) is not None
+
+
+def is_stopped(error: BaseException) -> bool:
+    """Return whether a job was cancelled or ran out of memory, disk or executors, so that its data is not at fault."""
+    return _STOPPED.search(str(error)) is not None
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Return whether an error is Spark's: some are Java's, of which PySpark makes none of its own."""
+    return isinstance(error, PySparkException) or hasattr(error, "java_exception")
 
 
 @contextmanager
@@ -146,9 +162,7 @@ def translated(error: Exception, table: str) -> Exception:
 
     What led to it is its ``__cause__``, unless that is only the signal which this library's own expressions raise.
     """
-    # Some come wrapped in one of Java's errors, of which PySpark makes none of its own.
-    is_of_spark = isinstance(error, PySparkException) or hasattr(error, "java_exception")
-    if isinstance(error, DeltaError) or not is_of_spark:
+    if isinstance(error, DeltaError) or not is_of_spark(error):
         return error
     at_fault = violation_in(str(error), table) or excess_in(str(error)) or tie_in(str(error))
     if at_fault is not None:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 
 from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.executors.execution import Execution
-from deltamerge.merge.executors.job_errors import is_lost_source
+from deltamerge.merge.executors.job_errors import is_lost_source, is_of_spark, is_stopped
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
 from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_keep, read_of_pairs
 from deltamerge.merge.output.clause_expressions import (
@@ -103,8 +103,9 @@ def _computing(execution: Execution, columns: StagedColumns) -> Iterator[None]:
     """Decline values that cannot be computed: of rows that match nothing nobody may ask for them."""
     try:
         yield
-    except PySparkException as error:
-        if not columns.computed or is_lost_source(error):
+    except Exception as error:
+        # A failed job is at times an error of Py4J's, which a Connect client need not have.
+        if not is_of_spark(error) or not columns.computed or is_lost_source(error) or is_stopped(error):
             raise
         reason = "a value or condition cannot be computed for every source row"
         raise Declined("changed_rows", execution.plan.changed_rows.choice, reason) from error

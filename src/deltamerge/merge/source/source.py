@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
@@ -17,17 +16,14 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeSource
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.source.key_summary import SourceSummary, key_aggregates, summary_of
 from deltamerge.merge.source.observations import observed
-from deltamerge.scan.paths import file_key, without_file_scheme
 from deltamerge.skipping.histogram import KeyHistogram
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import physical_plan, release_checkpoint
+from deltamerge.spark.session import release_checkpoint
 from deltamerge.sql.names import quote
 from deltamerge.sql.operands import VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from deltamerge.spark.table import Table
 
 
 @dataclass(frozen=True)
@@ -93,20 +89,6 @@ def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
         clauses=clauses,
         source_schema=StructType([merge.source_schema.fields[i] for i in used]),
     )
-
-
-def reads_table(frame: DataFrame, table: Table) -> bool:
-    """Return whether a source may read a table's files: then it has the rows of the version that it was made from.
-
-    Spark does not list the files that subqueries read, so that any may be the table's.
-    """
-    root = without_file_scheme(table.store.absolute("")).rstrip("/") + "/"
-    try:
-        if any(file_key(file).startswith(root) for file in frame.inputFiles()):
-            return True
-        return "Subquery" in physical_plan(frame)
-    except PySparkException:
-        return True
 
 
 def read_source(merge: ResolvedMerge) -> Source:

@@ -1,0 +1,30 @@
+"""What fails after a commit must not look like a merge that failed: whoever runs it again changes the rows twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deltamerge.exceptions import DeltaRuntimeException
+
+
+@contextmanager
+def after_commit(version: int, table: str, what: str) -> Iterator[None]:
+    """Name the version that is committed in the error of what is done afterwards.
+
+    Args:
+        what: What is done, such as ``reading the changed rows``.
+
+    Raises:
+        DeltaRuntimeException: DELTA_POST_COMMIT_HOOK_FAILED, it failed. Delta: runPostCommitHooks.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise DeltaRuntimeException(
+            "DELTA_POST_COMMIT_HOOK_FAILED",
+            f"Committing to the Delta table {table} succeeded, as version {version}, but {what} failed: {error}. Do "
+            "not run the statement again: its changes are in the table.",
+            sqlstate="2DKD0",
+            parameters={"version": str(version), "name": what, "tableName": table},
+        ) from error

@@ -1,0 +1,160 @@
+"""Whether a source may read the table that it is merged into.
+
+Such a source has the rows of the version that it was made from, so that the merge cannot be right on a newer one. Only
+what is shown not to read the table counts as not reading it: each leaf of the source's plan must be of a kind that
+reads no table, or name its files.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from deltamerge.scan.paths import file_key
+from deltamerge.spark.catalog import catalog_entry
+from deltamerge.spark.session import is_connect, physical_plan
+from deltamerge.storage.stored_file import SCHEME
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltamerge.spark.table import Table
+
+JavaObject: TypeAlias = Any
+
+_SOURCES = "org.apache.spark.sql.execution.datasources."
+_READ_NOTHING = frozenset({"LocalRelation", "OneRowRelation", "Range", "EmptyRelation", "CTERelationRef"})
+"""Leaves without files of their own; what a CTERelationRef stands for is in the plan, too."""
+_OTHER_SYSTEMS = (
+    f"{_SOURCES}jdbc.JDBCRelation",
+    f"{_SOURCES}v2.jdbc.JDBCTable",
+    "org.apache.spark.sql.kafka010.",
+    "org.apache.spark.sql.execution.streaming.",
+)
+"""Relations and tables, by the beginnings of their classes, that read no files of a table."""
+_DRIVERS_ROWS = frozenset(
+    {"ParallelCollectionRDD", "MapPartitionsRDD", "PythonRDD", "PairwiseRDD", "UnionRDD", "CoalescedRDD"}
+)
+"""The RDDs by which Spark makes a frame of the driver's rows. Others may hold what was read before."""
+_RDD = re.compile(r"(\w+)\[\d+\] at ")
+
+_LEAF_OF_PHYSICAL_PLAN = re.compile(
+    r"LocalTableScan\b|Range \(|Scan OneRowRelation\b|Scan JDBCRelation\(|FileScan |ReusedExchange "
+    r"|BatchScan (?:avro|csv|json|orc|parquet|text) .*Location: \w*FileIndex"
+)
+_HOLDS_ROWS = ("Subquery", "InMemoryRelation")
+
+
+def reads_table(frame: DataFrame, table: Table) -> bool:
+    """Return whether a source may read a table's files: then it has the rows of the version that it was made from."""
+    root = table.store.absolute("")
+    try:
+        if is_connect(frame.sparkSession):
+            return _plan_may_read(physical_plan(frame), frame.inputFiles(), root)
+        java: Any = frame._jdf.queryExecution().analyzed()
+        return any(_may_read(leaf, frame.sparkSession, root) for leaf in _leaves(java))
+    except (PySparkException, Py4JError):
+        return True
+
+
+def may_be_below(uri: str, root: str) -> bool:
+    """Return whether a file or folder may be a table's folder or in it, whatever way its file system is spelled."""
+    authority, path = _place(uri)
+    table_authority, table_path = _place(root)
+    if authority and table_authority and authority != table_authority:
+        return False
+    return path == table_path or path.startswith(table_path.rstrip("/") + "/")
+
+
+def _place(uri: str) -> tuple[str, str]:
+    """Return a location's bucket or container, empty where that is not certain, and its path."""
+    scheme = SCHEME.match(uri)
+    if scheme is None or scheme.group(1).lower() == "file":
+        return "", os.path.realpath(file_key(uri))
+    decoded = file_key(uri[scheme.end() - 1 :])
+    authority, _, path = decoded[2:].partition("/") if decoded.startswith("//") else ("", "", decoded)
+    kind = scheme.group(1).lower()
+    if kind.startswith(("abfs", "wasb")):
+        authority = authority.partition(".")[0]
+    elif kind not in ("s3", "s3a", "s3n", "gs"):
+        authority = ""
+    return authority, os.path.normpath("/" + path.lstrip("/"))
+
+
+def _plan_may_read(plan: str, files: list[str], root: str) -> bool:
+    """Read a physical plan as Spark prints it, which is all that Connect shows of a frame."""
+    if any(may_be_below(file, root) for file in files) or any(word in plan for word in _HOLDS_ROWS):
+        return True
+    lines = [line for line in plan.splitlines() if line.strip() and not line.startswith("== ")]
+    depths = [len(line) - len(line.lstrip(" :+-")) for line in lines]
+    leaves = (line for line, depth, below in zip(lines, depths, [*depths[1:], 0], strict=True) if below <= depth)
+    return not all(_LEAF_OF_PHYSICAL_PLAN.match(re.sub(r"^[ :+-]*(\*?\(\d+\) )?", "", leaf)) for leaf in leaves)
+
+
+def _leaves(plan: JavaObject) -> Iterator[JavaObject]:
+    for part in (plan, *_each(plan.subqueriesAll())):
+        yield from _each(part.collectLeaves())
+
+
+def _each(found: JavaObject) -> Iterator[JavaObject]:
+    return (found.apply(index) for index in range(found.size()))
+
+
+def _may_read(leaf: JavaObject, spark: SparkSession, root: str) -> bool:
+    kind = leaf.getClass().getSimpleName()
+    if kind in _READ_NOTHING:
+        return False
+    if kind == "LogicalRDD":
+        return _rdd_may_read(leaf.rdd(), spark, root)
+    if kind == "LogicalRelation":
+        return _relation_may_read(leaf.relation(), root)
+    if kind == "StreamingDataSourceV2ScanRelation":
+        leaf = leaf.relation()
+    elif kind != "DataSourceV2Relation":
+        return True
+    return _table_may_read(leaf, spark, root)
+
+
+def _relation_may_read(relation: JavaObject, root: str) -> bool:
+    if relation.getClass().getName() == f"{_SOURCES}HadoopFsRelation":
+        return _files_may_be_below(relation.location(), root)
+    return not relation.getClass().getName().startswith(_OTHER_SYSTEMS)
+
+
+def _table_may_read(relation: JavaObject, spark: SparkSession, root: str) -> bool:
+    table = relation.table()
+    name = table.getClass().getName()
+    if name.startswith(_OTHER_SYSTEMS):
+        return False
+    if re.match(re.escape(_SOURCES) + r"v2\.(csv|json|orc|parquet|text)\.", name):
+        return _files_may_be_below(table.fileIndex(), root)
+    if not name.startswith(f"{_SOURCES}v2.python.") or str(table.name()).lower() != "delta":
+        return True
+    location = relation.options().get("path")
+    if location is None and relation.identifier().isDefined():
+        identifier = relation.identifier().get()
+        entry = catalog_entry(spark, [*identifier.namespace(), identifier.name()])
+        location = None if entry is None else entry.location
+    return location is None or may_be_below(location, root) or may_be_below(root, location)
+
+
+def _files_may_be_below(index: JavaObject, root: str) -> bool:
+    return any(may_be_below(file, root) for file in index.inputFiles())
+
+
+def _rdd_may_read(rdd: JavaObject, spark: SparkSession, root: str) -> bool:
+    if rdd.getClass().getSimpleName() != "SQLExecutionRDD":
+        return not _DRIVERS_ROWS.issuperset(_RDD.findall(rdd.toDebugString()))
+    # A batch of a stream, whose plan only its query has, which another session may have started.
+    query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if query is None:
+        return True
+    jvm: Any = spark.sparkContext._jvm
+    java: Any = spark._jsparkSession
+    started = java.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query))
+    return started is None or any(_may_read(leaf, spark, root) for leaf in _leaves(started.lastExecution().analyzed()))
