@@ -118,13 +118,13 @@ def prepare(
     with steps.step("resolve", "resolving the statement"):
         schema = schema_to_write(snapshot)
         columns = (*schema.names, *command.statement.source.schema.names)
-        statement = at_one_time(command.statement, timestamp, columns)
+        statement = at_one_time(command.statement, timestamp, columns, conf.session_time_zone)
         check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
         merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
         if merge.evolves_schema:
             check_evolution(snapshot, merge.output_schema)
         merge, metadata = table_after(snapshot, merge, new_id)
-        references = MergeReferences(merge)
+        references = MergeReferences(merge, conf.session_time_zone)
         merge = latest_per_key(merge, references.on.equi_keys)
     session = session_facts(spark, command.table.store)
     context = PlanningContext(

@@ -62,9 +62,14 @@ class ClauseReferences:
 
 @dataclass(frozen=True)
 class MergeReferences:
-    """What the statement's expressions refer to, each part computed when it is first asked for."""
+    """What the statement's expressions refer to, each part computed when it is first asked for.
+
+    Args:
+        zone: The session's time zone; None leaves conditions on timestamps that depend on it to Spark.
+    """
 
     merge: ResolvedMerge
+    zone: str | None = None
     _trees: dict[int, Node] = field(default_factory=dict, repr=False, compare=False)
 
     def _tree(self, expression: Expression) -> Node:
@@ -118,7 +123,7 @@ class MergeReferences:
             if conjunct.side not in sides:
                 return None
             found, column, schema = sides[conjunct.side]
-            condition = arrow_condition(part, column, schema.fields)
+            condition = arrow_condition(part, column, schema.fields, self.zone)
             if condition is None:
                 return None
             found.append(condition)
@@ -268,7 +273,9 @@ class MergeReferences:
         fields = self.merge.output_schema.fields
         scope = Scope(_relation(None, self.merge.output_schema), Relation((), {}), self.merge.case_sensitive)
         tree = read_condition(check.expression, self.merge.double_quoted_identifiers)
-        condition = arrow_condition(tree, partial(_column, scope, "target", self.merge.output_schema), fields)
+        condition = arrow_condition(
+            tree, partial(_column, scope, "target", self.merge.output_schema), fields, self.zone
+        )
         if condition is None or check.generated is not None:
             return None
         return RowCheck(check.name, condition, {i: fields[i].name for i in columns_of(condition)})
@@ -298,7 +305,7 @@ class MergeReferences:
         for clause in clauses:
             condition = None
             if clause.clause.condition is not None:
-                condition = arrow_condition(self._tree(clause.clause.condition), column, fields)
+                condition = arrow_condition(self._tree(clause.clause.condition), column, fields, self.zone)
                 if condition is None:
                     return None
             found.append((clause.number, condition))
