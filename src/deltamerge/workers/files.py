@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from deltamerge.workers.file_systems import connect, key_of
+from deltamerge.workers.file_systems import account_of, connect, key_of
 from deltamerge.workers.obstore_client import ObstoreClient, obstore_client
 from deltamerge.workers.remote_file import RemoteFile, column_ranges
 from deltamerge.workers.remote_ranges import ArrowRanges, Ranges, StoreRanges
@@ -181,7 +181,10 @@ class Files:
         return key_of(self.kind, url)
 
     def reaches(self, url: str) -> bool:
-        """Return whether a URL of this kind of store is opened; one of HDFS must be of the same name node."""
+        """Return whether a URL of this kind of store is opened: of the same name node, or the same Azure account."""
+        if self.kind == "az":
+            account = account_of(url)
+            return account is None or account == self.options.get("account_name")
         return self.kind != "hdfs" or url.startswith(f"{self.options['url']}/")
 
     def _remote(self, path: str) -> RemoteFile:

@@ -180,7 +180,7 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
         wanted[column.name] = kind
     ranged = ranged_keys(recipe.keys.keys)
     names = [in_files[name] for name, key in zip(columns.keys, recipe.keys.keys, strict=True) if key in ranged]
-    found = plain_parquet(merge.statement.source, wanted, names, execution.files)
+    found = plain_parquet(merge.statement.source, wanted, names, execution.files, execution.table.store.root)
     if isinstance(found, NotPlain):
         raise Declined("source", "in_place", found.reason)
     values: dict[str, Any] = {"n": sum(found.rows), "last": None}
