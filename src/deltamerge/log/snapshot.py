@@ -112,7 +112,7 @@ def load_snapshot(store: Store, version: int | None = None, previous: Snapshot |
     """
     if previous is not None:
         # The store that the earlier one was read with may be reached with credentials that have expired since.
-        known = previous if previous.store is store else replace(previous, store=store)
+        known = previous if store.is_local else replace(previous, store=store)
         advanced = _advance(store, version, known)
         if advanced is not None:
             return advanced
