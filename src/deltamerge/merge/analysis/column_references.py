@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StructField, StructType
 
 from deltamerge.merge.analysis.arrow_conditions import arrow_condition
+from deltamerge.merge.analysis.join_keys import INTEGERS
 from deltamerge.merge.analysis.resolved_merge import (
     Output,
     ResolvedClause,
@@ -47,17 +48,18 @@ class ClauseReferences:
         from_source: For each output column whether its value certainly comes from only the source row.
         source_columns: For each output column the position of the source's column that it is set to, perhaps with a
             cast; None for any other value.
-        same_type: For each output column whether that column has the output column's type.
+        keeps_value: For each output column whether that column has the output column's type, or one whose cast to it
+            is nothing but a wider form of the same value.
     """
 
     condition_from_source: bool
     from_source: tuple[bool, ...]
     source_columns: tuple[int | None, ...]
-    same_type: tuple[bool, ...]
+    keeps_value: tuple[bool, ...]
 
     def taken_as_is(self, index: int) -> int | None:
-        """Return the position of the source's column that an output column takes without a cast."""
-        return self.source_columns[index] if self.same_type[index] else None
+        """Return the position of the source's column whose values an output column takes as they are."""
+        return self.source_columns[index] if self.keeps_value[index] else None
 
 
 @dataclass(frozen=True)
@@ -226,8 +228,8 @@ class MergeReferences:
             condition_from_source=condition is None or self._is_from_source(condition),
             from_source=tuple(self._comes_from_source(clause, output, f) for output, f in outputs),
             source_columns=columns,
-            same_type=tuple(
-                column is not None and given[column].dataType == f.dataType
+            keeps_value=tuple(
+                column is not None and _keeps_value(given[column].dataType, f.dataType)
                 for column, (_, f) in zip(columns, outputs, strict=True)
             ),
         )
@@ -331,6 +333,17 @@ def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> 
     if names is None or not names_in(tree).issuperset(names):
         return unreadable(expression.text)
     return tree
+
+
+def _keeps_value(given: DataType, wanted: DataType) -> bool:
+    """Return whether a value is the same in a type, by whatever rules it is cast to it."""
+    if given == wanted:
+        return True
+    if isinstance(given, INTEGERS) and isinstance(wanted, INTEGERS):
+        return INTEGERS.index(type(given)) < INTEGERS.index(type(wanted))
+    if isinstance(given, DecimalType) and isinstance(wanted, DecimalType):
+        return wanted.precision - given.precision >= wanted.scale - given.scale >= 0
+    return isinstance(given, FloatType) and isinstance(wanted, DoubleType)
 
 
 def _is_deterministic(leaf: Node) -> bool:
