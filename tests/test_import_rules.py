@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """From the bottom up; a module may import what stands in its own line or below. A room stands for all its modules,
 except those that have a line of their own; the empty name is the package itself."""
 
-OPTIONAL = {"typer", "hdfs_native", "deltamerge.cli.app"}
+OPTIONAL = {"typer", "hdfs_native", "obstore", "obstore.exceptions", "obstore.store", "deltamerge.cli.app"}
 """May be imported inside functions: where they are missing, that is said in words."""
 
 ONLY_IN = {
@@ -54,7 +54,7 @@ ONLY_IN = {
     "jinja2": ("render",),
     "typer": ("cli",),
     "hdfs_native": ("storage", "workers"),
-    "obstore": ("storage", "txn"),
+    "obstore": ("storage", "txn", "workers.obstore_client"),
     "deltalake": (),
     "delta": (),
     "pytest": (),

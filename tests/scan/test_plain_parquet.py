@@ -27,7 +27,7 @@ def source(spark: SparkSession, folder: Path, **write: bool) -> DataFrame:
 
 @pytest.mark.quick
 def test_a_scan_of_local_files_is_plain(spark: SparkSession, tmp_path: Path) -> None:
-    found = plain_parquet(source(spark, tmp_path / "s"), TYPES, ["k"], LOCAL_FILES)
+    found = plain_parquet(source(spark, tmp_path / "s"), TYPES, ["k"], LOCAL_FILES, "/nowhere")
     assert isinstance(found, PlainParquet)
     assert (found.rows, found.ranges, found.is_whole) == ((3,), ((1, 3),), True)
 
@@ -50,6 +50,6 @@ def test_reasons_against_a_source(spark: SparkSession, tmp_path: Path) -> None:
         (in_partition, TYPES, "the source's column k is the name of a folder of its files"),
     ]
     for frame, types, reason in cases:
-        found = plain_parquet(frame, types, ["k"], LOCAL_FILES)
+        found = plain_parquet(frame, types, ["k"], LOCAL_FILES, "/nowhere")
         assert isinstance(found, NotPlain)
         assert found.reason.startswith(reason), found.reason

@@ -5,7 +5,7 @@ import pytest
 from deltamerge.sql.current_time import fix_current_time, names_time
 
 MOMENT = 1_700_000_000_123_456
-TIMESTAMP = f"timestamp_micros({MOMENT})"
+TIMESTAMP = "TIMESTAMP_LTZ'2023-11-14T22:13:20.123456Z'"
 DATE = f"CAST({TIMESTAMP} AS DATE)"
 
 
@@ -39,6 +39,14 @@ def test_columns_of_the_name_stay() -> None:
 def test_words_in_a_query_stay_since_its_columns_are_not_known() -> None:
     text = "SELECT current_date, now() FROM t"
     assert fix_current_time(text, MOMENT) == f"SELECT current_date, {TIMESTAMP} FROM t"
+
+
+@pytest.mark.parametrize(
+    ("zone", "date"),
+    [("UTC", "DATE'2023-11-14'"), ("Asia/Tokyo", "DATE'2023-11-15'"), ("PST", DATE), ("Mars/Olympus", DATE)],
+)
+def test_the_date_is_that_of_the_zone(zone: str, date: str) -> None:
+    assert fix_current_time("d >= current_date()", MOMENT, (), zone) == f"d >= {date}"
 
 
 @pytest.mark.parametrize(

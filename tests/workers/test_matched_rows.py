@@ -208,3 +208,13 @@ def test_source_file_that_was_changed(tmp_path: Path) -> None:
     pq.write_table(pa.table({"own": ["a", "b"]}), path)
     with pytest.raises(ValueError, match="was changed meanwhile"):
         list(reading_staged(LOCAL_FILES, kept, ("own",), "number")([ranges((0, 1))]))
+
+
+def test_strings_that_one_array_would_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = stage(tmp_path, source_rows("long" * 10, "b"))
+    path = write(tmp_path / "f", 9)
+    of_file = pairs(tmp_path, [(row, row % 2, 0) for row in range(9)])
+    expected = side_by_side(kept, [(path, of_file)])
+    monkeypatch.setattr(matched_rows, "_MOST_STRING_BYTES", 100)
+    assert side_by_side(kept, [(path, of_file)]) == expected
+    assert len(expected) == 9

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deltamerge.data_source.file_parts import partition_value
-from deltamerge.workers.partition_names import partition_strings
+from deltamerge.workers.partition_names import partition_strings, without_empty
 from deltamerge.workers.row_batches import batch_of_rows
 from deltamerge.workers.table_columns import Part, Shape, shaped
 
@@ -56,7 +56,7 @@ def test_values_of_another_kind_are_refused() -> None:
     ("value", "kind", "string"),
     [
         ("a/b=c", pa.string(), "a/b=c"),
-        ("", pa.string(), None),
+        ("", pa.string(), ""),
         (True, pa.bool_(), "true"),
         (-3, pa.int16(), "-3"),
         (Decimal("1.50"), pa.decimal128(5, 2), "1.50"),
@@ -70,6 +70,14 @@ def test_values_of_another_kind_are_refused() -> None:
 def test_partition_values_are_read_as_they_were_written(value: object, kind: pa.DataType, string: str | None) -> None:
     assert partition_strings(pa.array([value, None], kind)).to_pylist() == [string, None]
     assert partition_value(string, kind, "UTC").to_pylist() == [None if value == "" else value]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_an_empty_partition_value_is_null(kind: pa.DataType) -> None:
+    column = pa.array(["", "a", None], pa.string()).cast(kind)
+    assert without_empty(column).to_pylist() == [None, *column.to_pylist()[1:]]
+    numbers = pa.array([0, None])
+    assert without_empty(numbers) is numbers
 
 
 def test_rows_become_batches() -> None:

@@ -17,6 +17,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.resolve import TARGET_ALIAS
 from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.explain import explain_merge
+from deltamerge.merge.preparation import Begun, begin
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.parquet_files import read_parquet
 from deltamerge.sql.current_time import fix_current_time
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from deltamerge.merge.outcome import Progress
+    from deltamerge.spark.table import Table
 
 NamedTables: TypeAlias = "Mapping[str, str | DeltaTable]"
 
@@ -134,10 +136,10 @@ def merge_command(
     tables: Tables, parsed: ParsedMerge, dedupe_by: str | Sequence[str] | None = None
 ) -> MergeIntoCommand:
     """Return the command that a parsed MERGE asks for."""
-    target = tables.open(TableName(parsed.target.name, parsed.target.path))
-    now = time.time_ns() // 1000
-    statement = _statement(parsed, _source(tables, parsed, target, now), columns_to_dedupe_by(dedupe_by))
-    return MergeIntoCommand(target.table, statement, timestamp=now)
+    target = tables.to_change(TableName(parsed.target.name, parsed.target.path))
+    now, begun = time.time_ns() // 1000, begin(target)
+    statement = _statement(parsed, _source(tables, parsed, target, begun, now), columns_to_dedupe_by(dedupe_by))
+    return MergeIntoCommand(target, statement, timestamp=now, begun=begun)
 
 
 def _statement(parsed: ParsedMerge, source: DataFrame, dedupe_by: tuple[str, ...]) -> MergeStatement:
@@ -172,11 +174,11 @@ def _source_alias(source: ParsedSource) -> str | None:
     return source.name[-1] if source.kind == "name" else None
 
 
-def _source(tables: Tables, parsed: ParsedMerge, target: DeltaTable, now: int) -> DataFrame:
+def _source(tables: Tables, parsed: ParsedMerge, target: Table, begun: Begun, now: int) -> DataFrame:
     source = parsed.source
     plain = parsed.ctes is None and source.version is None and source.timestamp is None
     if plain and source.format == "parquet" and source.path is not None:
-        files = read_parquet(target.table, source.path, tables.options)
+        files = read_parquet(target, source.path, tables.options, begun.opened)
         if files is not None:
             return files
     ctes = f"{parsed.ctes} " if parsed.ctes is not None else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -111,7 +111,9 @@ def load_snapshot(store: Store, version: int | None = None, previous: Snapshot |
         DeltaUnsupportedFeatureException: The table needs a feature that is not implemented.
     """
     if previous is not None:
-        advanced = _advance(store, version, previous)
+        # The store that the earlier one was read with may be reached with credentials that have expired since.
+        known = previous if store.is_local else replace(previous, store=store)
+        advanced = _advance(store, version, known)
         if advanced is not None:
             return advanced
     unreadable: frozenset[str] = frozenset()

@@ -86,6 +86,7 @@ def run_merge(
                 is_bound = command.snapshot is not None or reads_table(command.statement.source, command.table)
                 if len(lost) > conf.conflict_retries or is_bound:
                     raise (gave_up(error, lost) if len(lost) > 1 else error) from None
+                started = replace(started, begun=None)
                 logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
             else:
                 return replace(outcome, notes=(*outcome.notes, *rerun_notes(lost)), lost_to=tuple(lost))
@@ -104,7 +105,7 @@ def _run_once(
 ) -> MergeOutcome:
     spark = command.table.spark
     with steps.step("snapshot", "loading the table's log"):
-        snapshot = command.snapshot or command.table.snapshot()
+        snapshot = command.snapshot or (command.begun or command.table).snapshot()
         snapshot.check_writable()
         if conf.check_latest_schema_on_read:
             check_schema_since_analysis(command.table, snapshot)

@@ -50,7 +50,7 @@ def explain_merge(
         conf = merge_conf(table.spark)
         timestamp = time.time_ns() // 1000 if command.timestamp is None else command.timestamp
         with steps.step("snapshot", "loading the table's log"):
-            snapshot = table.snapshot()
+            snapshot = (command.begun or table).snapshot()
             snapshot.check_writable()
         started = replace(command, timestamp=timestamp)
         execution = prepare(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from deltamerge.log.change_feed import DISABLE, reserved_among, reserved_names
@@ -27,10 +28,41 @@ from deltamerge.merge.steps import Steps
 from deltamerge.scan.changes import MERGE_ACTION
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.table import Table
+from deltamerge.storage.store import Store
 from deltamerge.txn.application import ApplicationTransaction, NoTransaction
+from deltamerge.workers.files import Files
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder
 from deltamerge.write.table_features import check_evolution
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A merge whose table is looked at while Spark looks at its source.
+
+    Args:
+        snapshot: Returns the table's newest version as it was then.
+        opened: How tasks open the table's files, with those that were opened; None where they do not.
+    """
+
+    snapshot: Callable[[], Snapshot]
+    opened: Files | None
+
+
+def begin(table: Table) -> Begun:
+    """Begin a merge into a table: load its log in a thread of its own."""
+    opened = files_of_a_run(table.store)
+    if table.store.is_local:
+        return Begun(table.snapshot, opened)
+    pool = ThreadPoolExecutor(1, "deltamerge-log")
+    loading = pool.submit(table.snapshot)
+    pool.shutdown(wait=False)
+    return Begun(loading.result, opened)
+
+
+def files_of_a_run(store: Store) -> Files | None:
+    """Return how tasks open a store's files, with nothing opened yet; None where they do not."""
+    return store.files.for_one_run() if isinstance(store.files, Files) else None
 
 
 @dataclass(frozen=True)
@@ -46,6 +78,7 @@ class MergeIntoCommand:
             changes rows conflicts. None for the newest version.
         returns_changes: Whether the changed rows are asked for, so that they are written as change data.
         appended: Rows to commit besides.
+        begun: What was begun of the merge before it runs; None for nothing.
     """
 
     table: Table
@@ -57,6 +90,7 @@ class MergeIntoCommand:
     snapshot: Snapshot | None = None
     returns_changes: bool = False
     appended: AppendedRows | None = None
+    begun: Begun | None = None
 
     def conf_over(self, session: MergeConf) -> MergeConf:
         """Return the session's settings with what was asked for at the call."""
@@ -89,13 +123,13 @@ def prepare(
     with steps.step("resolve", "resolving the statement"):
         schema = schema_to_write(snapshot)
         columns = (*schema.names, *command.statement.source.schema.names)
-        statement = at_one_time(command.statement, timestamp, columns)
+        statement = at_one_time(command.statement, timestamp, columns, conf.session_time_zone)
         check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
         merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
         if merge.evolves_schema:
             check_evolution(snapshot, merge.output_schema)
         merge, metadata = table_after(snapshot, merge, new_id)
-        references = MergeReferences(merge)
+        references = MergeReferences(merge, conf.session_time_zone)
         merge = latest_per_key(merge, references.on.equi_keys)
     session = session_facts(spark, command.table.store)
     context = PlanningContext(
@@ -121,6 +155,7 @@ def prepare(
         clock=clock,
         timestamp=timestamp,
         source_read_table=command.snapshot is not None,
+        opened=files_of_a_run(command.table.store) if command.begun is None else command.begun.opened,
     )
 
 

@@ -50,7 +50,9 @@ _KNOWN = frozenset(
 )
 
 
-def read_parquet(table: Table, path: str, options: Mapping[str, str]) -> DataFrame | None:
+def read_parquet(
+    table: Table, path: str, options: Mapping[str, str], opened_by: Files | None = None
+) -> DataFrame | None:
     """Read a Parquet file or folder as ``SELECT * FROM parquet.`path` `` does.
 
     None where Spark must infer the schema: the files are neither local nor in the store of a table, are in folders by
@@ -58,6 +60,7 @@ def read_parquet(table: Table, path: str, options: Mapping[str, str]) -> DataFra
 
     Args:
         table: The table, which is reached with `options`.
+        opened_by: How its files are opened; None where they are by Spark only.
     """
     spark = table.spark
     if not path.isascii() or _GLOB & set(path) or not _is_plain_session(spark):
@@ -70,11 +73,10 @@ def read_parquet(table: Table, path: str, options: Mapping[str, str]) -> DataFra
         frame = spark.read.schema(schema).parquet(path)
         # A path without a scheme may be one of another file system, which has files of the same names.
         return frame if sorted(map(local_path, frame.inputFiles()), key=str) == sorted(files) else None
-    opened_by = table.store.files
-    if not isinstance(opened_by, Files) or _bucket(path) != _bucket(table.store.root):
+    if opened_by is None or _bucket(path) != _bucket(table.store.root):
         return None
     files = _stored_files(open_table(spark, path, options).store)
-    schema = _schema(opened_by.for_one_run(), files[0]) if files else None
+    schema = _schema(opened_by, files[0]) if files else None
     if schema is None:
         return None
     # Spark looks at a file once, at a folder three times as often.

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from deltamerge.spark.session import physical_plan
+from deltamerge.spark.store_options import are_reached_alike
 from deltamerge.storage.task_files import store_kind
 from deltamerge.workers.files import Files
 from deltamerge.workers.staged_rows import (
@@ -70,11 +71,14 @@ class NotPlain:
 
 
 def plain_parquet(
-    frame: DataFrame, types: Mapping[str, pa.DataType], keys: Sequence[str], opened_by: Files
+    frame: DataFrame, types: Mapping[str, pa.DataType], keys: Sequence[str], opened_by: Files, root: str
 ) -> PlainParquet | NotPlain:
     """Return the files of a source that is a scan of Parquet files with columns of these very types.
 
     Reads the plan and the footers, which must have statistics of `keys`.
+
+    Args:
+        root: Where the table is whose files are opened so.
     """
     identified = {field.name for field in frame.schema if _FIELD_ID in (field.metadata or {})}
     if by_id := identified.intersection(types):
@@ -93,7 +97,7 @@ def plain_parquet(
     paths = []
     for uri in uris:
         path = local_path(uri) or _url(uri, opened_by)
-        if path is None:
+        if path is None or not (path.startswith("/") or are_reached_alike(frame.sparkSession, (path, root))):
             return NotPlain(f"the source's files are elsewhere than the table's, at {urlsplit(uri).scheme or '?'}://")
         paths.append(path)
     files = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltamerge.spark.session import is_connect
-from deltamerge.storage.hadoop_options import keys_of_store, prefixes_of_store
+from deltamerge.storage.hadoop_options import keys_of_store, obstore_options, prefixes_of_store
 from deltamerge.storage.stored_file import SCHEME
 
 if TYPE_CHECKING:
@@ -34,3 +34,14 @@ def session_store_options(spark: SparkSession, path: str) -> dict[str, str]:
         for prefix in prefixes:
             found |= {prefix + str(name): value for name, value in hadoop.getPropsWithPrefix(prefix).items()}
     return {key: str(value) for key, value in found.items() if value}
+
+
+def are_reached_alike(spark: SparkSession, urls: tuple[str, str]) -> bool:
+    """Return whether the session's settings are the same for the buckets of two URLs."""
+    one, other = ("/".join(url.split("/", 3)[:3]) for url in urls)
+    if one == other:
+        return True
+    settings = (
+        obstore_options(bucket.partition("://")[2], session_store_options(spark, bucket)) for bucket in (one, other)
+    )
+    return next(settings) == next(settings)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from datetime import datetime, timedelta, timezone
 
 from deltamerge.exceptions import DeltaParseException
+from deltamerge.skipping.timestamps import session_zone
 from deltamerge.sql.tokens import Kind, tokenize
 
-_TIMESTAMP = "timestamp_micros({0})"
-_DATE = "CAST(timestamp_micros({0}) AS DATE)"
-_LOCAL = "CAST(timestamp_micros({0}) AS TIMESTAMP_NTZ)"
+# Literals, by which files are skipped, too.
+_TIMESTAMP = "TIMESTAMP_LTZ'{instant}'"
+_DATE = "{date}"
+_LOCAL = "CAST(TIMESTAMP_LTZ'{instant}' AS TIMESTAMP_NTZ)"
 _CALLS = {
     "CURRENT_TIMESTAMP": _TIMESTAMP,
     "NOW": _TIMESTAMP,
     "CURRENT_DATE": _DATE,
     "CURDATE": _DATE,
     "LOCALTIMESTAMP": _LOCAL,
-    "UNIX_TIMESTAMP": "CAST({1} AS BIGINT)",
+    "UNIX_TIMESTAMP": "CAST({seconds} AS BIGINT)",
 }
 # These need no parentheses, where no column has their name.
 _WORDS = {"CURRENT_TIMESTAMP": _TIMESTAMP, "CURRENT_DATE": _DATE}
@@ -29,17 +32,24 @@ def names_time(sql: str) -> bool:
     return _NAMED.search(sql) is not None
 
 
-def fix_current_time(sql: str, microseconds: int, columns: Collection[str] | None = None) -> str:
+def fix_current_time(
+    sql: str, microseconds: int, columns: Collection[str] | None = None, zone: str | None = None
+) -> str:
     """Replace the functions of the current time by a timestamp, in microseconds since 1970.
 
-    `columns` are those that the expression can see, by name; None where they are not known, so that a function without
-    parentheses may be one. SQL that cannot be split into tokens stays as it is.
+    SQL that cannot be split into tokens stays as it is.
+
+    Args:
+        columns: Those that the expression can see, by name; None where they are not known, so that a function without
+            parentheses may be one.
+        zone: The session's time zone, where it is known.
     """
     try:
         tokens = tokenize(sql)
     except DeltaParseException:
         return sql
     words = set() if columns is None else _WORDS.keys() - {name.upper() for name in columns}
+    written = _literals(microseconds, zone)
     pieces: list[str] = []
     done = 0
     for index, token in enumerate(tokens):
@@ -52,6 +62,14 @@ def fix_current_time(sql: str, microseconds: int, columns: Collection[str] | Non
             form, last = _WORDS[token.upper], token
         else:
             continue
-        pieces += [sql[done : token.span.start], form.format(microseconds, microseconds // 1_000_000)]
+        pieces += [sql[done : token.span.start], form.format(**written)]
         done = last.span.end
     return "".join([*pieces, sql[done:]])
+
+
+def _literals(microseconds: int, zone: str | None) -> dict[str, str]:
+    instant = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=microseconds)
+    iso = instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    known = None if zone is None else session_zone(zone)
+    date = f"CAST(TIMESTAMP_LTZ'{iso}' AS DATE)" if known is None else f"DATE'{instant.astimezone(known).date()}'"
+    return {"instant": iso, "date": date, "seconds": str(microseconds // 1_000_000)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -11,14 +10,13 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.workers.obstore_client import reason_of
 
 _Answer = TypeVar("_Answer")
 
 # What is asked again must end within five seconds.
 _RETRIES: dict[str, Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=3)}
 _CLIENT = {"connect_timeout": "2s", "timeout": "4s"}
-# A query may have a signature.
-_QUERY = re.compile(r"\?\S*")
 _ADVICE = {
     "s3": "spark.hadoop.fs.s3a.endpoint, .access.key and .secret.key (of one bucket: "
     "spark.hadoop.fs.s3a.bucket.<bucket>.…), or the options endpoint, access_key_id and secret_access_key",
@@ -60,7 +58,7 @@ class FirstContact:
         except FileNotFoundError:
             raise
         except BaseError as error:
-            reason = _QUERY.sub("", str(error).strip().splitlines()[0])
+            reason = reason_of(error)
             given = f"with {', '.join(self._options)}" if self._options else "without options"
             advice = _ADVICE.get(self._kind, "the store's options")
             raise DeltaTableException(

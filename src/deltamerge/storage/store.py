@@ -148,7 +148,7 @@ def open_store(
         raise _unsupported(root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}") from error
     kind, url = store_kind(scheme.group(1)), f"{head}{authority}/{prefix}".rstrip("/")
     first = FirstContact(url, kind, head + authority, by_kind.get("client_options", {}), by_kind.get("config", {}))
-    return ObjectStore(url, inner, prefix, task_files(kind, authority, translated), first)
+    return ObjectStore(url, inner, prefix, task_files(kind, authority, translated, by_kind), first)
 
 
 def _hadoop_store(

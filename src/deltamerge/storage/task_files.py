@@ -47,13 +47,16 @@ def store_kind(scheme: str) -> str:
     return _KINDS.get(scheme.lower(), "")
 
 
-def task_files(kind: str, authority: str, options: Mapping[str, Any]) -> Files | NotOpened:
+def task_files(
+    kind: str, authority: str, options: Mapping[str, Any], ranged: Mapping[str, Any] | None = None
+) -> Files | NotOpened:
     """Return how tasks open a store's files.
 
     Args:
         kind: ``s3``, ``gs`` or ``az``; another store is not opened.
         authority: The URL's part before the path.
         options: The store's, under obstore's names.
+        ranged: The arguments of obstore's store with these options; see `Files`.
     """
     make = {"s3": _s3, "az": _azure, "gs": _gcs}.get(kind)
     if make is None:
@@ -61,7 +64,7 @@ def task_files(kind: str, authority: str, options: Mapping[str, Any]) -> Files |
     prefix = _PREFIXES[kind]
     given = {key.lower().removeprefix(prefix): str(value) for key, value in options.items()}
     found = make(authority, {key: value for key, value in given.items() if key not in _OF_CLIENT})
-    return NotOpened(found) if isinstance(found, str) else Files(kind, found)
+    return NotOpened(found) if isinstance(found, str) else Files(kind, found, ranged)
 
 
 def _s3(_: str, given: dict[str, str]) -> dict[str, Any] | str:

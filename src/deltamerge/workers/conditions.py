@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Kind: TypeAlias = Literal["whole", "decimal", "string", "day", "instant", "local", "boolean", "other"]
+Kind: TypeAlias = Literal["whole", "decimal", "double", "string", "day", "instant", "local", "boolean", "other"]
 
 ARROW_TYPES: dict[Kind, pa.DataType] = {
     "whole": pa.int64(),
     # Of at most 20 digits before the point and 18 after it, as any whole number.
     "decimal": pa.decimal128(38, 18),
+    "double": pa.float64(),
     "string": pa.string(),
     "day": pa.date32(),
     "instant": pa.timestamp("us", "UTC"),
@@ -75,7 +76,13 @@ def evaluate(condition: Condition, rows: pa.Table) -> Any:  # noqa: ANN401
     values = [evaluate(operand, rows) for operand in condition.operands]
     if {operand.kind for operand in condition.operands} == {"whole", "decimal"}:
         values = [value.cast(ARROW_TYPES["decimal"]) for value in values]
-    return EVALUATORS[condition.op](values)
+    found = EVALUATORS[condition.op](values)
+    # For Spark NaN is above all other numbers.
+    return pc.or_(found, pc.is_nan(values[0])) if condition.op in (">", ">=") and _are_doubles(condition) else found
+
+
+def _are_doubles(operation: Operation) -> bool:
+    return operation.operands[0].kind == "double"
 
 
 @dataclass(frozen=True)

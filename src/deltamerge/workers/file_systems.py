@@ -43,3 +43,9 @@ def key_of(kind: str, url: str) -> str:
         raise ValueError(f"{url} is neither an absolute path nor a URL")
     container, authority, key = found.groups()
     return f"/{key}" if kind == "hdfs" else f"{container or authority}/{key}"
+
+
+def account_of(url: str) -> str | None:
+    """Return the account that a URL of Azure's names; None where it names none."""
+    found = _URL.fullmatch(url)
+    return None if found is None or found.group(1) is None else found.group(2).partition(".")[0]

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -16,16 +17,17 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from deltamerge.workers.file_systems import connect, key_of
-from deltamerge.workers.ranged_parquet import column_ranges, fetched, in_python
+from deltamerge.workers.file_systems import account_of, connect, key_of
+from deltamerge.workers.obstore_client import ObstoreClient, obstore_client
+from deltamerge.workers.remote_file import RemoteFile, column_ranges
+from deltamerge.workers.remote_ranges import ArrowRanges, Ranges, StoreRanges
+from deltamerge.workers.remote_upload import StoreUpload
 
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
 
 # A request to a store takes long, whatever it asks for.
 _REQUESTS_IN_FLIGHT = 16
-# A file of this size is read whole: its footer alone would take as long.
-_SMALL_BYTES = 1 << 20
 # So much of a file, without decoding, is in memory as long as a task works on it.
 _WHOLE_BYTES = 256 << 20
 # Of more files the footers of those that were opened first are read again.
@@ -39,55 +41,58 @@ class Files:
     Args:
         kind: The store that URLs name; see `connect`. Empty where there are paths of this machine only.
         options: The arguments of its file system. They may be secret.
+        ranged: The arguments of obstore's store, by which ranges are read where a process has obstore; they may be
+            secret. None where PyArrow's file system reads them, too.
     """
 
     kind: str = ""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    ranged: Mapping[str, Any] | None = field(default=None, repr=False)
     # A connection does not travel, and is made when a URL is opened for the first time.
     _connected: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    _opened: dict[str, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
+    _opened: dict[str, RemoteFile] = field(default_factory=dict, repr=False, compare=False)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"kind": self.kind, "options": dict(self.options)}
+        ranged = None if self.ranged is None else dict(self.ranged)
+        return {"kind": self.kind, "options": dict(self.options), "ranged": ranged}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _connected={}, _opened={}, _lock=Lock())
 
     def parquet(self, path: str, int96: str | None = None) -> pq.ParquetFile:
-        """Open a Parquet file; what is read of a remote one is requested in few ranges at once.
+        """Open a Parquet file; of a remote one with its footer in memory.
 
         Args:
             int96: The unit of the file's INT96 timestamps; by default nanoseconds, which lack the years after 2262.
         """
         if _is_local(path):
             return pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit=int96)
-        source, metadata = self._open_parquet(path)
-        return _parquet(source, metadata, int96)
+        return self._remote(path).parquet(int96=int96)
 
-    def parquet_columns(self, path: str, names: Sequence[str], groups: Sequence[int] | None = None) -> pq.ParquetFile:
+    def parquet_columns(
+        self, path: str, names: Sequence[str], groups: Sequence[int] | None = None, *, keep: bool = False
+    ) -> pq.ParquetFile:
         """Open a Parquet file of which only some columns are read; those of a remote one are requested at once.
 
         Args:
             groups: The row groups that are read; None for all.
+            keep: Whether what is requested stays in memory as long as this object.
         """
         if _is_local(path):
             return self.parquet(path)
-        source, metadata = self._open_parquet(path)
-        ranges = column_ranges(metadata, names, range(metadata.num_row_groups) if groups is None else groups)
-        if isinstance(source, pa.BufferReader) or sum(end - first for first, end in ranges) > _WHOLE_BYTES:
-            return _parquet(source, metadata)
-        return fetched(source, metadata, ranges)
+        file = self._remote(path)
+        ranges = column_ranges(file.metadata, names, range(file.metadata.num_row_groups) if groups is None else groups)
+        if sum(end - first for first, end in ranges) > _WHOLE_BYTES:
+            return file.parquet()
+        return file.parquet(ranges, keep=keep)
 
     def whole_parquet(self, path: str) -> pq.ParquetFile:
         """Open a Parquet file all of which is read; a remote one of moderate size is requested in parallel."""
         if _is_local(path):
             return self.parquet(path)
-        source, metadata = self._open_parquet(path)
-        size = source.size()
-        if isinstance(source, pa.BufferReader) or size > _WHOLE_BYTES:
-            return _parquet(source, metadata)
-        return fetched(source, metadata, [(0, size)])
+        file = self._remote(path)
+        return file.parquet([(0, file.size)] if file.size <= _WHOLE_BYTES else [])
 
     def for_one_run(self) -> Files:
         """Return these files, opened anew: what is opened stays open, with its footer, as long as the result."""
@@ -133,14 +138,14 @@ class Files:
         return [info.base_name for info in self._system.get_file_info(selector)]
 
     def version(self, path: str) -> tuple[int, int]:
-        """Return a file's size in bytes and when it was changed, nanoseconds since 1970."""
+        """Return a Parquet file's size in bytes and when it was changed, nanoseconds since 1970.
+
+        Of a remote one: as it was when it was opened.
+        """
         if _is_local(path):
             status = Path(path).stat()
             return status.st_size, status.st_mtime_ns
-        info = self._system.get_file_info(self._key(path))
-        if info.type != pafs.FileType.File:
-            raise FileNotFoundError(path)
-        return info.size, info.mtime_ns
+        return self._remote(path).version
 
     def ahead(
         self,
@@ -176,20 +181,45 @@ class Files:
         return key_of(self.kind, url)
 
     def reaches(self, url: str) -> bool:
-        """Return whether a URL of this kind of store is opened; one of HDFS must be of the same name node."""
+        """Return whether a URL of this kind of store is opened: of the same name node, or the same Azure account."""
+        if self.kind == "az":
+            account = account_of(url)
+            return account is None or account == self.options.get("account_name")
         return self.kind != "hdfs" or url.startswith(f"{self.options['url']}/")
 
-    def _open_parquet(self, path: str) -> tuple[Any, Any]:
+    def _remote(self, path: str) -> RemoteFile:
         if path in self._opened:
             return self._opened[path]
-        file = self._system.open_input_file(self._key(path))
-        source = pa.BufferReader(file.read_buffer()) if file.size() <= _SMALL_BYTES else file
-        found = source, _parquet(source).metadata
+        found = RemoteFile(self._ranges(path))
         with self._lock:
             if len(self._opened) >= _MOST_OPENED:
                 del self._opened[next(iter(self._opened))]
-            self._opened[path] = found
-        return found
+            # Of threads that opened it at the same time all take one, which has what is kept of it.
+            return self._opened.setdefault(path, found)
+
+    def _ranges(self, path: str) -> Ranges:
+        client, key = self._client_of(path)
+        if client is None:
+            return ArrowRanges(self._system, self._key(path))
+        # Azure has no requests for a file's end.
+        return StoreRanges(client, key, has_suffixes=self.kind != "az")
+
+    def _client_of(self, url: str) -> tuple[ObstoreClient | None, str]:
+        """Return the bucket of a URL by obstore, None where this process has none, and the URL's key in it."""
+        scheme, _, rest = url.partition("://")
+        authority, _, key = rest.partition("/")
+        if self.ranged is None:
+            return None, key
+        bucket = f"{scheme}://{authority}"
+        if bucket not in self._connected:
+            self._connected[bucket] = obstore_client(bucket, self.ranged)
+        return self._connected[bucket], key
+
+    def _upload(self, path: str) -> StoreUpload | None:
+        client, key = self._client_of(path)
+        if client is None:
+            return None
+        return StoreUpload(partial(client.put, key), partial(self._open_output, path))
 
     def _open_output(self, path: str) -> Any:  # noqa: ANN401
         return self._system.open_output_stream(self._key(path))
@@ -215,12 +245,14 @@ class Output:
         self._path = path
         self._is_kept = False
         self._hidden: Path | None = None
+        self._upload: StoreUpload | None = None
         if _is_local(path):
             place = Path(path)
             self._hidden = place.with_name(f".{place.name}.{uuid.uuid4().hex}.deltamerge.tmp")
             self.stream = pa.OSFile(str(self._hidden), "wb")
-        else:
-            self.stream = files._open_output(path)
+            return
+        self._upload = files._upload(path)
+        self.stream = files._open_output(path) if self._upload is None else pa.PythonFile(self._upload, mode="w")
 
     def keep(self) -> None:
         self._is_kept = True
@@ -230,6 +262,8 @@ class Output:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         is_kept = self._is_kept and kind is None
+        if self._upload is not None:
+            self._upload.is_kept = is_kept
         try:
             self.stream.close()
             if is_kept and self._hidden is not None:
@@ -237,14 +271,9 @@ class Output:
         finally:
             if self._hidden is not None:
                 self._hidden.unlink(missing_ok=True)
-            elif not is_kept:
+            elif not is_kept and (self._upload is None or self._upload.has_begun):
                 # PyArrow completes an upload as it closes the stream.
                 self._files._remove(self._path)
-
-
-def _parquet(source: Any, metadata: Any = None, int96: str | None = None) -> pq.ParquetFile:  # noqa: ANN401
-    file = source if isinstance(source, pa.NativeFile) else in_python(source)
-    return pq.ParquetFile(file, metadata=metadata, pre_buffer=True, coerce_int96_timestamp_unit=int96)
 
 
 def _is_local(path: str) -> bool:

@@ -21,6 +21,8 @@ Place: TypeAlias = Literal["file", "row", "source", "clause", "values", "row_id"
 """What a column says of a pair: its file, the position there, the numbers of source row, clause and row of values."""
 
 _ROWS_AT_ONCE = 100_000
+# Less than the offsets of a string array address.
+_MOST_STRING_BYTES = 1 << 30
 _ROW_ID = "row_id"
 # Before the names of columns that belong to neither side.
 _OF_PAIR = "pair:"
@@ -92,15 +94,33 @@ def _rows_of(
 
     for table in read_row_groups(files, path, values, target, needed):
         first = table["row"][0].as_py()
-        of_group = pairs.among(slice(*np.searchsorted(pairs.rows, [first, first + len(table)])))
-        # A row that nothing matches takes the place behind the last row, which is NULL.
-        places = pa.array(of_group.sources, pa.int64(), mask=of_group.sources == NO_SOURCE)
-        columns = {name: rows.column(name).take(places) for name in rows.column_names}
-        columns |= {name: taken(table[name], of_group.rows - first) for name in target}
-        columns |= {f"{_OF_PAIR}row": of_group.rows, f"{_OF_PAIR}source": places, f"{_OF_PAIR}clause": of_group.clauses}
-        if of_group.values is not None:
-            columns[f"{_OF_PAIR}values"] = of_group.values
-        yield pa.table(columns)
+        begin, end = np.searchsorted(pairs.rows, [first, first + len(table)])
+        # The strings of few source rows, taken for all rows of a group, may be more than an array holds.
+        for at in range(begin, end, _ROWS_AT_ONCE):
+            some = pairs.among(slice(at, min(at + _ROWS_AT_ONCE, end)))
+            # A row that nothing matches takes the place behind the last row, which is NULL.
+            places = pa.array(some.sources, pa.int64(), mask=some.sources == NO_SOURCE)
+            columns = {name: _taken_in_pieces(rows.column(name), places) for name in rows.column_names}
+            columns |= {name: taken(table[name], some.rows - first) for name in target}
+            columns |= {f"{_OF_PAIR}row": some.rows, f"{_OF_PAIR}source": places, f"{_OF_PAIR}clause": some.clauses}
+            if some.values is not None:
+                columns[f"{_OF_PAIR}values"] = some.values
+            yield pa.table(columns)
+
+
+def _taken_in_pieces(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
+    """Return some rows of a column, in several arrays where one would not hold their strings."""
+    kind = column.type
+    if not len(places) or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return column.take(places)
+    longest = pc.max(pc.binary_length(column)).as_py() or 0
+    at_once = max(1, _MOST_STRING_BYTES // max(1, longest))
+    pieces = [column.take(places.slice(at, at_once)) for at in range(0, len(places), at_once)]
+    return (
+        pieces[0]
+        if len(pieces) == 1
+        else pa.chunked_array([chunk for piece in pieces for chunk in getattr(piece, "chunks", [piece])], kind)
+    )
 
 
 def reading_staged(

@@ -248,7 +248,8 @@ def _opened(files: Files, file: KeptFile, columns: list[str]) -> pa.Table:
         return files.arrow(file.path).select(columns)
     if KeptFile.of(files, file.path) != file:
         raise ValueError(f"{file.path} was changed meanwhile")
-    with files.parquet_columns(file.path, columns) as opened:
+    # Each of the threads that work on a merge asks for the same columns.
+    with files.parquet_columns(file.path, columns, keep=True) as opened:
         table = opened.read(columns, use_threads=False).select(columns)
     return table.cast(plain_types(table.schema))
 

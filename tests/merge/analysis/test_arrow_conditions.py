@@ -53,6 +53,30 @@ ATOMS = (
     "s.cost BETWEEN s.price AND s.n",
     "s.small <=> s.price",
     "s.n % 3 < s.price",
+    "s.n = 1.5",
+    "2.50 < s.n",
+    "s.n IN (3, 4.0)",
+    "s.price > 1.5",
+    "s.price BETWEEN 0.25 AND 0.750",
+    "s.day = '2024-02-29'",
+    "'2024-02-29' < s.day",
+    "s.day IN ('2024-02-29', DATE'0001-01-01')",
+    "s.day BETWEEN '1969-12-31' AND '2024-02-28'",
+    "s.x > 0",
+    "s.x >= 1",
+    "0.5 < s.x",
+    "1 >= s.x",
+    "s.x < 1e0",
+    "s.x <= 0",
+    "s.x = 0.0",
+    "s.x <> 1",
+    "s.x IN (0, 1.0D)",
+    "s.x NOT BETWEEN 0 AND 0.5",
+    "s.at > TIMESTAMP'1970-01-01 00:00:00.000001'",
+    "s.at <= '1970-01-01 00:00:00'",
+    "s.later = TIMESTAMP_LTZ'1970-01-01T00:00:00.000003Z'",
+    "s.local > '1970-01-01'",
+    "s.local <= TIMESTAMP_NTZ'1970-01-01 00:16:40.000001'",
     "s.flag",
     "s.flag IS TRUE",
     "s.flag <=> (s.n = 3)",
@@ -62,7 +86,6 @@ ATOMS = (
 )
 LEFT_TO_SPARK = (
     "s.n = '3'",
-    "s.n = 1.5",
     "s.n = NULL",
     "s.n IN (1, NULL)",
     "mod(s.n, 2) = 1",
@@ -73,18 +96,20 @@ LEFT_TO_SPARK = (
     "s.n % 2 + 1 = 1",
     "-s.n % 2 = 1",
     "s.n + 1 = 2",
-    "s.day = '2024-02-29'",
-    "s.x > 1",
-    "s.price > 1.5",
     "s.price = '1'",
     "s.large > 1",
     "s.price % 2 = 0",
     "s.price > s.x",
     "s.at = s.local",
     "s.at > s.day",
-    "s.at > TIMESTAMP'2024-01-01 00:00:00'",
-    "s.local > '2024-01-01'",
     "s.x = s.x",
+    "s.x <=> 1",
+    "s.x > 9007199254740993",
+    "s.x > '1'",
+    "s.day = '2024-2-29'",
+    "s.day > 'x'",
+    "s.at > s.local AND true",
+    "s.price > 1.0000000000000000001",
     "s.flag < true",
     "s.name LIKE 'a%'",
     "upper(s.name) = 'A'",
@@ -128,7 +153,7 @@ def read(node: Node, source: DataFrame) -> Condition | None:
         known = name.parts[0] == "s" and name.parts[-1] in COLUMNS
         return COLUMNS.index(name.parts[-1]) if known else None
 
-    return arrow_condition(node, column, source.schema.fields)
+    return arrow_condition(node, column, source.schema.fields, "UTC")
 
 
 def in_arrow(condition: Condition, table: pa.Table) -> list[bool | None]:

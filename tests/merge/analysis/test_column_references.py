@@ -125,7 +125,7 @@ def test_clause_without_a_condition() -> None:
     found = references(DELETE)
     of_clause = found.of(first(found))
     assert of_clause.condition_from_source
-    assert (of_clause.from_source, of_clause.source_columns, of_clause.same_type) == ((), (), ())
+    assert (of_clause.from_source, of_clause.source_columns, of_clause.keeps_value) == ((), (), ())
 
 
 def test_star() -> None:
@@ -133,7 +133,7 @@ def test_star() -> None:
     of_clause = found.of(first(found))
     assert of_clause.from_source == (True,) * 4
     assert of_clause.source_columns == (0, 1, 2, 3)
-    assert of_clause.same_type == (True,) * 4
+    assert of_clause.keeps_value == (True,) * 4
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,37 @@ def test_patched_files_of_a_widened_table(spark: SparkSession, tmp_path: Path) -
     }
 
 
+@pytest.mark.parametrize("partition", [(), ("small",)])
+@pytest.mark.parametrize(
+    "properties", [{}, {"delta.enableDeletionVectors": "true"}, {"delta.enableChangeDataFeed": "true"}]
+)
+def test_narrower_columns_of_a_source_are_read_in_place(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str], partition: tuple[str, ...]
+) -> None:
+    path, given = str(tmp_path / "t"), str(tmp_path / "s")
+    wide = "id", "id % 2 AS small", "id AS n", "CAST(id AS decimal(12,4)) / 8 AS price", "CAST(id AS double) AS x"
+    narrow = (
+        *("id", "CAST(id % 2 AS tinyint) AS small", "CAST(id * 10 AS int) AS n"),
+        *("CAST(id AS decimal(5,2)) / 4 AS price", "CAST(id AS float) / 3 AS x"),
+    )
+    target = spark.range(6).selectExpr(*wide).selectExpr("id", "small", "n", "CAST(price AS decimal(12,4)) price", "x")
+    write_delta(target.coalesce(1), path, properties=properties, partition_by=list(partition))
+    source = (
+        spark.range(4, 9).selectExpr(*narrow).selectExpr("id", "small", "n", "CAST(price AS decimal(5,2)) price", "x")
+    )
+    source.coalesce(1).write.parquet(given)
+    spark.read.parquet(given).createOrReplaceTempView("features")
+    on = "t.id = s.id AND t.small = s.small" if partition else "t.id = s.id"
+    plan = merge(spark, path, UPSERT, on, "key_lookup")
+    assert (plan.source.choice, plan.changed_rows.choice) == ("in_place", "arrow")
+    merged = DeltaTable.forPath(spark, path).toDF()
+    assert merged.schema.simpleString() == target.schema.simpleString()
+    expected = target.where("id < 4").unionAll(
+        source.selectExpr(*(f"CAST({f.name} AS {f.dataType.simpleString()})" for f in target.schema))
+    )
+    assert rows(merged) == rows(expected)
+
+
 @pytest.mark.parametrize(("value", "choice"), [("s.n", "arrow"), ("t.n + s.n - t.id", "pair_values")])
 def test_new_columns_are_in_patched_files(spark: SparkSession, tmp_path: Path, value: str, choice: str) -> None:
     path = str(tmp_path / "t")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deltamerge.api.delta_table import DeltaTable, open_by_name
 from deltamerge.scan.timestamps import expression_ms
 from deltamerge.spark.catalog import delta_location
-from deltamerge.spark.table import open_table
+from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name
 
 if TYPE_CHECKING:
@@ -57,6 +57,14 @@ class Tables:
             DeltaTableNotFoundException: There is none.
         """
         return self.find(name) or DeltaTable(open_by_name(self.spark, quote_name(name.parts), self.options))
+
+    def to_change(self, name: TableName) -> Table:
+        """Return the Delta table that a statement changes; one that is named by a path is not looked at yet.
+
+        Raises:
+            DeltaTableNotFoundException: There is none of the name.
+        """
+        return self.open(name).table if name.path is None else open_table(self.spark, name.path, self.options)
 
     def version(self, table: DeltaTable, at: TimeTravel | None) -> DataFrame:
         """Read a table, perhaps at an earlier version."""

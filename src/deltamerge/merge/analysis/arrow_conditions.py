@@ -1,13 +1,14 @@
 """Which conditions Arrow evaluates exactly as Spark does, whatever the session's settings.
 
-They compare columns, numbers without a floating point, strings, dates and booleans with others of their kind, and
-timestamps with timestamps of other columns; nothing in them is cast, overflows or divides by zero.
+They compare columns of one kind, and columns with literals that Spark casts to the column's type without a loss;
+nothing else in them is cast, overflows or divides by zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import date
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 
 from pyspark.sql.types import (
     BooleanType,
@@ -15,6 +16,7 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     DecimalType,
+    DoubleType,
     IntegerType,
     LongType,
     ShortType,
@@ -24,7 +26,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, ColumnType
+from deltamerge.skipping.literals import span_function
+from deltamerge.skipping.timestamps import EPOCH_DATE, parse_date
 from deltamerge.sql.expression import Literal, Name, Node
 from deltamerge.sql.expression import Operation as ParsedOperation
 from deltamerge.workers.conditions import Column, Condition, Constant, Kind, Operation
@@ -39,28 +43,36 @@ _KINDS: dict[DataType, Kind] = {
     TimestampType(): "instant",
     TimestampNTZType(): "local",
     BooleanType(): "boolean",
+    DoubleType(): "double",
 }
-# A number with a point may be a decimal or, in a Column, a floating-point number, which print alike.
 _PYTHON: dict[type, Kind] = {int: "whole", str: "string", date: "day", bool: "boolean"}
 _ORDERED = frozenset({"whole", "decimal", "string", "day", "instant", "local"})
+_COMPARISONS = frozenset({"=", "<>", "<=>", "<", "<=", ">", ">=", "in", "between"})
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+# Of doubles only a column on the left is compared, and only with literals: no literal is NaN.
+_OF_DOUBLES = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "between"})
+_DOUBLE_WHOLE = 1 << 53
 _NUMBERS = frozenset({"whole", "decimal"})
 # Spark compares decimals, and whole numbers of up to 20 digits with them, without a loss up to 38 digits.
 _MOST_BEFORE_POINT, _MOST_AFTER_POINT = 20, 18
 
 
 def arrow_condition(
-    node: Node, column: Callable[[Name], int | None], fields: Sequence[StructField]
+    node: Node, column: Callable[[Name], int | None], fields: Sequence[StructField], zone: str | None = None
 ) -> Condition | None:
     """Return a condition as Arrow evaluates it; None where something in it is left to Spark.
 
     Args:
         column: Returns the position of a name's column; None where the name is not certainly one column.
+        zone: The session's time zone; None leaves timestamps that depend on it to Spark.
     """
-    found = _value(node, column, fields)
+    found = _value(node, column, fields, zone)
     return found if found is not None and found.kind == "boolean" else None
 
 
-def _value(node: Node, column: Callable[[Name], int | None], fields: Sequence[StructField]) -> Condition | None:
+def _value(
+    node: Node, column: Callable[[Name], int | None], fields: Sequence[StructField], zone: str | None
+) -> Condition | None:
     if isinstance(node, Name):
         index = column(node)
         return None if index is None else Column(index, _kind_of(fields[index]))
@@ -69,14 +81,52 @@ def _value(node: Node, column: Callable[[Name], int | None], fields: Sequence[St
         return None if kind is None else Constant(node.value, kind)
     if not isinstance(node, ParsedOperation):
         return None
+    columns = [_value(operand, column, fields, zone) for operand in node.operands if not isinstance(operand, Literal)]
+    beside = columns[0].kind if columns and columns[0] is not None and node.op in _COMPARISONS else None
     operands = []
     for operand in node.operands:
-        found = _value(operand, column, fields)
+        if isinstance(operand, Literal) and beside is not None:
+            found: Condition | None = _cast(operand, beside, zone)
+        else:
+            found = _value(operand, column, fields, zone)
         if found is None:
             return None
         operands.append(found)
-    operation = Operation(node.op, tuple(operands))
+    op, turns = node.op, isinstance(operands[0], Constant) and operands[-1].kind == "double" and len(operands) == 2
+    operation = Operation(_TURNED.get(op, op), tuple(operands[::-1])) if turns else Operation(op, tuple(operands))
     return operation if _is_exact(operation) else None
+
+
+def _cast(literal: Literal, kind: Kind, zone: str | None) -> Constant | None:
+    """Return a literal as Spark casts it to be compared with a column; None where that is not known, or has a loss."""
+    value = literal.value
+    own = _PYTHON.get(type(value))
+    # A number with a point may be a decimal or, in a Column, a floating-point number, which print alike.
+    is_certain = literal.span is not None
+    if kind in _NUMBERS and isinstance(value, Decimal):
+        return Constant(value, "decimal") if is_certain and _is_short(value) else None
+    if kind == "double":
+        is_whole = own == "whole" and isinstance(value, int) and abs(value) <= _DOUBLE_WHOLE
+        is_point = isinstance(value, (float, Decimal)) and is_certain
+        return Constant(float(value), "double") if is_whole or is_point else None  # type: ignore[arg-type]
+    if kind == "day" and isinstance(value, str):
+        days = parse_date(value)
+        return None if days is None else Constant(EPOCH_DATE + timedelta(days), "day")
+    if kind in ("instant", "local") and is_certain:
+        column = ColumnType("timestamp" if kind == "instant" else "timestamp_ntz")
+        # Without an offset a timestamp is local time, also where it is none by spark.sql.timestampType.
+        is_local = kind == "instant" and isinstance(value, datetime) and value.tzinfo is None
+        span_of = span_function(column, "timestamp_ntz" if is_local else literal.type_name, zone or "")
+        span = None if span_of is None else span_of(value)
+        is_point = span is not None and span.exact and span.low == span.high
+        return Constant(span.low, kind) if span is not None and is_point else None
+    return None if own is None else Constant(value, own)
+
+
+def _is_short(value: Decimal) -> bool:
+    exponent = value.as_tuple().exponent
+    is_exact = isinstance(exponent, int) and -exponent <= _MOST_AFTER_POINT
+    return is_exact and abs(value) < Decimal(10) ** _MOST_BEFORE_POINT
 
 
 def _kind_of(field: StructField) -> Kind:
@@ -105,6 +155,12 @@ def _is_exact(operation: Operation) -> bool:
         divisor = operands[1]
         is_positive = isinstance(divisor, Constant) and isinstance(divisor.value, int) and divisor.value > 0
         return kind == "whole" and is_positive
+    if kind == "double":
+        return (
+            op in _OF_DOUBLES
+            and isinstance(operands[0], Column)
+            and all(isinstance(operand, Constant) for operand in operands[1:])
+        )
     if op in ("=", "<>", "<=>", "in"):
         return kind != "other"
     return op in ("<", "<=", ">", ">=", "between") and kind in _ORDERED

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StructField, StructType
 
 from deltamerge.merge.analysis.arrow_conditions import arrow_condition
+from deltamerge.merge.analysis.join_keys import INTEGERS
 from deltamerge.merge.analysis.resolved_merge import (
     Output,
     ResolvedClause,
@@ -47,24 +48,30 @@ class ClauseReferences:
         from_source: For each output column whether its value certainly comes from only the source row.
         source_columns: For each output column the position of the source's column that it is set to, perhaps with a
             cast; None for any other value.
-        same_type: For each output column whether that column has the output column's type.
+        keeps_value: For each output column whether that column has the output column's type, or one whose cast to it
+            is nothing but a wider form of the same value.
     """
 
     condition_from_source: bool
     from_source: tuple[bool, ...]
     source_columns: tuple[int | None, ...]
-    same_type: tuple[bool, ...]
+    keeps_value: tuple[bool, ...]
 
     def taken_as_is(self, index: int) -> int | None:
-        """Return the position of the source's column that an output column takes without a cast."""
-        return self.source_columns[index] if self.same_type[index] else None
+        """Return the position of the source's column whose values an output column takes as they are."""
+        return self.source_columns[index] if self.keeps_value[index] else None
 
 
 @dataclass(frozen=True)
 class MergeReferences:
-    """What the statement's expressions refer to, each part computed when it is first asked for."""
+    """What the statement's expressions refer to, each part computed when it is first asked for.
+
+    Args:
+        zone: The session's time zone; None leaves conditions on timestamps that depend on it to Spark.
+    """
 
     merge: ResolvedMerge
+    zone: str | None = None
     _trees: dict[int, Node] = field(default_factory=dict, repr=False, compare=False)
 
     def _tree(self, expression: Expression) -> Node:
@@ -118,7 +125,7 @@ class MergeReferences:
             if conjunct.side not in sides:
                 return None
             found, column, schema = sides[conjunct.side]
-            condition = arrow_condition(part, column, schema.fields)
+            condition = arrow_condition(part, column, schema.fields, self.zone)
             if condition is None:
                 return None
             found.append(condition)
@@ -221,8 +228,8 @@ class MergeReferences:
             condition_from_source=condition is None or self._is_from_source(condition),
             from_source=tuple(self._comes_from_source(clause, output, f) for output, f in outputs),
             source_columns=columns,
-            same_type=tuple(
-                column is not None and given[column].dataType == f.dataType
+            keeps_value=tuple(
+                column is not None and _keeps_value(given[column].dataType, f.dataType)
                 for column, (_, f) in zip(columns, outputs, strict=True)
             ),
         )
@@ -268,7 +275,9 @@ class MergeReferences:
         fields = self.merge.output_schema.fields
         scope = Scope(_relation(None, self.merge.output_schema), Relation((), {}), self.merge.case_sensitive)
         tree = read_condition(check.expression, self.merge.double_quoted_identifiers)
-        condition = arrow_condition(tree, partial(_column, scope, "target", self.merge.output_schema), fields)
+        condition = arrow_condition(
+            tree, partial(_column, scope, "target", self.merge.output_schema), fields, self.zone
+        )
         if condition is None or check.generated is not None:
             return None
         return RowCheck(check.name, condition, {i: fields[i].name for i in columns_of(condition)})
@@ -298,7 +307,7 @@ class MergeReferences:
         for clause in clauses:
             condition = None
             if clause.clause.condition is not None:
-                condition = arrow_condition(self._tree(clause.clause.condition), column, fields)
+                condition = arrow_condition(self._tree(clause.clause.condition), column, fields, self.zone)
                 if condition is None:
                     return None
             found.append((clause.number, condition))
@@ -324,6 +333,17 @@ def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> 
     if names is None or not names_in(tree).issuperset(names):
         return unreadable(expression.text)
     return tree
+
+
+def _keeps_value(given: DataType, wanted: DataType) -> bool:
+    """Return whether a value is the same in a type, by whatever rules it is cast to it."""
+    if given == wanted:
+        return True
+    if isinstance(given, INTEGERS) and isinstance(wanted, INTEGERS):
+        return INTEGERS.index(type(given)) < INTEGERS.index(type(wanted))
+    if isinstance(given, DecimalType) and isinstance(wanted, DecimalType):
+        return wanted.precision - given.precision >= wanted.scale - given.scale >= 0
+    return isinstance(given, FloatType) and isinstance(wanted, DoubleType)
 
 
 def _is_deterministic(leaf: Node) -> bool:

@@ -11,18 +11,19 @@ from deltamerge.sql.current_time import fix_current_time, names_time
 from deltamerge.sql.merge_ast import Expression
 
 
-def at_one_time(statement: MergeStatement, microseconds: int, columns: Collection[str]) -> MergeStatement:
+def at_one_time(statement: MergeStatement, microseconds: int, columns: Collection[str], zone: str) -> MergeStatement:
     """Fix the current time of a statement's expressions, also where several Spark queries evaluate them.
 
     Expressions whose time is fixed already keep it; what is shown of the statement stays as written.
 
     Args:
         microseconds: The timestamp, microseconds since 1970.
+        zone: The session's time zone.
     """
     spark = statement.source.sparkSession
 
     def at_time(sql: str) -> str:
-        return fix_current_time(sql, microseconds, columns)
+        return fix_current_time(sql, microseconds, columns, zone)
 
     def fixed(expression: Expression) -> Expression:
         if expression.column is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PLAIN_KEY_TYPES = frozenset(
     {"tinyint", "smallint", "int", "bigint", "string", "date", "boolean", "binary", "timestamp", "timestamp_ntz"}
 )
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _MOST_DIGITS = 38
 
 
@@ -98,8 +98,8 @@ def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | str:
 
 def _compared_as(target: DataType, source: DataType) -> DataType | None:
     """Return the type that Spark casts both sides of a comparison to; None where Arrow would not see the same."""
-    if isinstance(target, _INTEGERS) and isinstance(source, _INTEGERS):
-        return max((target, source), key=lambda kind: _INTEGERS.index(type(kind)))
+    if isinstance(target, INTEGERS) and isinstance(source, INTEGERS):
+        return max((target, source), key=lambda kind: INTEGERS.index(type(kind)))
     if isinstance(target, DecimalType) and isinstance(source, DecimalType):
         scale = max(target.scale, source.scale)
         digits = max(target.precision - target.scale, source.precision - source.scale) + scale

@@ -63,6 +63,7 @@ class Execution:
         scratch: The folder for what is written on the way, as tasks open it.
         kept: What was kept of the source, also by an earlier run of the same merge.
         source_read_table: Whether the source was computed from the version of the table that the merge reads.
+        opened: How tasks open the table's files, with those that this run has opened; None where they do not.
     """
 
     table: Table
@@ -78,6 +79,7 @@ class Execution:
     scratch: str = ""
     kept: KeptSource = field(default_factory=KeptSource)
     source_read_table: bool = False
+    opened: Files | None = None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -150,11 +152,11 @@ class Execution:
         """The data files' hidden columns for row ids, where the table has them enabled."""
         return materialized_columns(self.snapshot.metadata)
 
-    @cached_property
+    @property
     def files(self) -> Files:
         """How tasks open the table's files. A plan whose operators need that does not fit where they do not."""
-        assert isinstance(self.table.store.files, Files)
-        return self.table.store.files.for_one_run()
+        assert self.opened is not None
+        return self.opened
 
     def located(self, path: str) -> str:
         """Return the path of a file of the table as tasks open it."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pyroaring import BitMap64
@@ -36,9 +35,6 @@ from deltamerge.skipping.keys import Mask
 from deltamerge.workers.staged_rows import KeptFile, open_staged
 from deltamerge.write.identity_columns import RowNumbers
 
-if TYPE_CHECKING:
-    pass
-
 
 def execute_key_lookup(execution: Execution) -> MergeChanges:
     """Run a merge by key lookup.
@@ -62,7 +58,7 @@ def _finds_rows(execution: Execution, read: tuple[KeptFile, ...], files: Sequenc
     """
     recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
     with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
-        again = replace(execution, scratch=folder)
+        again = replace(execution, scratch=folder, opened=execution.files.for_one_run())
         staged = _kept_source(again, recipe)
         if staged.kept.files != read:
             return True

@@ -165,12 +165,11 @@ def with_gaps(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> Sta
 
 def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) -> tuple[StagedSource, PlainParquet]:
     merge, limits = execution.merge, execution.limits
-    types = {name: field.type for name, field in recipe.stored.items()}
     in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
     wanted: dict[str, pa.DataType] = {}
-    for each in (*columns.updates.values(), *columns.inserts.values()):
-        wanted |= {in_files[name]: types[column] for column, name in each.items() if name in in_files}
-    looked_at = [*recipe.keys.source, *recipe.asked_of_source, *read_of_pairs(execution, recipe)]
+    set_to = {name for each in (*columns.updates.values(), *columns.inserts.values()) for name in each.values()}
+    taken = [index for name, index in columns.own.items() if name in set_to]
+    looked_at = [*taken, *recipe.keys.source, *recipe.asked_of_source, *read_of_pairs(execution, recipe)]
     for index in [*looked_at, *(() if columns.needs_spark else columns.asked)]:
         column = merge.source_schema.fields[index]
         kind = arrow_type(column)
@@ -181,7 +180,7 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
         wanted[column.name] = kind
     ranged = ranged_keys(recipe.keys.keys)
     names = [in_files[name] for name, key in zip(columns.keys, recipe.keys.keys, strict=True) if key in ranged]
-    found = plain_parquet(merge.statement.source, wanted, names, execution.files)
+    found = plain_parquet(merge.statement.source, wanted, names, execution.files, execution.table.store.root)
     if isinstance(found, NotPlain):
         raise Declined("source", "in_place", found.reason)
     values: dict[str, Any] = {"n": sum(found.rows), "last": None}

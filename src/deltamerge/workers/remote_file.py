@@ -1,0 +1,166 @@
+"""A remote Parquet file, whose parts are requested at once: one after another they would take many times as long."""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from threading import Lock
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamerge.workers.remote_ranges import Ranges
+
+_REQUESTS = 16
+_PART_BYTES = 4 << 20
+# What lies between two ranges is read with them where a request of its own would take longer.
+_GAP_BYTES = 256 << 10
+# A file of this size is requested as a whole: its columns alone would take as long.
+_SMALL_BYTES = 4 << 20
+
+_Span: TypeAlias = tuple[int, int]
+
+
+class RemoteFile:
+    """A file as it was when it was opened, with its footer and what is to be kept of its bytes."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._lock = Lock()
+        self.size = ranges.version[0]
+        tail = _Parts([(self.size - len(ranges.tail), ranges.tail)] if len(ranges.tail) else [])
+        self.metadata: Any = pq.read_metadata(_View(self, tail))
+        # Of a larger file the footer is all that its end is good for.
+        self._kept = tail if len(ranges.tail) == self.size else _Parts([])
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Its size in bytes and when it was changed, nanoseconds since 1970."""
+        return self._ranges.version
+
+    def parquet(self, ranges: Iterable[_Span] = (), int96: str | None = None, *, keep: bool = False) -> pq.ParquetFile:
+        """Open the file with ranges of its bytes in memory; any other is requested when it is asked for.
+
+        Args:
+            ranges: Where each begins, and where it ends.
+            int96: The unit of INT96 timestamps.
+            keep: Whether they stay as long as this object, for others that open them.
+        """
+        wanted = _united(ranges)
+        if wanted and keep:
+            with self._lock:
+                self._kept = self._with(self._kept, [(0, self.size)] if self.size <= _SMALL_BYTES else wanted)
+        parts = self._kept if keep else self._with(self._kept, wanted)
+        # Where all that is read is in memory, to buffer it once more would only copy it.
+        file = _View(self, parts)
+        return pq.ParquetFile(file, metadata=self.metadata, pre_buffer=not wanted, coerce_int96_timestamp_unit=int96)
+
+    def requested(self, first: int, end: int) -> Any:  # noqa: ANN401
+        """Request a range that is in no part."""
+        return self._ranges.read(first, end)
+
+    def _with(self, parts: _Parts, wanted: Sequence[_Span]) -> _Parts:
+        missing = list(chain.from_iterable(map(_split, chain.from_iterable(map(parts.missing, wanted)))))
+        if not missing:
+            return parts
+        with ThreadPoolExecutor(min(len(missing), _REQUESTS)) as pool:
+            read = list(pool.map(lambda span: self._ranges.read(*span), missing))
+        return _Parts([*parts.items, *((first, part) for (first, _), part in zip(missing, read, strict=True))])
+
+
+def column_ranges(metadata: Any, names: Sequence[str], groups: Iterable[int]) -> list[_Span]:  # noqa: ANN401
+    """Return where the chunks of columns are, with all their fields, in some row groups."""
+    wanted, found = set(names), []
+    for number in groups:
+        group = metadata.row_group(number)
+        for index in range(group.num_columns):
+            column = group.column(index)
+            if column.path_in_schema.partition(".")[0] in wanted or column.path_in_schema in wanted:
+                first = column.data_page_offset
+                if column.has_dictionary_page and column.dictionary_page_offset:
+                    first = min(first, column.dictionary_page_offset)
+                found.append((first, first + column.total_compressed_size))
+    return found
+
+
+def _united(ranges: Iterable[_Span]) -> list[_Span]:
+    united: list[_Span] = []
+    for first, end in sorted(ranges):
+        if united and first - united[-1][1] <= _GAP_BYTES:
+            united[-1] = (united[-1][0], max(end, united[-1][1]))
+        else:
+            united.append((first, end))
+    return united
+
+
+def _split(part: _Span) -> list[_Span]:
+    first, end = part
+    return [(start, min(start + _PART_BYTES, end)) for start in range(first, end, _PART_BYTES)]
+
+
+class _Parts:
+    """Bytes in memory, each part with where it begins; no two overlap."""
+
+    def __init__(self, items: Iterable[tuple[int, Any]]) -> None:
+        self.items = sorted(items, key=lambda item: item[0])
+        self._starts = [first for first, _ in self.items]
+
+    def missing(self, wanted: _Span) -> list[_Span]:
+        """Return what of a range is in no part."""
+        found, (at, end) = [], wanted
+        for first, part in self.items:
+            if first >= end:
+                break
+            if first > at:
+                found.append((at, first))
+            at = max(at, first + len(part))
+        return [*found, (at, end)] if at < end else found
+
+    def at(self, place: int) -> tuple[Any, int]:
+        """Return the part that has a place, and where it is there; else nothing, and where the next part begins."""
+        index = bisect_right(self._starts, place) - 1
+        if index >= 0 and place - self._starts[index] < len(self.items[index][1]):
+            return self.items[index][1], place - self._starts[index]
+        return None, self._starts[index + 1] if index + 1 < len(self._starts) else -1
+
+
+class _View(io.RawIOBase):
+    """The file with a position of its own."""
+
+    def __init__(self, file: RemoteFile, parts: _Parts) -> None:
+        self._file = file
+        self._parts = parts
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        at = self._position
+        end = self._file.size if size < 0 else min(at + size, self._file.size)
+        pieces = []
+        while at < end:
+            part, place = self._parts.at(at)
+            if part is None:
+                pieces.append(self._file.requested(at, end if place < 0 else min(place, end)))
+            else:
+                pieces.append(pa.py_buffer(part).slice(place, min(len(part) - place, end - at)))
+            at += len(pieces[-1])
+        self._position = end
+        # PyArrow takes any buffer; one piece is not copied.
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
