@@ -90,7 +90,7 @@ def test_strings_are_cast_to_what_they_are_compared_with(sql: str, value: object
     assert found.operands[1].value == value
 
 
-@pytest.mark.parametrize("sql", ["s = 7", "upper(s) = 'A'", "other = 1", "p = 1.5"])
+@pytest.mark.parametrize("sql", ["s = 7", "upper(s) = 'A'", "other = 1", "p = 1.5D"])
 def test_conditions_that_need_spark(sql: str) -> None:
     assert condition_of(sql, COLUMNS, COLUMNS, Request({}, {})) is None
 
