@@ -310,7 +310,7 @@ def test_partitions_are_overwritten(spark: SparkSession, tmp_path: Path, run: Ru
     assert run("SELECT count(*), max(id) FROM @t") == [(4, 200)]
     with pytest.raises(DeltaAnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
         run("INSERT INTO @t REPLACE WHERE p = 1 SELECT 200L, 2L")
-    with pytest.raises(DeltaAnalysisException, match="are not whole partitions"):
+    with pytest.raises(InvariantViolationException, match="DELTA_REPLACE_WHERE_MISMATCH"):
         run("INSERT INTO @t REPLACE WHERE id = 1 SELECT 200L, 2L")
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     run("INSERT OVERWRITE TABLE @t PARTITION (p) SELECT 300L, 2L")

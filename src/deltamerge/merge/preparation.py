@@ -50,10 +50,11 @@ class Begun:
 
 
 def begin(table: Table) -> Begun:
-    """Begin a merge into a table: load its log in a thread of its own."""
+    """Begin a merge into a table: load its log, of a remote one in a thread of its own."""
     opened = files_of_a_run(table.store)
     if table.store.is_local:
-        return Begun(table.snapshot, opened)
+        snapshot = table.snapshot()
+        return Begun(lambda: snapshot, opened)
     pool = ThreadPoolExecutor(1, "deltamerge-log")
     loading = pool.submit(table.snapshot)
     pool.shutdown(wait=False)

@@ -148,8 +148,8 @@ def test_updates_by_a_source_without_rows(spark: SparkSession, tmp_path: Path, m
     "condition",
     [
         "t.v + 1 = 3",
-        "t.day = '2024-01-02'",
-        "t.v > 1.5",
+        "t.day = '2024-1-2'",
+        "t.v > 1.5D",
         "upper(string(t.v)) = '2'",
     ],
 )
