@@ -13,6 +13,9 @@ MERGES = 100
 SEED = 1
 # Versions of PySpark that are tried besides the lock's.
 VERSIONS = 4.0.4 4.1.4 4.2.1
+# Pairs of Python and PySpark that the wheel and the sdist are installed with, and how their merge runs.
+PAIRS = 3.10:4.0.4 3.11:4.1.4 3.12:4.2.1 3.13:4.3.0
+MODES = classic connect
 # Topics of recorded merges and tables to make again; all without a name.
 TOPICS =
 TABLES =
@@ -29,7 +32,7 @@ KILLS = 40
 MUTATIONS = 10000
 HISTORIES = 5000
 
-.PHONY: help setup demo coverage examples torture oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions recipes docs lint types check bench-small bench-log bench bench-all lock clean
+.PHONY: help setup demo coverage examples torture oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions package recipes docs lint types check bench-small bench-log bench bench-all lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
@@ -40,6 +43,7 @@ help:
 	@echo "make test-oracle   the tests beside delta-spark (needs Maven)"
 	@echo "make test-golden   the tests of tables over more tables of other engines: DELTAMERGE_GOLDEN=folder (needs Maven)"
 	@echo "make versions      the quick tests with other versions of PySpark: VERSIONS='4.0.4 4.1.4 4.2.1'"
+	@echo "make package       wheel and sdist, installed with some pairs of Python and PySpark: PAIRS='3.11:4.3.0'"
 	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
 	@echo "make matrix        features of tables, back and forth with delta-spark and delta-rs (needs Maven)"
 	@echo "make corpus        each recorded merge by SQL and by the builder, on classic Spark and over Connect"
@@ -81,7 +85,10 @@ test-slow: setup
 test-connect: setup
 	$(SHORT) DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"
 
-test-oracle: setup
+test-package: setup
+	@MODES="$(MODES)" sh scripts/package.sh $(PAIRS)
+
+oracle: setup
 	$(PYTEST) -q $(SHARED) -m "oracle and not matrix"
 
 test-golden: setup

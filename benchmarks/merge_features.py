@@ -2,9 +2,10 @@
 
     python benchmarks/merge_features.py
 
-Into each table go an upsert of all columns, a counter (``l_quantity = t.l_quantity + s.l_quantity``), and change data
-of which only newer rows count, with a DELETE. The source has 10 % of the rows of one of the 20 files under their own
-keys and 10 % under new ones. The engines take turns, and a time counts only where both have made the same rows.
+Into each table go an upsert of all columns, a counter (``l_quantity = t.l_quantity + s.l_quantity``), change data with
+a delete flag, change data of which only newer rows count, and an upsert that deletes and updates rows of one day that
+the source does not have. The source has 10 % of the rows of one of the 20 files under their own keys and 10 % under new
+ones. The engines take turns, and a time counts only where both have made the same rows.
 
 It needs what merge_lineitem.py needs.
 """
@@ -17,15 +18,18 @@ import math
 import os
 import shutil
 import statistics
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from deltamerge.log.features.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
@@ -38,16 +42,45 @@ from merge_engines import ROOT, Engine, lineitem_settings
 
 SOURCE_CASE = "upsert-.05-.1-.1"
 _KEYS = "t.l_orderkey = s.l_orderkey AND t.l_linenumber = s.l_linenumber"
+_DAY = "t.l_shipdate = DATE'1995-03-15'"
+# A table with a column that the source does not have gets the source's columns by name.
 MERGES = {
-    "upsert": "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-    "counter": ("WHEN MATCHED THEN UPDATE SET l_quantity = t.l_quantity + s.l_quantity WHEN NOT MATCHED THEN INSERT *"),
+    "upsert": "WHEN MATCHED THEN UPDATE SET {update} WHEN NOT MATCHED THEN INSERT {insert}",
+    "counter": (
+        "WHEN MATCHED THEN UPDATE SET l_quantity = t.l_quantity + s.l_quantity WHEN NOT MATCHED THEN INSERT {insert}"
+    ),
+    "delete flag": (
+        "WHEN MATCHED AND s.l_returnflag = 'R' THEN DELETE WHEN MATCHED THEN UPDATE SET {update} "
+        "WHEN NOT MATCHED AND s.l_returnflag <> 'R' THEN INSERT {insert}"
+    ),
     "newer wins": (
         "WHEN MATCHED AND s.l_orderkey % 3 <> 0 AND s.l_quantity > t.l_quantity THEN UPDATE SET "
         "l_quantity = s.l_quantity, l_comment = concat(t.l_comment, ' ', s.l_comment) "
-        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT {insert}"
+    ),
+    "by source": (
+        "WHEN MATCHED THEN UPDATE SET {update} WHEN NOT MATCHED THEN INSERT {insert} "
+        f"WHEN NOT MATCHED BY SOURCE AND {_DAY} AND t.l_linenumber = 1 THEN DELETE "
+        f"WHEN NOT MATCHED BY SOURCE AND {_DAY} THEN UPDATE SET l_comment = 'not in the source'"
     ),
 }
 ROWS_OF_IDS = "delta.rowTracking"
+
+
+@dataclass(frozen=True)
+class DerivedColumn:
+    """A column that the table computes.
+
+    Args:
+        values: What it has in a file, from the file's rows and its number.
+        compared: Whether all engines must write the same; they give out identities in orders of their own.
+    """
+
+    name: str
+    type: str
+    metadata: Mapping[str, Any]
+    values: Callable[[pa.Table, int], pa.Array]
+    compared: bool = True
 
 
 @dataclass(frozen=True)
@@ -60,6 +93,8 @@ class Feature:
         mapped: Whether columns have ids and physical names, as ``ALTER TABLE`` gives them to a table that has files.
         widened: Whether files hold a narrower type of ``l_linenumber`` than the table has.
         tracked: Whether rows have ids.
+        clustered: Whether it is clustered by ``l_orderkey``.
+        derived: A column besides, which the source does not have.
     """
 
     name: str
@@ -69,6 +104,13 @@ class Feature:
     mapped: bool = False
     widened: bool = False
     tracked: bool = False
+    clustered: bool = False
+    derived: DerivedColumn | None = None
+
+    @property
+    def is_mapped_by_id(self) -> bool:
+        """Whether files have column names of their own."""
+        return self.properties.get("delta.columnMapping.mode") == "id"
 
     def __and__(self, other: Feature) -> Feature:
         return Feature(
@@ -79,6 +121,8 @@ class Feature:
             mapped=self.mapped or other.mapped,
             widened=self.widened or other.widened,
             tracked=self.tracked or other.tracked,
+            clustered=self.clustered or other.clustered,
+            derived=self.derived or other.derived,
         )
 
 
@@ -94,15 +138,75 @@ TRACKED = Feature(
     writer=("rowTracking", "domainMetadata"),
     tracked=True,
 )
+YEAR = DerivedColumn(
+    "l_year",
+    "integer",
+    {"delta.generationExpression": "year(l_shipdate)"},
+    lambda rows, _: pc.year(rows["l_shipdate"]).cast(pa.int32()),
+)
+_FILE_ROWS = 1_000_000
+IDENTITY = DerivedColumn(
+    "l_id",
+    "long",
+    {
+        "delta.identity.start": 1,
+        "delta.identity.step": 1,
+        "delta.identity.highWaterMark": 100 * _FILE_ROWS,
+        "delta.identity.allowExplicitInsert": False,
+    },
+    lambda rows, number: pa.array(np.arange(1, len(rows) + 1) + number * _FILE_ROWS),
+    compared=False,
+)
 FEATURES = (
     Feature("plain"),
     Feature("change data", {"delta.enableChangeDataFeed": "true"}, writer=("changeDataFeed",)),
     MAPPED,
+    Feature("mapping by id", {"delta.columnMapping.mode": "id"}, ("columnMapping",), mapped=True),
     TRACKED,
     Feature("type widening", {"delta.enableTypeWidening": "true"}, ("typeWidening",), widened=True),
     Feature("constraint", {"delta.constraints.positive": "l_quantity > 0"}, writer=("checkConstraints",)),
+    Feature("generated column", writer=("generatedColumns",), derived=YEAR),
+    Feature("identity column", writer=("identityColumns",), derived=IDENTITY),
+    Feature("clustering", writer=("clustering", "domainMetadata"), clustered=True),
     VECTORS & TRACKED & MAPPED,
 )
+
+
+def files_with(layout: Layout, feature: Feature) -> Layout:
+    """Return the layout with files as a feature needs them: with ids of columns, or with another column."""
+    derived, by_id = feature.derived, feature.is_mapped_by_id
+    if derived is None and not by_id:
+        return layout
+    table = layout.path.with_name(f"{layout.name}-{feature.name.replace(' ', '-')}")
+    description = table.with_suffix(".json")
+    if not description.exists():
+        shutil.rmtree(table, ignore_errors=True)
+        shutil.copytree(layout.path / "_delta_log", table / "_delta_log")
+        for number, name in enumerate(sorted(layout.files)):
+            rows = read(layout.path / name)
+            if derived is not None:
+                rows = rows.append_column(derived.name, derived.values(rows, number))
+            if by_id:
+                fields = [f.with_metadata({"PARQUET:field_id": str(place)}) for place, f in enumerate(rows.schema, 1)]
+                rows = rows.cast(pa.schema(fields)).rename_columns(physical_names(rows.schema.names, feature))
+            pq.write_table(rows, table / name, row_group_size=1 << 17)
+        names = [*read(layout.path / min(layout.files)).schema.names, *([derived.name] if derived is not None else [])]
+        sums = {name: rows_checksum(read_with(table / name, names, feature)) for name in layout.files}
+        description.write_text(json.dumps({name: asdict(value) for name, value in sums.items()}))
+    sums = {name: Checksum(**value) for name, value in json.loads(description.read_text()).items()}
+    return Layout(layout.name, table, sums)
+
+
+def physical_names(names: list[str], feature: Feature) -> list[str]:
+    """Return what files call columns: under mapping by id they have names of their own."""
+    return [f"col-{uuid.uuid5(uuid.NAMESPACE_OID, name)}" for name in names] if feature.is_mapped_by_id else names
+
+
+def read_with(path: Path, names: list[str], feature: Feature) -> pa.Table:
+    """Read the columns of a file that must be the same whichever engine has merged."""
+    rows = read(path).select(physical_names(names, feature)).rename_columns(names)
+    hidden = {feature.derived.name} if feature.derived is not None and not feature.derived.compared else set()
+    return rows.select([name for name in names if name not in hidden])
 
 
 def make_table(layout: Layout, feature: Feature, path: Path) -> None:
@@ -122,6 +226,10 @@ def make_table(layout: Layout, feature: Feature, path: Path) -> None:
                 first += json.loads(action["add"]["stats"])["numRecords"]
         configuration = json.dumps({"rowIdHighWaterMark": first - 1})
         commit.append({"domainMetadata": {"domain": ROWS_OF_IDS, "configuration": configuration, "removed": False}})
+    if feature.clustered:
+        configuration = json.dumps({"clusteringColumns": [["l_orderkey"]], "domainName": "delta.clustering"})
+        domain = {"domain": "delta.clustering", "configuration": configuration, "removed": False}
+        commit.append({"domainMetadata": domain})
     (path / "_delta_log" / log).write_text("".join(json.dumps(action) + "\n" for action in commit))
 
 
@@ -132,11 +240,14 @@ def _with(action: dict[str, Any], feature: Feature) -> dict[str, Any]:
         return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, **features, **reader}}
     if "metaData" in action:
         schema = json.loads(action["metaData"]["schemaString"])
+        if (derived := feature.derived) is not None:
+            column = {"name": derived.name, "type": derived.type, "nullable": True, "metadata": dict(derived.metadata)}
+            schema["fields"].append(column)
         for number, column in enumerate(schema["fields"], 1):
             if feature.mapped:
                 column["metadata"] |= {
                     "delta.columnMapping.id": number,
-                    "delta.columnMapping.physicalName": column["name"],
+                    "delta.columnMapping.physicalName": physical_names([column["name"]], feature)[0],
                 }
             if feature.widened and column["name"] == "l_linenumber":
                 column["metadata"]["delta.typeChanges"] = [{"fromType": column["type"], "toType": "long"}]
@@ -144,14 +255,22 @@ def _with(action: dict[str, Any], feature: Feature) -> dict[str, Any]:
         most = {"delta.columnMapping.maxColumnId": str(len(schema["fields"]))} if feature.mapped else {}
         action["metaData"]["schemaString"] = json.dumps(schema)
         action["metaData"]["configuration"] = {**feature.properties, **most}
+    if "add" in action and feature.is_mapped_by_id:
+        statistics_of_file = json.loads(action["add"]["stats"])
+        for kind in ("minValues", "maxValues", "nullCount"):
+            values = statistics_of_file[kind]
+            names = physical_names(list(values), feature)
+            statistics_of_file[kind] = dict(zip(names, values.values(), strict=True))
+        action["add"]["stats"] = json.dumps(statistics_of_file)
     return action
 
 
-def checksum(path: Path, known: Mapping[str, Checksum]) -> Checksum:
+def checksum(path: Path, feature: Feature, known: Mapping[str, Checksum]) -> Checksum:
     """Sum up the rows that a table has by its log.
 
     Args:
         path: The table's folder.
+        feature: What it has.
         known: Checksums of files by name that need not be read again.
     """
     store = open_store(str(path))
@@ -160,7 +279,7 @@ def checksum(path: Path, known: Mapping[str, Checksum]) -> Checksum:
         if file.deletion_vector is None and file.path in known:
             total += known[file.path]
             continue
-        rows = read(path / decode_path(file.path)).select(list(snapshot.schema.names))
+        rows = read_with(path / decode_path(file.path), list(snapshot.schema.names), feature)
         if file.deletion_vector is not None:
             vectors = read_deletion_vectors(store, [file.deletion_vector])
             keep = np.ones(len(rows), np.bool_)
@@ -168,6 +287,18 @@ def checksum(path: Path, known: Mapping[str, Checksum]) -> Checksum:
             rows = rows.filter(pa.array(keep))
         total += rows_checksum(rows)
     return total
+
+
+def stars(layout: Layout, feature: Feature) -> dict[str, str]:
+    """Return what sets and what inserts all columns of the source."""
+    if feature.derived is None:
+        return {"update": "*", "insert": "*"}
+    names = read(layout.path / min(layout.files)).schema.names
+    values = ", ".join(f"s.{name}" for name in names)
+    return {
+        "update": ", ".join(f"{name} = s.{name}" for name in names),
+        "insert": f"({', '.join(names)}) VALUES ({values})",
+    }
 
 
 def run_case(
@@ -180,15 +311,17 @@ def run_case(
     """
     seconds: dict[str, list[float]] = {engine.name: [] for engine in engines}
     found: dict[str, Any] = {}
+    clauses = MERGES[merge].format(**stars(layout, feature))
+    layout = files_with(layout, feature)
     for _ in range(options.repeat):
         for engine in engines:
             target = options.folder / f"features-{engine.name}"
             make_table(layout, feature, target)
-            statement = f"MERGE INTO delta.`{target}` t USING parquet.`{source}` s ON {_KEYS} {MERGES[merge]}"
+            statement = f"MERGE INTO delta.`{target}` t USING parquet.`{source}` s ON {_KEYS} {clauses}"
             answer = engine.merge_sql(statement, {})
             seconds[engine.name].append(answer["seconds"])
             found |= {name: answer[name] for name in ("executor", "steps") if name in answer}
-    sums = {engine.name: checksum(options.folder / f"features-{engine.name}", layout.files) for engine in engines}
+    sums = {e.name: checksum(options.folder / f"features-{e.name}", feature, layout.files) for e in engines}
     if len(set(sums.values())) > 1:
         raise SystemExit(f"{merge} into a table with {feature.name}: the engines differ: {sums}")
     return {**found, "seconds": {name: statistics.median(times) for name, times in seconds.items()}}

@@ -10,11 +10,11 @@ die() {
 }
 
 is_new_enough() {
-    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
 find_python() {
-    for python in ${PYTHON:-} python3 python3.13 python3.12 python3.11 python3.10 python; do
+    for python in ${PYTHON:-} python3 python3.13 python3.12 python3.11 python; do
         if is_new_enough "$python"; then
             echo "$python"
             return
@@ -24,7 +24,7 @@ find_python() {
 
 make_environment() {
     python=$(find_python)
-    [ -n "$python" ] || die "needs Python 3.10 or newer; PYTHON=/path/to/python names one that is not on the PATH"
+    [ -n "$python" ] || die "needs Python 3.11 or newer; PYTHON=/path/to/python names one that is not on the PATH"
     say "building .venv with $("$python" --version)"
     rm -rf .venv
     if "$python" -c 'import ensurepip, venv' 2>/dev/null; then

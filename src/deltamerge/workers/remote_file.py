@@ -18,7 +18,7 @@ from deltamerge.workers.remote_ranges import Ranges
 _REQUESTS = 16
 _PART_BYTES = 4 << 20
 # What lies between two ranges is read with them where a request of its own would take longer.
-_GAP_BYTES = 256 << 10
+_GAP_BYTES = 1 << 20
 # A file of this size is requested as a whole: its columns alone would take as long.
 _SMALL_BYTES = 4 << 20
 
