@@ -85,10 +85,7 @@ test-slow: setup
 test-connect: setup
 	$(SHORT) DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"
 
-test-package: setup
-	@MODES="$(MODES)" sh scripts/package.sh $(PAIRS)
-
-oracle: setup
+test-oracle: setup
 	$(PYTEST) -q $(SHARED) -m "oracle and not matrix"
 
 test-golden: setup
@@ -97,6 +94,9 @@ test-golden: setup
 
 versions: setup
 	@sh scripts/versions.sh $(VERSIONS)
+
+package: setup
+	@MODES="$(MODES)" sh scripts/package.sh $(PAIRS)
 
 oracle: setup
 	PYTHONPATH=tests $(PYTHON) -m oracle.random_merges --merges $(MERGES) --seed $(SEED)
