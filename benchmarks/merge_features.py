@@ -217,6 +217,10 @@ def make_table(layout: Layout, feature: Feature, path: Path) -> None:
         os.link(layout.path / name, path / name)
     log = f"{0:020}.json"
     actions = [json.loads(line) for line in (layout.path / "_delta_log" / log).read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            # Spark splits a file by the size that the log has.
+            action["add"]["size"] = (path / action["add"]["path"]).stat().st_size
     commit = [_with(action, feature) for action in actions]
     if feature.tracked:
         first = 0
