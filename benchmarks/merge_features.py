@@ -190,11 +190,16 @@ def files_with(layout: Layout, feature: Feature) -> Layout:
                 fields = [f.with_metadata({"PARQUET:field_id": str(place)}) for place, f in enumerate(rows.schema, 1)]
                 rows = rows.cast(pa.schema(fields)).rename_columns(physical_names(rows.schema.names, feature))
             pq.write_table(rows, table / name, row_group_size=1 << 17)
-        names = [*read(layout.path / min(layout.files)).schema.names, *([derived.name] if derived is not None else [])]
+        names = [*column_names(layout), *([derived.name] if derived is not None else [])]
         sums = {name: rows_checksum(read_with(table / name, names, feature)) for name in layout.files}
         description.write_text(json.dumps({name: asdict(value) for name, value in sums.items()}))
     sums = {name: Checksum(**value) for name, value in json.loads(description.read_text()).items()}
     return Layout(layout.name, table, sums)
+
+
+def column_names(layout: Layout) -> list[str]:
+    """Return the columns of a layout's files."""
+    return list(pq.read_schema(layout.path / min(layout.files)).names)
 
 
 def physical_names(names: list[str], feature: Feature) -> list[str]:
@@ -297,7 +302,7 @@ def stars(layout: Layout, feature: Feature) -> dict[str, str]:
     """Return what sets and what inserts all columns of the source."""
     if feature.derived is None:
         return {"update": "*", "insert": "*"}
-    names = read(layout.path / min(layout.files)).schema.names
+    names = column_names(layout)
     values = ", ".join(f"s.{name}" for name in names)
     return {
         "update": ", ".join(f"{name} = s.{name}" for name in names),
