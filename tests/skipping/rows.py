@@ -108,7 +108,8 @@ dates = st.one_of(
 )
 # Times that are the same as others in the session's time zone.
 zoned = instants | locals_.map(to_instant) | dates.map(to_instant)
-unzoned = locals_ | instants.map(lambda value: value.astimezone(ZoneInfo(ZONE)).replace(tzinfo=None))
+# A local time has no fold: the hour that a clock shows twice is the same value both times.
+unzoned = locals_ | instants.map(lambda value: value.astimezone(ZoneInfo(ZONE)).replace(tzinfo=None, fold=0))
 doubles = st.one_of(
     st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 0.1, 1e300, -1e300, 5e-324, 2.0**53]),
     st.floats(-3, 3, width=32),
