@@ -74,6 +74,11 @@ class Engine:
         self.close()
 
 
+def engine_python(name: str) -> Path:
+    """Return the interpreter that an engine runs in."""
+    return find_or_build().python if name == "delta-spark" else Path(sys.executable)
+
+
 def lineitem_settings(name: str) -> dict[str, str | None]:
     """Return an engine's settings for merges of lineitem."""
     return {**SPARK, **(DELTA_SPARK if name == "delta-spark" else {})}

@@ -5,6 +5,7 @@
     python benchmarks/merge_lineitem.py --deletion-vectors
     python benchmarks/merge_lineitem.py --store s3
     python benchmarks/merge_lineitem.py --store hdfs --engines delta-spark,deltamerge
+    python benchmarks/merge_lineitem.py --store s3 --cluster --engines delta-spark,deltamerge
 
 It needs the dependency groups dev and bench (tpchgen-cli, deltalake), Java and, for delta-spark, an
 environment of its own that it builds by Maven when there is none (see tests/oracle/environment.py).
@@ -27,8 +28,9 @@ from typing import Any
 
 from merge_cases import CASES, MergeCase
 from merge_data import LAYOUTS, Layout, Source, make_source, prepare
-from merge_engines import ENGINES, ROOT, Engine
+from merge_engines import ENGINES, ROOT, Engine, engine_python
 from merge_tables import Tables, tables_in
+from spark_cluster import spark_cluster
 
 Times = dict[tuple[str, str, str], dict[str, Any]]
 
@@ -40,6 +42,8 @@ def run_engines(
     repeat: int,
     folder: Path,
     tables: Tables,
+    *,
+    on_cluster: bool,
 ) -> Times:
     """Run engines over all cases; in each they take turns, so that all see the same machine.
 
@@ -50,6 +54,7 @@ def run_engines(
         repeat: How often each is run.
         folder: Where logs are kept.
         tables: Where tables are.
+        on_cluster: Whether Spark's engines have a cluster of two workers each.
 
     Returns:
         By layout, case and engine: ``seconds``, the median, or ``error``.
@@ -57,7 +62,12 @@ def run_engines(
     times: Times = {}
     sources = {(layout.name, case.name): make_source(layout, case) for layout in layouts for case in cases}
     with ExitStack() as stack:
-        engines = [stack.enter_context(Engine(name, tables.settings(name), folder / f"{name}.log")) for name in names]
+        engines = []
+        for name in names:
+            settings = tables.settings(name)
+            if on_cluster and name != "delta-rs":
+                settings |= stack.enter_context(spark_cluster(engine_python(name), folder / f"cluster-{name}"))
+            engines.append(stack.enter_context(Engine(name, settings, folder / f"{name}.log")))
         # The first merges of a process load classes and start its tasks; the largest of each kind is not counted.
         for engine in engines:
             for case in {case.clauses: case for case in cases}.values():
@@ -145,6 +155,9 @@ def main() -> None:
     parser.add_argument(
         "--store", choices=["local", "s3", "hdfs"], default="local", help="where tables and sources are"
     )
+    parser.add_argument(
+        "--cluster", action="store_true", help="a standalone cluster of two workers, a core each, for each Spark engine"
+    )
     parser.add_argument("--repeat", type=int, default=1, help="merges of each case; the median counts")
     parser.add_argument("--folder", type=Path, default=ROOT / ".bench", help="where tables are kept")
     parser.add_argument("--output", type=Path, help="results as JSON; by default in the folder")
@@ -158,10 +171,12 @@ def main() -> None:
     layouts = [prepare(folder, options.scale, name) for name in chosen(options.layouts, LAYOUTS)]
     print(f"  {' '.join(engines)}", file=sys.stderr)
     with tables_in(options.store, folder, deletion_vectors=options.deletion_vectors) as tables:
-        times = run_engines(engines, layouts, cases, options.repeat, folder, tables)
+        times = run_engines(engines, layouts, cases, options.repeat, folder, tables, on_cluster=options.cluster)
     print(table(times, [layout.name for layout in layouts], names, engines))
-    suffix = ("_deletion_vectors" if options.deletion_vectors else "") + (
-        "" if options.store == "local" else f"_{options.store}"
+    suffix = (
+        ("_deletion_vectors" if options.deletion_vectors else "")
+        + ("" if options.store == "local" else f"_{options.store}")
+        + ("_cluster" if options.cluster else "")
     )
     output = options.output or folder / f"merge_lineitem{suffix}.json"
     results = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from merge_checksum import Checksum, table_checksum
+from spark_cluster import free_port
 
 BUCKET = "lineitem"
 _KEYS = ("access-key-id", "secret-access-key")
@@ -83,6 +83,7 @@ class ObjectStore:
         return {
             **{f"spark.hadoop.fs.s3a.{key}": value for key, value in settings.items()},
             "spark.driver.extraClassPath": f"{jars}/*",
+            "spark.executor.extraClassPath": f"{jars}/*",
         }
 
     def options(self) -> dict[str, str]:
@@ -111,7 +112,7 @@ def object_store(log: Path) -> Iterator[ObjectStore]:
     moto = shutil.which("moto_server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if moto is None:
         raise SystemExit("moto_server is missing: install the dependency group 'dev'")
-    server, proxy = _free_port(), _free_port()
+    server, proxy = free_port(), free_port()
     with (
         log.open("w") as output,
         subprocess.Popen([moto, "-H", "127.0.0.1", "-p", str(server)], stdout=output, stderr=output) as running,
@@ -147,13 +148,6 @@ def hadoop_aws(folder: Path) -> Path:
         command = ["mvn", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
         subprocess.run([*command, f"-DoutputDirectory={jars}"], check=True)
     return jars
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
 
 
 def _make_bucket(url: str) -> None:
