@@ -36,7 +36,7 @@ HISTORIES = 5000
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
-	@echo "make test          the quick tests"
+	@echo "make test          the quick tests; with DELTAMERGE_TEST_RANDOM=1 by other random examples than the last time"
 	@echo "make coverage      the quick tests, and the lines of the source that they miss"
 	@echo "make examples      every script of examples/"
 	@echo "make test-all      all tests that need only deltamerge, on classic Spark and over Spark Connect"

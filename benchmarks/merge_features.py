@@ -1,11 +1,13 @@
 """Merges into lineitem tables with the features that tables are made with today, one feature each and several at once.
 
     python benchmarks/merge_features.py
+    python benchmarks/merge_features.py --first --source query
 
 Into each table go an upsert of all columns, a counter (``l_quantity = t.l_quantity + s.l_quantity``), change data with
 a delete flag, change data of which only newer rows count, and an upsert that deletes and updates rows of one day that
 the source does not have. The source has 10 % of the rows of one of the 20 files under their own keys and 10 % under new
-ones. The engines take turns, and a time counts only where both have made the same rows.
+ones. The engines take turns, and a time counts only where both have made the same rows. With ``--first`` each merge is
+the first of a process, which has a session.
 
 It needs what merge_lineitem.py needs.
 """
@@ -20,7 +22,7 @@ import shutil
 import statistics
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -310,27 +312,37 @@ def stars(layout: Layout, feature: Feature) -> dict[str, str]:
     }
 
 
+Start = Callable[[str], AbstractContextManager[Engine]]
+
+
 def run_case(
-    engines: list[Engine], layout: Layout, source: Path, feature: Feature, merge: str, options: argparse.Namespace
+    start: Start, layout: Layout, source: Path, feature: Feature, merge: str, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Merge with each engine in turn and compare the tables.
+
+    `start` returns a running engine by its name.
 
     Raises:
         SystemExit: They differ.
     """
-    seconds: dict[str, list[float]] = {engine.name: [] for engine in engines}
+    names = options.engines.split(",")
+    seconds: dict[str, list[float]] = {name: [] for name in names}
     found: dict[str, Any] = {}
     clauses = MERGES[merge].format(**stars(layout, feature))
     layout = files_with(layout, feature)
+    relation, queries = f"parquet.`{source}`", {}
+    if options.source == "query":
+        relation, queries = "changes", {"changes": f"SELECT * FROM {relation} WHERE l_quantity > 0"}
     for _ in range(options.repeat):
-        for engine in engines:
-            target = options.folder / f"features-{engine.name}"
+        for name in names:
+            target = options.folder / f"features-{name}"
             make_table(layout, feature, target)
-            statement = f"MERGE INTO delta.`{target}` t USING parquet.`{source}` s ON {_KEYS} {clauses}"
-            answer = engine.merge_sql(statement, {})
-            seconds[engine.name].append(answer["seconds"])
-            found |= {name: answer[name] for name in ("executor", "steps") if name in answer}
-    sums = {e.name: checksum(options.folder / f"features-{e.name}", feature, layout.files) for e in engines}
+            statement = f"MERGE INTO delta.`{target}` t USING {relation} s ON {_KEYS} {clauses}"
+            with start(name) as engine:
+                answer = engine.merge_sql(statement, queries)
+            seconds[name].append(answer["seconds"])
+            found |= {fact: answer[fact] for fact in ("executor", "steps") if fact in answer}
+    sums = {name: checksum(options.folder / f"features-{name}", feature, layout.files) for name in names}
     if len(set(sums.values())) > 1:
         raise SystemExit(f"{merge} into a table with {feature.name}: the engines differ: {sums}")
     return {**found, "seconds": {name: statistics.median(times) for name, times in seconds.items()}}
@@ -344,6 +356,8 @@ def main() -> None:
     parser.add_argument("--engines", default="deltamerge,delta-spark")
     parser.add_argument("--features", default="*", help="features by name, or patterns, between commas")
     parser.add_argument("--merges", default="*", help="merges by name, or patterns, between commas")
+    parser.add_argument("--source", choices=["parquet", "query"], default="parquet")
+    parser.add_argument("--first", action="store_true", help="each merge is the first of a process")
     parser.add_argument("--folder", type=Path, default=ROOT / ".bench")
     options = parser.parse_args()
     options.folder = options.folder.resolve()
@@ -353,18 +367,23 @@ def main() -> None:
     merges = [name for name in MERGES if any(fnmatch(name, p) for p in options.merges.split(","))]
     results: dict[str, Any] = {}
     ratios: list[float] = []
+
+    running: dict[str, Engine] = {}
+
+    def new_process(name: str) -> Engine:
+        return Engine(name, lineitem_settings(name), options.folder / f"features-{name}.log")
+
+    def start(name: str) -> AbstractContextManager[Engine]:
+        return new_process(name) if options.first else nullcontext(running[name])
+
     with ExitStack() as stack:
-        engines = [
-            stack.enter_context(Engine(name, lineitem_settings(name), options.folder / f"features-{name}.log"))
-            for name in options.engines.split(",")
-        ]
-        for merge in merges:
-            run_case(engines, layout, source, FEATURES[0], merge, options)
+        if not options.first:
+            running |= {name: stack.enter_context(new_process(name)) for name in options.engines.split(",")}
+            for merge in merges:
+                run_case(start, layout, source, FEATURES[0], merge, options)
         for feature in features:
             for merge in merges:
-                result = results[f"{feature.name}: {merge}"] = run_case(
-                    engines, layout, source, feature, merge, options
-                )
+                result = results[f"{feature.name}: {merge}"] = run_case(start, layout, source, feature, merge, options)
                 seconds = result["seconds"]
                 line = "  ".join(f"{name} {of_engine:5.2f} s" for name, of_engine in seconds.items())
                 if len(seconds) > 1:
@@ -374,7 +393,8 @@ def main() -> None:
     if ratios:
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
         print(f"geometric mean {mean:.2f}, least {min(ratios):.2f}")
-    (options.folder / "merge_features.json").write_text(json.dumps(results, indent=1) + "\n")
+    kind = ("_first" if options.first else "") + ("_query" if options.source == "query" else "")
+    (options.folder / f"merge_features{kind}.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

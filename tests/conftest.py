@@ -3,6 +3,7 @@
 The two kinds of session cannot live in one process, so each mode is a run of pytest by itself. The variable
 ``DELTAMERGE_TEST_EXECUTOR`` forces one executor on all merges (``classic`` or ``low_shuffle``), and
 ``DELTAMERGE_TEST_JAVA`` gives the JVM more options: a short run is shorter without the second compiler.
+``DELTAMERGE_TEST_RANDOM=1`` draws other examples of the properties each time; by default each run has the same ones.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import hypothesis
 import pytest
 
 from corpus.deltamerge_engine import is_ci
@@ -38,6 +40,10 @@ SERVER = "DELTAMERGE_TEST_SERVER"
 SERVER_LOG = "DELTAMERGE_TEST_SERVER_LOG"
 CONNECTED = pytest.StashKey[bool]()
 START_SECONDS = 120
+
+hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
+if not os.environ.get("DELTAMERGE_TEST_RANDOM"):
+    hypothesis.settings.load_profile("repeatable")
 
 SETTINGS = {
     "spark.driver.memory": "2g",
