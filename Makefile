@@ -38,7 +38,7 @@ help:
 	@echo "make demo          one MERGE on a year of flights, explained"
 	@echo "make test          the quick tests"
 	@echo "make coverage      the quick tests, and the lines of the source that they miss"
-	@echo "make examples      every script of examples/"
+	@echo "make examples      every script and notebook of examples/"
 	@echo "make test-all      all tests that need only deltamerge, on classic Spark and over Spark Connect"
 	@echo "make test-oracle   the tests beside delta-spark (needs Maven)"
 	@echo "make test-golden   the tests of tables over more tables of other engines: DELTAMERGE_GOLDEN=folder (needs Maven)"
