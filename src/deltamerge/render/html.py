@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from deltamerge.merge.outcome import MergeExplanation, MergeOutcome
 from deltamerge.render.explanation_view import explanation_view
 from deltamerge.render.printable import printable
+from deltamerge.render.running_step import RunningStep
 from deltamerge.render.view import view_of
 
 
@@ -24,6 +25,15 @@ def to_page(data: MergeOutcome | MergeExplanation) -> str:
     what = "Plan of a merge into" if isinstance(data, MergeExplanation) else "Merge into"
     title = f"{what} {printable(data).table}"
     return _templates().get_template("page.html").render(title=title, fragment=to_html(data))
+
+
+def progress_html(step: RunningStep, now: float) -> str:
+    """Return the running step of a merge as HTML.
+
+    Args:
+        now: The time, as `time.monotonic` tells it.
+    """
+    return _templates().get_template("progress.html").render(step=printable(step), now=now)
 
 
 @cache
