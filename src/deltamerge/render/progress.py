@@ -193,7 +193,7 @@ class TerminalProgress(_LiveProgress):
 
 
 class _Line:
-    """The line of a step; its times are those of the drawing."""
+    """The lines of a step; its times are those of the drawing."""
 
     def __init__(self, step: RunningStep, spinner: Spinner) -> None:
         self._step = step
@@ -201,17 +201,12 @@ class _Line:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         now, step = time.monotonic(), self._step
-        parts = [
-            Text(step.description),
-            Text(step.took(now), "bold"),
-            Text(step.so_far(now), "dim"),
-            Text(step.amount(), "green"),
-            Text(step.left(now)),
-            Text(step.work(), "blue"),
-        ]
-        grid = Table.grid(padding=(0, 1))
-        grid.add_row(self._spinner, *(part for part in parts if part.plain))
-        yield grid
+        line = Table.grid(padding=(0, 1))
+        line.add_row(self._spinner, Text(step.description), Text(step.took(now), "bold"), Text(step.so_far(now), "dim"))
+        yield line
+        parts = step.details(now)
+        if parts:
+            yield Text("  " + "; ".join(parts), "dim")
 
 
 @final

@@ -46,6 +46,10 @@ class RunningStep:
         """Return the merge's time; empty where it is the step's."""
         return f"({_seconds(now - self.merge_began)} so far)" if self.began - self.merge_began > 0.05 else ""
 
+    def details(self, now: float) -> tuple[str, ...]:
+        """Return what is known of the amount that is done, of the time left, and of Spark's tasks."""
+        return tuple(filter(None, (self.amount(), self.left(now), self.work())))
+
     def amount(self) -> str:
         """Return how much of how many files is done, such as ``about 7 of 20 files, 120 MB of 350 MB``."""
         if not self.files:
