@@ -38,7 +38,7 @@ help:
 	@echo "make demo          one MERGE on a year of flights, explained"
 	@echo "make test          the quick tests; with DELTAMERGE_TEST_RANDOM=1 by other random examples than the last time"
 	@echo "make coverage      the quick tests, and the lines of the source that they miss"
-	@echo "make examples      every script of examples/"
+	@echo "make examples      every script and notebook of examples/"
 	@echo "make test-all      all tests that need only deltamerge, on classic Spark and over Spark Connect"
 	@echo "make test-oracle   the tests beside delta-spark (needs Maven)"
 	@echo "make test-golden   the tests of tables over more tables of other engines: DELTAMERGE_GOLDEN=folder (needs Maven)"
@@ -50,7 +50,7 @@ help:
 	@echo "make record        tests/data/cases again, by delta-spark: TOPICS='basic star' (needs Maven)"
 	@echo "make tables        tests/data/tables again, by delta-spark and delta-rs: TABLES='plain types' (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
-	@echo "make torture       writers that race and are killed, and damaged files: WRITERS=5 RACES=40 KILLS=40 MUTATIONS=10000"
+	@echo "make torture       writers that race and are killed, a stream that is killed, and damaged files: WRITERS=5 RACES=40 KILLS=40 STREAM_KILLS=20 MUTATIONS=10000"
 	@echo "make recipes       random change feeds beside a model, and a stream that is killed: FEEDS=200 STREAM_KILLS=20"
 	@echo "make docs          the site of the docs, in site/"
 	@echo "make check         lint, types and every test"
@@ -119,8 +119,9 @@ model: setup
 
 torture: setup
 	DELTAMERGE_WRITERS=$(WRITERS) DELTAMERGE_MERGES=$(RACES) DELTAMERGE_KILLS=$(KILLS) \
-	DELTAMERGE_MUTATIONS=$(MUTATIONS) DELTAMERGE_HISTORIES=$(HISTORIES) \
-	$(PYTEST) -q -s tests/faults tests/txn/test_histories.py tests/merge/test_row_level_concurrency.py
+	DELTAMERGE_MUTATIONS=$(MUTATIONS) DELTAMERGE_HISTORIES=$(HISTORIES) DELTAMERGE_STREAM_KILLS=$(STREAM_KILLS) \
+	$(PYTEST) -q -s tests/faults tests/txn/test_histories.py tests/merge/test_row_level_concurrency.py \
+	tests/recipes/test_streaming.py
 
 recipes: setup
 	DELTAMERGE_RECIPE_EXAMPLES=$(FEEDS) DELTAMERGE_STREAM_KILLS=$(STREAM_KILLS) $(PYTEST) -q tests/recipes -k "random or killed"

@@ -46,12 +46,21 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """From the bottom up; a module may import what stands in its own line or below. A room stands for all its modules,
 except those that have a line of their own; the empty name is the package itself."""
 
-OPTIONAL = {"typer", "hdfs_native", "obstore", "obstore.exceptions", "obstore.store", "deltamerge.cli.app"}
+OPTIONAL = {
+    "typer",
+    "IPython.display",
+    "hdfs_native",
+    "obstore",
+    "obstore.exceptions",
+    "obstore.store",
+    "deltamerge.cli.app",
+}
 """May be imported inside functions: where they are missing, that is said in words."""
 
 ONLY_IN = {
     "rich": ("render", "cli"),
     "jinja2": ("render",),
+    "IPython": ("render",),
     "typer": ("cli",),
     "hdfs_native": ("storage", "workers"),
     "obstore": ("storage", "txn", "workers.obstore_client"),

@@ -12,6 +12,7 @@ from deltamerge.as_delta import install_as_delta
 from deltamerge.as_jar import install_in_pyspark
 from deltamerge.recipes.change_feed import apply_changes, scd2
 from deltamerge.recipes.upsert import upsert
+from deltamerge.render.progress import show_progress
 from deltamerge.version import __version__
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "plan_sql",
     "register",
     "scd2",
+    "show_progress",
     "sql",
     "upsert",
     "write_delta",

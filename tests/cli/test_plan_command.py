@@ -54,6 +54,19 @@ def test_json(table: Path, source: Path) -> None:
     assert [clause["rows"] for clause in explanation["forecast"]["clauses"]] == [1, 1]
 
 
+def test_a_page(table: Path, source: Path, tmp_path: Path) -> None:
+    statement = ("--target", table, "--source", source, "--sql", UPSERT)
+    code, out, err = run(*statement, "--html", tmp_path / "plan.html")
+    assert code == 0, err
+    page = (tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "Nothing was written; version 0 was read." in out
+    assert "Nothing was written; version 0 was read." in page
+    code, out, err = run(*statement, "--html", tmp_path / "nowhere" / "plan.html")
+    assert (code, out) == (2, "")
+    assert f"there is no folder {tmp_path / 'nowhere'}" in err.replace("\n", "")
+
+
 def test_a_merge_that_would_fail_ends_with_its_exit_code(table: Path, source: Path) -> None:
     statement = UPSERT.replace("t.id = s.id", "t.p <> s.p")
     code, out, _ = run("--target", table, "--source", source, "--sql", statement, "--analyze")

@@ -276,6 +276,31 @@ def test_an_empty_table_without_rows(spark: SparkSession, tmp_path: Path) -> Non
     assert [clause.rows for clause in planned.forecast.clauses] == [0, 4]
 
 
+def test_how_much_a_step_has_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    class Watch:
+        def __init__(self) -> None:
+            self.running = ""
+            self.measured: dict[str, tuple[int, int]] = {}
+            self.advanced: list[tuple[str, int, int]] = []
+
+        def step(self, name: str, description: str) -> None:
+            self.running = name
+
+        def measure(self, files: int, size: int) -> None:
+            self.measured[self.running] = (files, size)
+
+        def advance(self, done: int, of: int) -> None:
+            self.advanced.append((self.running, done, of))
+
+    watch = Watch()
+    metrics = merge_of(spark, people(spark, tmp_path / "t")).run(progress=watch).metrics
+    found = (metrics["numTargetFilesAfterSkipping"], metrics["numTargetBytesAfterSkipping"])
+    touched = (metrics["numTargetFilesRemoved"], metrics["numTargetBytesRemoved"])
+    assert watch.measured == {"find_touched_files": found, "write_all_changes": touched}
+    written = metrics["numTargetFilesAdded"]
+    assert watch.advanced == [("write_all_changes", number + 1, written) for number in range(written)]
+
+
 def test_steps_are_reported_as_they_begin(spark: SparkSession, tmp_path: Path) -> None:
     class Watch:
         def __init__(self) -> None:

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
     from deltamerge.merge.outcome import MergeOutcome
 
-FEED = "id INT, name STRING, port STRING, op STRING, n INT"
-# The shape of the published example: inserts, two updates that come in the wrong order, and a delete.
-SHIPS = [
-    (24, "Freya", "Bergen", "INSERT", 1),
-    (23, "Sigrid", "Molde", "INSERT", 1),
-    (25, "Astrid", "Narvik", "INSERT", 2),
-    (26, "Tora", "Alta", "INSERT", 2),
-    (23, None, None, "DELETE", 6),
-    (25, "Astrid", "Hammerfest", "UPDATE", 6),
-    (25, "Astrid", "Tromsø", "UPDATE", 5),
-    (23, "Sigrid", "Vardø", "UPDATE", 5),
+FEED = "userId INT, name STRING, city STRING, operation STRING, sequenceNum INT"
+# What Databricks publishes for AUTO CDC: inserts, updates that come after the delete and the update that follow them.
+USERS = [
+    (124, "Raul", "Oaxaca", "INSERT", 1),
+    (123, "Isabel", "Monterrey", "INSERT", 1),
+    (125, "Mercedes", "Tijuana", "INSERT", 2),
+    (126, "Lily", "Cancun", "INSERT", 2),
+    (123, None, None, "DELETE", 6),
+    (125, "Mercedes", "Guadalajara", "UPDATE", 6),
+    (125, "Mercedes", "Mexicali", "UPDATE", 5),
+    (123, "Isabel", "Chihuahua", "UPDATE", 5),
 ]
 AUTO_CDC: dict[str, Any] = {
-    "keys": ["id"],
-    "sequence_by": "n",
-    "apply_as_deletes": "op = 'DELETE'",
-    "except_columns": ["op", "n"],
+    "keys": ["userId"],
+    "sequence_by": "sequenceNum",
+    "apply_as_deletes": "operation = 'DELETE'",
+    "except_columns": ["operation", "sequenceNum"],
 }
 
 
@@ -51,47 +51,82 @@ def read(spark: SparkSession, path: str) -> list[tuple[Any, ...]]:
 @pytest.mark.sessions
 def test_newest_rows(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    apply_changes(path, spark.createDataFrame(SHIPS, FEED), **AUTO_CDC)
-    expected = [(24, "Freya", "Bergen"), (25, "Astrid", "Hammerfest"), (26, "Tora", "Alta")]
+    apply_changes(path, spark.createDataFrame(USERS, FEED), **AUTO_CDC)
+    expected = [(124, "Raul", "Oaxaca"), (125, "Mercedes", "Guadalajara"), (126, "Lily", "Cancun")]
     assert read(spark, path) == expected
-    late = [(23, "Sigrid", "Bodø", "UPDATE", 4), (25, "Astrid", "Molde", "UPDATE", 3), (24, "Freya", "Oslo", "U", 2)]
+    late = [(123, "Isabel", "León", "UPDATE", 4), (125, "Mercedes", "León", "UPDATE", 3), (124, "Raul", "León", "U", 2)]
     report = apply_changes(path, spark.createDataFrame(late, FEED), **AUTO_CDC)
     assert report.metrics["numTargetRowsUpdated"] == 1
     assert report.metrics["numTargetRowsInserted"] == 0
-    assert read(spark, path) == [(24, "Freya", "Oslo"), *expected[1:]]
-    assert apply_changes(path, spark.createDataFrame(SHIPS, FEED), **AUTO_CDC).version is None
+    assert read(spark, path) == [(124, "Raul", "León"), *expected[1:]]
+    assert apply_changes(path, spark.createDataFrame(USERS, FEED), **AUTO_CDC).version is None
 
 
 @pytest.mark.sessions
 def test_history(spark: SparkSession, tmp_path: Path) -> None:
     expected = [
-        (23, "Sigrid", "Molde", 1, 5),
-        (23, "Sigrid", "Vardø", 5, 6),
-        (24, "Freya", "Bergen", 1, None),
-        (25, "Astrid", "Hammerfest", 6, None),
-        (25, "Astrid", "Narvik", 2, 5),
-        (25, "Astrid", "Tromsø", 5, 6),
-        (26, "Tora", "Alta", 2, None),
+        (123, "Isabel", "Chihuahua", 5, 6),
+        (123, "Isabel", "Monterrey", 1, 5),
+        (124, "Raul", "Oaxaca", 1, None),
+        (125, "Mercedes", "Guadalajara", 6, None),
+        (125, "Mercedes", "Mexicali", 5, 6),
+        (125, "Mercedes", "Tijuana", 2, 5),
+        (126, "Lily", "Cancun", 2, None),
     ]
     at_once, one_by_one = str(tmp_path / "t"), str(tmp_path / "u")
-    apply_changes(at_once, spark.createDataFrame(SHIPS, FEED), scd_type=2, **AUTO_CDC)
+    apply_changes(at_once, spark.createDataFrame(USERS, FEED), scd_type=2, **AUTO_CDC)
     assert read(spark, at_once) == expected
-    for ship in SHIPS[4:] + SHIPS[:4]:
-        apply_changes(one_by_one, spark.createDataFrame([ship], FEED), scd_type=2, **AUTO_CDC)
+    for user in USERS[4:] + USERS[:4]:
+        apply_changes(one_by_one, spark.createDataFrame([user], FEED), scd_type=2, **AUTO_CDC)
     assert read(spark, one_by_one) == expected
-    assert apply_changes(at_once, spark.createDataFrame(SHIPS, FEED), scd_type=2, **AUTO_CDC).version is None
+    assert apply_changes(at_once, spark.createDataFrame(USERS, FEED), scd_type=2, **AUTO_CDC).version is None
 
 
-def test_history_of_some_columns(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "t")
-    source = spark.createDataFrame(SHIPS, FEED)
-    apply_changes(path, source, scd_type=2, track_history_columns=["name"], **AUTO_CDC)
-    assert read(spark, path) == [
-        (23, "Sigrid", "Vardø", 1, 6),
-        (24, "Freya", "Bergen", 1, None),
-        (25, "Astrid", "Hammerfest", 2, None),
-        (26, "Tora", "Alta", 2, None),
+def test_history_with_names_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    path, source = str(tmp_path / "t"), spark.createDataFrame(USERS, FEED)
+    feed: dict[str, Any] = {"effective_at": "sequenceNum", "delete_when": "operation = 'DELETE'"}
+    scd2(path, source, "userId", ["city"], except_columns=AUTO_CDC["except_columns"], **feed)
+    rows = DeltaTable.forPath(spark, path).toDF()
+    assert rows.columns == ["userId", "name", "city", "valid_from", "valid_to", "is_current"]
+    assert rows_of(rows.where("userId IN (123, 125)")) == [
+        (123, "Isabel", "Chihuahua", 5, 6, False),
+        (123, "Isabel", "Monterrey", 1, 5, False),
+        (125, "Mercedes", "Guadalajara", 6, None, True),
+        (125, "Mercedes", "Mexicali", 5, 6, False),
+        (125, "Mercedes", "Tijuana", 2, 5, False),
     ]
+
+
+@pytest.mark.parametrize("tracked", [{"track_history_columns": ["name"]}, {"track_history_except_columns": ["city"]}])
+def test_history_of_some_columns(spark: SparkSession, tmp_path: Path, tracked: dict[str, Any]) -> None:
+    path = str(tmp_path / "t")
+    source = spark.createDataFrame(USERS, FEED)
+    apply_changes(path, source, scd_type=2, **tracked, **AUTO_CDC)
+    assert read(spark, path) == [
+        (123, "Isabel", "Chihuahua", 1, 6),
+        (124, "Raul", "Oaxaca", 1, None),
+        (125, "Mercedes", "Guadalajara", 2, None),
+        (126, "Lily", "Cancun", 2, None),
+    ]
+
+
+def test_lists_of_tracked_columns_that_are_wrong(spark: SparkSession, tmp_path: Path) -> None:
+    path, source = str(tmp_path / "t"), spark.createDataFrame(USERS, FEED)
+    with pytest.raises(DeltaAnalysisException, match="`town` in track_history_except_columns: the target"):
+        apply_changes(path, source, scd_type=2, track_history_except_columns=["town"], **AUTO_CDC)
+    with pytest.raises(ValueError, match="go with scd_type=2"):
+        apply_changes(path, source, track_history_except_columns=["city"], **AUTO_CDC)
+    lists: dict[str, Any] = {"track_history_columns": ["name"], "track_history_except_columns": ["city"]}
+    with pytest.raises(ValueError, match="not both"):
+        apply_changes(path, source, scd_type=2, **lists, **AUTO_CDC)
+
+
+def test_a_truncate_as_deletes(spark: SparkSession, tmp_path: Path) -> None:
+    """docs/recipes.md describes it; the published example has the truncate at 3."""
+    path, source = str(tmp_path / "t"), spark.createDataFrame(USERS, FEED)
+    deletes = source.selectExpr("userId", "NULL", "NULL", "'DELETE'", "3").distinct()
+    apply_changes(path, source.union(deletes), **AUTO_CDC)
+    assert read(spark, path) == [(125, "Mercedes", "Guadalajara")]
 
 
 def test_a_feed_into_a_table_that_has_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -171,12 +206,12 @@ def test_another_writer_between_reading_and_committing(
 def test_a_call_that_ended_between_its_commits(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scd_type: Literal[1, 2]
 ) -> None:
-    path, source = str(tmp_path / "t"), spark.createDataFrame(SHIPS, FEED)
+    path, source = str(tmp_path / "t"), spark.createDataFrame(USERS, FEED)
 
     def ends(*_: Any) -> MergeOutcome:
         raise KeyboardInterrupt
 
-    ids: dict[str, Any] = {"txn_app_id": "ships", "txn_version": 1}
+    ids: dict[str, Any] = {"txn_app_id": "users", "txn_version": 1}
     with monkeypatch.context() as patched:
         patched.setattr(change_feed, "run_merge", ends)
         with pytest.raises(KeyboardInterrupt):
@@ -217,13 +252,13 @@ def test_a_log_that_was_trimmed(spark: SparkSession, tmp_path: Path, sequence: s
 
 def test_a_history_whose_log_was_trimmed(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    apply_changes(path, spark.createDataFrame(SHIPS, FEED), scd_type=2, **AUTO_CDC)
+    apply_changes(path, spark.createDataFrame(USERS, FEED), scd_type=2, **AUTO_CDC)
     before = read(spark, path)
     DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").delete()
-    late = [(25, "Astrid", "Moss", "UPDATE", 3), (23, "Sigrid", "Molde", "UPDATE", 2)]
+    late = [(125, "Mercedes", "León", "UPDATE", 3), (123, "Isabel", "Monterrey", "UPDATE", 2)]
     apply_changes(path, spark.createDataFrame(late, FEED), scd_type=2, **AUTO_CDC)
-    split = [(25, "Astrid", "Moss", 3, 5), (25, "Astrid", "Narvik", 2, 3)]
-    assert read(spark, path) == sorted([*(row for row in before if row[2] != "Narvik"), *split], key=repr)
+    split = [(125, "Mercedes", "León", 3, 5), (125, "Mercedes", "Tijuana", 2, 3)]
+    assert read(spark, path) == sorted([*(row for row in before if row[2] != "Tijuana"), *split], key=repr)
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])

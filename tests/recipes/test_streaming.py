@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,41 +76,46 @@ def test_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
     write_delta(spark.createDataFrame([], "id INT, n INT"), str(tmp_path / "counts"))
     arriving = tmp_path / "arriving"
     arriving.mkdir()
-    batches = 8 + 4 * KILLS
+    batches = 4 + 3 * KILLS
     for number in range(batches):
         rows = [{"id": number % 5, "n": 1}, {"id": 100 + number, "n": 1}]
         (arriving / f"{number:04}.json").write_text("\n".join(map(json.dumps, rows)))
     chosen = random.Random(7)
-    killed = 0
+    killed, waiting = 0, started(tmp_path)
     for _ in range(KILLS):
-        killed += killed_after(tmp_path, chosen.randint(1, 3), chosen.uniform(0, 0.8))
+        # The next one starts meanwhile, which takes longer than a batch.
+        running, waiting = waiting, started(tmp_path)
+        killed += killed_after(running, chosen.randint(1, 4), chosen.uniform(0, 0.4))
     assert killed == KILLS, "the stream was killed before its end"
-    killed_after(tmp_path, None, 0)
+    _, errors = waiting.communicate("\n", timeout=300)
+    assert waiting.returncode == 0, errors
     counts = dict(map(tuple, DeltaTable.forPath(spark, str(tmp_path / "counts")).toDF().collect()))
     expected = {i: len(range(i, batches, 5)) for i in range(5)} | {100 + number: 1 for number in range(batches)}
     assert counts == expected
 
 
-def killed_after(folder: Path, batches: int | None, delay: float) -> bool:
-    """Runs the stream and kills it some time after so many batches; gives whether it was still running."""
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    running = subprocess.Popen(
+def started(folder: Path) -> subprocess.Popen[str]:
+    """Starts Spark for the stream, which begins when it is given a line."""
+    return subprocess.Popen(
         [sys.executable, str(PROGRAM), str(folder)],
-        env=environment,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+
+
+def killed_after(running: subprocess.Popen[str], lines: int, delay: float) -> bool:
+    """Lets the stream begin and kills it some time after so many lines; gives whether it was still running."""
+    assert running.stdin is not None
     assert running.stdout is not None
-    if batches is None:
-        _, errors = running.communicate(timeout=300)
-        assert running.returncode == 0, errors
-        return False
-    for _ in range(batches):
+    running.stdin.write("\n")
+    running.stdin.flush()
+    for _ in range(lines):
         running.stdout.readline()
-    waited = threading.Event()
-    waited.wait(delay)
+    time.sleep(delay)
     was_running = running.poll() is None
     # Spark's JVM is in the session of its own, too.
     os.killpg(running.pid, signal.SIGKILL)

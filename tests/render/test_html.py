@@ -4,11 +4,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from deltamerge.render.html import to_html
+from deltamerge.render.html import to_html, to_page
 
 from .outcomes import ALL, ODD, UPSERT
 
-VOID = {"br", "hr", "img"}
+VOID = {"br", "hr", "img", "meta"}
 
 
 class Balanced(HTMLParser):
@@ -68,3 +68,15 @@ def test_names_are_escaped() -> None:
     assert "script" not in page.tags
     assert "writing <script>alert(1)</script> [red]now[/red]" in page.text
     assert "<b>t</b>" in page.text
+
+
+def test_a_page_of_its_own() -> None:
+    page = to_page(UPSERT)
+    assert page.startswith("<!DOCTYPE html>")
+    assert '<meta name="color-scheme" content="light dark">' in page
+    assert to_html(UPSERT) in page
+    assert "http" not in page
+    parse(page)
+    odd = parse(to_page(ODD))
+    assert "script" not in odd.tags
+    assert "<b>t</b>" in odd.text

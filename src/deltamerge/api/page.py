@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from deltamerge.merge.outcome import MergeExplanation, MergeOutcome
-from deltamerge.render.html import to_html
+from deltamerge.render.html import to_html, to_page
 from deltamerge.render.json import to_dict, to_json
 from deltamerge.render.terminal import render_terminal, to_text
 
@@ -41,6 +43,17 @@ class Page(ABC):
             HTML without a page around it.
         """
         return to_html(self._data)
+
+    def save_html(self, path: str | PathLike[str]) -> None:
+        """Save the report as an HTML page of its own, which a browser shows light or dark as its system is.
+
+        Args:
+            path: The page's file on this machine; one that exists is replaced.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        Path(path).write_text(to_page(self._data), encoding="utf-8")
 
     def __str__(self) -> str:
         return to_text(render_terminal(self._data))

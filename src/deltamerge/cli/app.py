@@ -105,6 +105,17 @@ UserMetadata = Annotated[
     str | None, typer.Option(help="A string for the commit's userMetadata.", metavar="STRING", show_default=False)
 ]
 Table = Annotated[str, typer.Argument(metavar="PATH", help="The table's path or URL.", show_default=False)]
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        help="Also save the report as an HTML page.",
+        dir_okay=False,
+        writable=True,
+        metavar="FILE",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _Report = TypeVar("_Report")
@@ -139,12 +150,14 @@ def merge(
     user_metadata: UserMetadata = None,
     option: Options = None,
     as_json: Json = False,
+    html: Html = None,
 ) -> None:
     """Run a MERGE and print what it did.
 
     Example: deltamerge merge --target ./flights --source changes.parquet --file upsert.sql
     """
     with explained(_errors()):
+        _check_folder(html)
         run = partial(
             merge_sql,
             dedupe_by=dedupe_by,
@@ -155,6 +168,8 @@ def merge(
         )
         report = _in_session(run, sql, file, target, source, remote, conf)
         _show(report.to_json() if as_json else render_terminal(report.outcome))
+        if html is not None:
+            report.save_html(html)
 
 
 @app.command()
@@ -169,16 +184,20 @@ def plan(
     option: Options = None,
     analyze: Annotated[bool, typer.Option("--analyze", help="Also read the source and match its rows.")] = False,
     as_json: Json = False,
+    html: Html = None,
 ) -> None:
     """Print what a MERGE would do; nothing is written.
 
     Example: deltamerge plan --target ./flights --source changes.parquet --file upsert.sql --analyze
     """
     with explained(_errors()):
+        _check_folder(html)
         store = read_settings("--option", option or ())
         run = partial(plan_sql, dedupe_by=dedupe_by, analyze=analyze, options=store)
         report = _in_session(run, sql, file, target, source, remote, conf)
         _show(report.to_json() if as_json else render_terminal(report.explanation))
+        if html is not None:
+            report.save_html(html)
     if report.forecast is not None and report.forecast.failure is not None:
         raise typer.Exit(ExitCode.WRONG_DATA)
 
@@ -239,6 +258,12 @@ def _statement(sql: str | None, file: Path | None) -> str:
         return sys.stdin.read()
     assert file is not None
     return file.read_text(encoding="utf-8")
+
+
+def _check_folder(html: Path | None) -> None:
+    """Find a wrong path before the merge, not after it."""
+    if html is not None and not html.absolute().parent.is_dir():
+        raise CommandError(f"--html {html}: there is no folder {html.absolute().parent}.")
 
 
 def _show(page: RenderableType) -> None:

@@ -119,14 +119,14 @@ def _matched(execution: Execution, source: Source, summary: SourceSummary) -> Me
     touched, inserted = NOTHING_TOUCHED, dict[tuple[str, int], int]()
     try:
         if target.files:
-            with steps.step("find_touched_files", "scanning files for matches"):
+            with steps.step("find_touched_files", "scanning files for matches", target.files):
                 by_name = {absolute_key(execution.table, file): file for file in target.files}
                 side = first_side(execution, target, summary)
                 touched = find_touched_files(merge, rows, side, by_name)
         if touched.rewrite:
             refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
         with (
-            steps.step("write_all_changes", "computing changed rows without writing them"),
+            steps.step("write_all_changes", "computing changed rows without writing them", touched.rewrite),
             assigning_values(merge),
         ):
             inserted = _computed(execution, rows, target, touched)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from deltamerge.exceptions import DeltaConcurrentModificationException
 from deltamerge.merge.planning.plan import MergePlan
@@ -163,4 +163,25 @@ class Progress(Protocol):
         Args:
             name: The step's name, such as ``find_touched_files``.
             description: What it is about to do, such as ``rewriting 3 files``.
+        """
+
+
+@runtime_checkable
+class MeasuredProgress(Progress, Protocol):
+    """A progress that is also told how much there is to do."""
+
+    def measure(self, files: int, size: int) -> None:
+        """Is called after `step` where the step goes through files of the table.
+
+        Args:
+            files: How many.
+            size: Their bytes.
+        """
+
+    def advance(self, done: int, of: int) -> None:
+        """Is called as work in the driver's process goes on; what Spark's tasks have done, Spark knows.
+
+        Args:
+            done: How many parts of the step's work are done.
+            of: How many there are.
         """

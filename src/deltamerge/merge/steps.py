@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from deltamerge.merge.outcome import Progress, StepTiming
+from deltamerge.log.actions import AddFile
+from deltamerge.merge.outcome import MeasuredProgress, Progress, StepTiming
 from deltamerge.merge.statement import Operation
 from deltamerge.spark.session import job_description
 
@@ -27,9 +28,15 @@ class Steps:
         self._timings: list[StepTiming] = []
 
     @contextmanager
-    def step(self, name: str, description: str) -> Iterator[None]:
-        """Time a step, which Spark's UI shows as the statement's name, `` operation - `` and the description."""
-        self._report(name, description)
+    def step(self, name: str, description: str, files: Sequence[AddFile] = ()) -> Iterator[None]:
+        """Time a step, which Spark's UI shows as the statement's name, `` operation - `` and the description.
+
+        Args:
+            files: The table's files that it goes through.
+        """
+        self._report(lambda progress: progress.step(name, description))
+        if files:
+            self._measured(lambda progress: progress.measure(len(files), sum(file.size for file in files)))
         began = time.monotonic()
         try:
             with job_description(self._spark, f"{self._operation} operation - {description}"):
@@ -38,12 +45,21 @@ class Steps:
             elapsed = int((time.monotonic() - began) * 1000)
             self._timings.append(StepTiming(name, description, elapsed))
 
-    def _report(self, name: str, description: str) -> None:
+    def advance(self, done: int, of: int) -> None:
+        """Report how much of the running step's work in the driver is done."""
+        self._measured(lambda progress: progress.advance(done, of))
+
+    def _measured(self, call: Callable[[MeasuredProgress], None]) -> None:
+        if isinstance(self._progress, MeasuredProgress):
+            measured = self._progress
+            self._report(lambda _: call(measured))
+
+    def _report(self, call: Callable[[Progress], None]) -> None:
         """Call the progress; one that fails, such as on a closed pipe, must not fail the merge."""
         if self._progress is None:
             return
         try:
-            self._progress.step(name, description)
+            call(self._progress)
         except Exception:
             logger.warning("what watches the merge's progress failed; the merge goes on", exc_info=True)
             self._progress = None

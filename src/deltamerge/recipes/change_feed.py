@@ -137,6 +137,7 @@ def apply_changes(
     scd_type: Literal[1, 2] = 1,
     ignore_null_updates: bool = False,
     track_history_columns: Sequence[str] | None = None,
+    track_history_except_columns: Sequence[str] = (),
     change_log: str | None = None,
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
@@ -163,6 +164,7 @@ def apply_changes(
         ignore_null_updates: Whether NULL in a change leaves the value as it was, also in fields of structs.
         track_history_columns: With `scd_type` 2: the columns whose changes make a new version; by default all but the
             keys that the target gets.
+        track_history_except_columns: With `scd_type` 2, instead: the columns whose changes make none.
         change_log: A path or a name for the change log. By default it is in a folder of the target.
         options: The options of the object store, as for `DeltaTable.forPath`.
         progress: Is called with each step as it begins.
@@ -174,7 +176,7 @@ def apply_changes(
         The report of the merge into the target.
 
     Raises:
-        ValueError: There is no such `scd_type`, or it takes no `track_history_columns`.
+        ValueError: There is no such `scd_type`, it keeps no history to track, or both lists of columns are given.
         DeltaAnalysisException: A column is missing, or the arguments do not fit the table; nothing was written.
         MultipleSourceRowsException: A key has several different changes with one sequence; nothing was written.
         DeltaRuntimeException: The data is at fault; the target is as it was.
@@ -182,8 +184,12 @@ def apply_changes(
     """
     if scd_type not in (1, 2):
         raise ValueError(f"`scd_type` must be 1 or 2, it is {scd_type!r}")
-    if scd_type == 1 and track_history_columns is not None:
-        raise ValueError("`track_history_columns` goes with scd_type=2: type 1 keeps no history")
+    if scd_type == 1 and (track_history_columns is not None or track_history_except_columns):
+        raise ValueError(
+            "`track_history_columns` and `track_history_except_columns` go with scd_type=2: type 1 keeps no history"
+        )
+    if track_history_columns is not None and track_history_except_columns:
+        raise ValueError("give `track_history_columns` or `track_history_except_columns`, not both")
     feed = Feed(
         key_names(keys),
         _sequence(sequence_by),
@@ -198,6 +204,7 @@ def apply_changes(
         history=AUTO_CDC if scd_type == 2 else None,
         tracked=None if track_history_columns is None else names_in("track_history_columns", track_history_columns),
         untracked=(),
+        history_except=names_in("track_history_except_columns", track_history_except_columns),
         sequence_by=sequence_by,
         ignore_nulls=ignore_null_updates,
         change_log=change_log,
@@ -225,7 +232,9 @@ class _Follower:
 
     Args:
         history: The columns of a history table; None where only the newest rows are kept.
-        tracked: The columns whose changes make a new version; None for all but keys and `untracked`.
+        tracked: The columns whose changes make a new version; None for all but keys and the next two.
+        untracked: Columns that need not be there.
+        history_except: Columns that must be.
         sequence_by: The sequence as it was given, where the target may keep it in columns of its own.
         change_log: Where the log is; None for a folder of the target.
     """
@@ -239,6 +248,7 @@ class _Follower:
     ignore_nulls: bool
     change_log: str | None
     sequence_by: str | Column | Sequence[str] | None = None
+    history_except: tuple[str, ...] = ()
 
     def run(
         self, progress: Progress | None, transaction: ApplicationTransaction | None, user_metadata: str | None
@@ -352,7 +362,9 @@ class _Follower:
         rows, sensitive = StructType(list(columns)), self._case_sensitive
         keys = [column_of(rows, name, "keys", "the target", sensitive).name for name in self.feed.keys]
         if self.tracked is None:
-            others = (*keys, *self.untracked)
+            given = "track_history_except_columns"
+            excepted = (column_of(rows, name, given, "the target", sensitive).name for name in self.history_except)
+            others = (*keys, *self.untracked, *excepted)
             tracked = [f for f in columns if not any(same_name(f.name, name, sensitive) for name in others)]
         else:
             tracked = [column_of(rows, name, "tracked columns", "the target", sensitive) for name in self.tracked]

@@ -1,4 +1,4 @@
-"""Reports and explanations for a notebook or a page: one ``div`` each, which takes the page's own text colour."""
+"""Reports and explanations as HTML: one ``div`` for a notebook, which takes its text colour, or a page around it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deltamerge.merge.outcome import MergeExplanation, MergeOutcome
 from deltamerge.render.explanation_view import explanation_view
+from deltamerge.render.printable import printable
+from deltamerge.render.running_step import RunningStep
 from deltamerge.render.view import view_of
 
 
@@ -16,6 +18,22 @@ def to_html(data: MergeOutcome | MergeExplanation) -> str:
     if isinstance(data, MergeExplanation):
         return _templates().get_template("explanation.html").render(view=explanation_view(data))
     return _templates().get_template("report.html").render(view=view_of(data))
+
+
+def to_page(data: MergeOutcome | MergeExplanation) -> str:
+    """Return a page of its own, light or dark as the reader's system is, which loads nothing."""
+    what = "Plan of a merge into" if isinstance(data, MergeExplanation) else "Merge into"
+    title = f"{what} {printable(data).table}"
+    return _templates().get_template("page.html").render(title=title, fragment=to_html(data))
+
+
+def progress_html(step: RunningStep, now: float) -> str:
+    """Return the running step of a merge as HTML.
+
+    Args:
+        now: The time, as `time.monotonic` tells it.
+    """
+    return _templates().get_template("progress.html").render(step=printable(step), now=now)
 
 
 @cache

@@ -1,13 +1,14 @@
-"""A merge's progress on a terminal, while it runs."""
+"""A merge's progress while it runs, on a terminal and in a notebook."""
 
 from __future__ import annotations
 
-import logging
+import sys
 import threading
 import time
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -15,55 +16,54 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from deltamerge.render.units import count, duration
+from deltamerge.render.html import progress_html
+from deltamerge.render.running_step import RunningStep
+from deltamerge.render.spark_tasks import TaskWatch, watch_of
+from deltamerge.render.units import duration
 
 if TYPE_CHECKING:
-    from pyspark import StatusTracker
     from pyspark.sql import SparkSession
 
 _POLL_SECONDS = 0.25
 
-logger = logging.getLogger("deltamerge.render.TerminalProgress")
 
-
-@dataclass(frozen=True)
-class SparkTasks:
-    """The tasks of Spark's running stages."""
-
-    stages: int
-    done: int
-    tasks: int
-
-
-@final
-class TerminalProgress:
-    """Shows the running step of a merge: live on a terminal, as one line a step elsewhere.
+def show_progress(spark: SparkSession | None = None) -> TerminalProgress | NotebookProgress:
+    """Return what shows the progress of merges here: in the notebook if this is one, else on the terminal.
 
     Use it as a context manager and pass it to ``run(progress=...)`` or ``merge_sql(progress=...)``.
 
     Args:
-        spark: The merge's session; of a classic one, the tasks of Spark's running stages are shown too.
-        console: Where to; standard error by default.
-    """
+        spark: The merge's session, whose tasks say how much of a step is done.
 
-    def __init__(self, spark: SparkSession | None = None, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True)
-        self._tracker = _status_tracker(spark)
-        self._line: _RunningStep | None = None
-        self._live: Live | None = None
+    Returns:
+        The progress.
+    """
+    return NotebookProgress(spark) if _is_notebook() else TerminalProgress(spark)
+
+
+def _is_notebook() -> bool:
+    """Return whether a kernel with rich output runs this; the IPython of a terminal has none."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+class _LiveProgress(ABC):
+    """Keeps the running step, and asks Spark now and then what its tasks have done."""
+
+    def __init__(self, spark: SparkSession | None) -> None:
+        self._tasks: TaskWatch | None = watch_of(spark)
+        self._step: RunningStep | None = None
+        self._changing = threading.Lock()
         self._ended = threading.Event()
         self._began = time.monotonic()
 
-    def __enter__(self) -> TerminalProgress:
+    def _start(self) -> None:
         self._began = time.monotonic()
         self._ended.clear()
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, transient=True, refresh_per_second=8)
-            self._live.start()
-            if self._tracker is not None:
-                watch = threading.Thread(target=self._watch, args=(self._tracker,), daemon=True)
-                watch.start()
-        return self
+        if self._open():
+            if self._tasks is not None:
+                self._tasks.start()
+            threading.Thread(target=self._watch, daemon=True).start()
 
     def __exit__(
         self,
@@ -71,10 +71,11 @@ class TerminalProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._ended.set()
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self._is_open:
+            self._ended.set()
+            if self._tasks is not None:
+                self._tasks.stop()
+            self._close()
 
     def step(self, name: str, description: str) -> None:
         """Show that a step begins.
@@ -84,73 +85,171 @@ class TerminalProgress:
             description: What it is about to do, such as ``rewriting 3 files``.
         """
         del name  # The description is for people.
-        if self._live is not None:
-            self._line = _RunningStep(description, self._began, time.monotonic())
-            self._live.update(self._line, refresh=True)
-        elif not self._console.is_terminal:
-            elapsed = duration(round((time.monotonic() - self._began) * 1000))
-            self._console.print(Text(f"{elapsed:>8}  {description}"))
+        if self._tasks is not None:
+            self._tasks.restart()
+        with self._changing:
+            self._step = RunningStep(description, self._began, time.monotonic())
+        self._begin_step(self._step)
 
-    def _watch(self, tracker: StatusTracker) -> None:
-        """Ask Spark now and then, until it does not answer."""
+    def measure(self, files: int, size: int) -> None:
+        """Show how much the step has to go through.
+
+        Args:
+            files: How many files of the table.
+            size: Their bytes.
+        """
+        self._change(files=files, size=size)
+
+    def advance(self, done: int, of: int) -> None:
+        """Show how much of the step's work in the driver is done.
+
+        Args:
+            done: How many parts are done.
+            of: How many there are.
+        """
+        self._change(done=done, of=of)
+
+    def _change(self, **changes: Any) -> None:  # noqa: ANN401
+        with self._changing:
+            if self._step is not None:
+                self._step = replace(self._step, **changes)
+
+    def _watch(self) -> None:
+        """Draw the step, with Spark's tasks until Spark does not answer."""
+        tasks = self._tasks
         while not self._ended.wait(_POLL_SECONDS):
-            tasks = running_tasks(tracker)
-            line = self._line
-            if tasks is None:
-                return
-            if line is not None:
-                line.tasks = tasks
+            counted = tasks.read() if tasks is not None else None
+            if counted is None:
+                tasks = None
+            else:
+                self._change(tasks=counted)
+            if self._step is not None:
+                self._draw(self._step)
+
+    @property
+    @abstractmethod
+    def _is_open(self) -> bool: ...
+
+    @abstractmethod
+    def _open(self) -> bool:
+        """Begin to draw, and return whether steps are drawn while they run."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    @abstractmethod
+    def _begin_step(self, step: RunningStep) -> None: ...
+
+    @abstractmethod
+    def _draw(self, step: RunningStep) -> None: ...
 
 
-class _RunningStep:
-    """The line of the running step; its times are those of the drawing."""
+@final
+class TerminalProgress(_LiveProgress):
+    """Shows the running step of a merge: live on a terminal, as one line a step elsewhere.
 
-    def __init__(self, description: str, merge_began: float, began: float) -> None:
-        self._description = description
-        self._merge_began = merge_began
-        self._began = began
+    Use it as a context manager and pass it to ``run(progress=...)`` or ``merge_sql(progress=...)``.
+
+    Args:
+        spark: The merge's session, whose tasks say how much of a step is done.
+        console: Where to; standard error by default.
+    """
+
+    def __init__(self, spark: SparkSession | None = None, console: Console | None = None) -> None:
+        super().__init__(spark)
+        self._console = console or Console(stderr=True)
+        self._live: Live | None = None
         self._spinner = Spinner("dots")
-        self.tasks = SparkTasks(0, 0, 0)
+
+    def __enter__(self) -> TerminalProgress:
+        self._start()
+        return self
+
+    @property
+    def _is_open(self) -> bool:
+        return self._live is not None
+
+    def _open(self) -> bool:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, transient=True, refresh_per_second=8)
+            self._live.start()
+        return self._is_open
+
+    def _close(self) -> None:
+        assert self._live is not None
+        self._live.stop()
+        self._live = None
+
+    def _begin_step(self, step: RunningStep) -> None:
+        if self._live is not None:
+            self._live.update(_Line(step, self._spinner), refresh=True)
+        elif not self._console.is_terminal:
+            elapsed = duration(round((step.began - step.merge_began) * 1000))
+            self._console.print(Text(f"{elapsed:>8}  {step.description}"))
+
+    def _draw(self, step: RunningStep) -> None:
+        if (live := self._live) is not None:
+            live.update(_Line(step, self._spinner))
+
+
+class _Line:
+    """The lines of a step; its times are those of the drawing."""
+
+    def __init__(self, step: RunningStep, spinner: Spinner) -> None:
+        self._step = step
+        self._spinner = spinner
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        now = time.monotonic()
-        took = Text(duration(round((now - self._began) * 1000)), "bold")
-        so_far = f"({duration(round((now - self._merge_began) * 1000))} so far)"
-        # The first step's time is the whole time.
-        total = Text(so_far if self._began - self._merge_began > 0.05 else "", "dim")
-        grid = Table.grid(padding=(0, 1))
-        grid.add_row(self._spinner, Text(self._description), took, total, Text(_tasks(self.tasks), "blue"))
-        yield grid
+        now, step = time.monotonic(), self._step
+        line = Table.grid(padding=(0, 1))
+        line.add_row(self._spinner, Text(step.description), Text(step.took(now), "bold"), Text(step.so_far(now), "dim"))
+        yield line
+        parts = step.details(now)
+        if parts:
+            yield Text("  " + "; ".join(parts), "dim")
 
 
-def _tasks(tasks: SparkTasks) -> str:
-    if not tasks.tasks:
-        return ""
-    return f"{tasks.done:,} of {count(tasks.tasks, 'task')} in {count(tasks.stages, 'stage')}"
+@final
+class NotebookProgress(_LiveProgress):
+    """Shows the running step of a merge below a notebook's cell, and nothing once the merge has ended.
 
+    Use it as a context manager and pass it to ``run(progress=...)`` or ``merge_sql(progress=...)``.
 
-def _status_tracker(spark: SparkSession | None) -> StatusTracker | None:
-    if spark is None or type(spark).__module__.startswith("pyspark.sql.connect"):
-        return None
-    try:
-        return spark.sparkContext.statusTracker()
-    # A platform may refuse it with an error of its own; the progress must not fail the merge.
-    except Exception:
-        logger.debug("there is no status tracker", exc_info=True)
-        return None
+    Args:
+        spark: The merge's session, whose tasks say how much of a step is done.
 
+    Raises:
+        ImportError: There is no IPython, as outside of notebooks.
+    """
 
-def running_tasks(tracker: StatusTracker) -> SparkTasks | None:
-    """Return the tasks of Spark's running stages, or None if Spark does not answer."""
-    try:
-        infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    # A session that was stopped answers with errors of several kinds, and none of them is the merge's.
-    except Exception:
-        logger.debug("the status tracker failed", exc_info=True)
-        return None
-    known = [info for info in infos if info is not None]
-    return SparkTasks(
-        stages=len(known),
-        done=sum(info.numCompletedTasks for info in known),
-        tasks=sum(info.numTasks for info in known),
-    )
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        # Notebooks have it; nobody else needs it.
+        from IPython.display import HTML, display  # noqa: PLC0415
+
+        super().__init__(spark)
+        self._display: Any = display
+        self._html: Any = HTML
+        self._shown: Any = None
+
+    def __enter__(self) -> NotebookProgress:
+        self._start()
+        return self
+
+    @property
+    def _is_open(self) -> bool:
+        return self._shown is not None
+
+    def _open(self) -> bool:
+        self._shown = self._display(self._html(""), display_id=True)
+        return True
+
+    def _close(self) -> None:
+        self._shown.update(self._html(""))
+        self._shown = None
+
+    def _begin_step(self, step: RunningStep) -> None:
+        self._draw(step)
+
+    def _draw(self, step: RunningStep) -> None:
+        if (shown := self._shown) is not None:
+            shown.update(self._html(progress_html(step, time.monotonic())))

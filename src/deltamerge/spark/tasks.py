@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -56,14 +57,24 @@ def python_workers() -> Iterator[None]:
         raise
 
 
-def run(spark: SparkSession, work: Work, rows: pa.Table, schema: str, *, in_driver: bool) -> list[dict[str, Any]]:
+def run(
+    spark: SparkSession,
+    work: Work,
+    rows: pa.Table,
+    schema: str,
+    *,
+    in_driver: bool,
+    report: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
     """Run work and return its rows.
 
     Args:
         work: The work; its module is one of `deltamerge.workers`.
+        report: Is called with the rows that are done and all rows, as work in this process goes on that returns a row
+            for each.
     """
     if in_driver:
-        return [row for batch in _run_in_driver(work, rows) for row in batch.to_pylist()]
+        return [row for batch in _run_in_driver(work, rows, report) for row in batch.to_pylist()]
     with python_workers():
         return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
 
@@ -86,9 +97,22 @@ def frame_of(spark: SparkSession, work: Work, rows: pa.Table, schema: StructType
     return spark.createDataFrame(rows).mapInArrow(work, schema)
 
 
-def _run_in_driver(work: Work, rows: pa.Table) -> list[pa.RecordBatch]:
+def _run_in_driver(
+    work: Work, rows: pa.Table, report: Callable[[int, int], None] | None = None
+) -> list[pa.RecordBatch]:
     threads = max(1, min(len(rows), os.cpu_count() or 1, _DRIVER_THREADS))
     parts = [rows.take(pa.array(range(first, len(rows), threads), pa.int64())) for first in range(threads)]
+    counted = count()
+
+    def run_part(part: pa.Table) -> list[pa.RecordBatch]:
+        found = []
+        for batch in work(part.to_batches()):
+            found.append(batch)
+            if report is not None:
+                for _ in range(batch.num_rows):
+                    report(next(counted) + 1, len(rows))
+        return found
+
     with ThreadPoolExecutor(threads) as pool:
-        done = list(pool.map(lambda part: list(work(part.to_batches())), parts))
+        done = list(pool.map(run_part, parts))
     return [batch for batches in done for batch in batches]

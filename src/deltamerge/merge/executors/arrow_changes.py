@@ -121,7 +121,7 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
     items = _items(changes, partitions)
     written, by_clause = NOTHING_WRITTEN, dict[int, int]()
     if items:
-        with steps.step(*_step(changes)):
+        with steps.step(*_step(changes), touched.rewrite):
             by_clause, written = _write_files(changes, items)
             _remove_empty_folders(changes, partitions, written)
     copied, inserted = count_rows(execution, touched, written)
@@ -293,7 +293,8 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
     in_driver = changes.staged.bytes_in_memory <= limits.driver_source_bytes and fits_driver(
         execution, _bytes_read(changes, new), len(changes.found)
     )
-    done = tasks.run(spark, writing(execution.files, new), rows, DONE_SCHEMA, in_driver=in_driver)
+    report = execution.steps.advance
+    done = tasks.run(spark, writing(execution.files, new), rows, DONE_SCHEMA, in_driver=in_driver, report=report)
     counts: dict[int, int] = {}
     for row in done:
         if row["rows"] == UNFIT:

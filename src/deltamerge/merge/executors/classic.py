@@ -91,7 +91,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     deleted: dict[str, BitMap64] | None = None
     by_name = {absolute_key(execution.table, file): file for file in target.files}
     if target.files:
-        with steps.step("find_touched_files", "scanning files for matches"):
+        with steps.step("find_touched_files", "scanning files for matches", target.files):
             side = _with_joined(gathered, first_side(execution, target, source.summary))
             rows_once = gathered(rows)
             if execution.writes_deletion_vectors and fit_the_driver(execution, target.files):
@@ -108,7 +108,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
     if touched.rewrite and _has_rows_to_write(execution, touched):
         second_scan = summary.row_count
         with (
-            steps.step("write_all_changes", _writing(execution, touched)),
+            steps.step("write_all_changes", _writing(execution, touched), touched.rewrite),
             assigning_values(merge),
         ):
             counting = source.summary is None or not references.is_deterministic

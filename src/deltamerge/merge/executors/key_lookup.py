@@ -74,7 +74,7 @@ def _looked_up(execution: Execution, recipe: LookupRecipe, staged: StagedSource)
         target = target_files(execution.snapshot, execution.references, wanted, zone, possible)
     found: tuple[Pairs, ...] = ()
     if target.files and (staged.rows or recipe.by_source):
-        with steps.step("find_touched_files", "scanning files for matches"):
+        with steps.step("find_touched_files", "scanning files for matches", target.files):
             found = find_pairs(execution, recipe, staged, target.files, target.unmatchable)
     if recipe.by_spark:
         return _by_spark(execution, recipe, staged, target, found)

@@ -32,7 +32,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     join = _Join(execution, Rows(F.broadcast(rows.frame), rows.names) if broadcast else rows, target)
     matches = NO_MATCHES
     if target.files and (merge.changing or merge.inserts):
-        with steps.step("find_touched_files", "scanning files for matches"):
+        with steps.step("find_touched_files", "scanning files for matches", target.files):
             matches = join.find(summary, rows)
     changes = write_changes(SparkChanges(execution, summary, target, rows, join.rows, matches))
     return replace(changes, finds_rows=partial(finds_rows, execution, rows))

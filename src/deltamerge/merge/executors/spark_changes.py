@@ -116,7 +116,7 @@ def write_changes(changes: SparkChanges) -> MergeChanges:
     written, counts, second_scan = NOTHING_WRITTEN, None, -1
     if touched.rewrite or (merge.inserts and summary.row_count):
         second_scan = summary.row_count
-        with steps.step(*_step(changes)), assigning_values(merge):
+        with steps.step(*_step(changes), touched.rewrite), assigning_values(merge):
             written, counts = _write(changes)
         if counts is not None:
             _check_same_changes(changes, counts, written)
