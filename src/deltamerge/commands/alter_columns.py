@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -354,7 +353,7 @@ def _is_in(schema: LogStruct, path: Sequence[str]) -> bool:
 
 def _with_schema(snapshot: Snapshot, schema: LogStruct) -> Metadata:
     metadata = replace(snapshot.metadata, schema_string=schema_to_json(schema))
-    return with_column_ids(metadata, lambda: str(uuid.uuid4()))
+    return with_column_ids(metadata)
 
 
 def _stats_columns(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,12 +17,12 @@ from deltamerge.data_source.write_checks import check_columns, check_conditions,
 from deltamerge.data_source.write_options import WriteOptions, default_properties, write_conf
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.file_table import FileTable
-from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.scan.paths import located
 from deltamerge.spark.catalog import LOCATION
 from deltamerge.txn.application import ApplicationTransaction
+from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.conditions import Condition
 from deltamerge.workers.staged_rows import SPARK_VERSION
 from deltamerge.workers.table_files import RowsToWrite
@@ -48,7 +47,6 @@ from deltamerge.write.table_commits import (
     commit_definition,
     commit_rows,
     identified,
-    now_ms,
     protocol_of,
     rows_definition,
 )
@@ -124,7 +122,7 @@ def plan_write(
     conditions = check_conditions(definition, given, request)
     if wanted.replace_where is not None:
         conditions += (rows_condition(wanted.replace_where, given, definition, request),)
-    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    folder = data_folder(definition.properties)
     plan = WritePlan(
         options,
         folder,
@@ -246,11 +244,9 @@ def _target(request: Request, definition: TableDefinition, folder: str) -> Write
     return WriteTarget(
         store=request.store,
         schema=definition.schema,
-        log_schema=parse_schema(definition.schema.json()),
         partition_columns=definition.partition_columns,
         configuration=definition.properties,
         folder=folder,
-        clock=now_ms,
     )
 
 

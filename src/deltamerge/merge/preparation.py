@@ -106,14 +106,7 @@ class MergeIntoCommand:
         return replace(conf, txn_app_id=app_id, txn_version=version, txn_version_auto_reset=False)
 
 
-def prepare(
-    command: MergeIntoCommand,
-    snapshot: Snapshot,
-    conf: MergeConf,
-    steps: Steps,
-    clock: Callable[[], int],
-    new_id: Callable[[], str],
-) -> Execution:
+def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, steps: Steps) -> Execution:
     """Resolve, analyze and plan a merge whose timestamp is set.
 
     Raises:
@@ -129,7 +122,7 @@ def prepare(
         merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
         if merge.evolves_schema:
             check_evolution(snapshot, merge.output_schema)
-        merge, metadata = table_after(snapshot, merge, new_id)
+        merge, metadata = table_after(snapshot, merge)
         references = MergeReferences(merge, conf.session_time_zone)
         merge = latest_per_key(merge, references.on.equi_keys)
     session = session_facts(spark, command.table.store)
@@ -152,8 +145,7 @@ def prepare(
         merge=merge,
         metadata=metadata,
         steps=steps,
-        folder=data_folder(snapshot.metadata.configuration, new_id()),
-        clock=clock,
+        folder=data_folder(snapshot.metadata.configuration),
         timestamp=timestamp,
         source_read_table=command.snapshot is not None,
         opened=files_of_a_run(command.table.store) if command.begun is None else command.begun.opened,

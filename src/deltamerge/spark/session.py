@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
@@ -27,6 +28,9 @@ logger = logging.getLogger("deltamerge.spark.session")
 _ATTRIBUTE = re.compile(r"UnresolvedAttribute\((?:[A-Z]\w*\(([^()]*)\)|([^(),]*)),")
 # Words that a name prints like.
 _CONSTANTS = frozenset({"true", "false", "null", "nan", "infinity"})
+
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+"""Errors of Spark. PySpark makes its own of most of Java's, on Connect of all."""
 
 # Other threads of the session see the settings below for as long as they are held. They change how Spark plans, none of
 # them what a query returns.

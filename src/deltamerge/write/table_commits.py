@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,8 +20,7 @@ from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark.config import MergeConf
 from deltamerge.storage.store import Store
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
-from deltamerge.txn.transaction import commit
-from deltamerge.version import ENGINE_INFO
+from deltamerge.txn.transaction import commit, now_ms
 from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.definition import TableDefinition, physical_names
 from deltamerge.write.inert import schema_to_commit, schema_to_write
@@ -35,11 +33,6 @@ class Destination:
 
     store: Store
     conf: MergeConf
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since 1970."""
-    return int(time.time() * 1000)
 
 
 def rows_definition(snapshot: Snapshot, properties: Mapping[str, str] | None) -> TableDefinition:
@@ -116,7 +109,7 @@ def commit_rows(
     prepared = _prepared(destination, snapshot, actions, _metrics(rows.files, rows.removed), entry)
     if rows.removed is None:
         prepared = replace(prepared, read_set=ReadSet(), is_blind_append=True)
-    return commit(prepared, now_ms).version
+    return commit(prepared).version
 
 
 def removals_of(files: FileTable) -> list[Action]:
@@ -177,7 +170,7 @@ def commit_definition(
     entry = entry or HistoryEntry("WRITE", write_parameters(mode if snapshot is None else "Overwrite", definition))
     metrics = _metrics(files, None if snapshot is None else snapshot.files) if files.files else {}
     prepared = _prepared(destination, snapshot, tuple(actions), metrics, entry)
-    return commit(prepared, now_ms).version
+    return commit(prepared).version
 
 
 def protocol_of(snapshot: Snapshot | None, definition: TableDefinition) -> Protocol:
@@ -192,7 +185,6 @@ def identified(definition: TableDefinition, before: Snapshot | None) -> TableDef
     unmapped = schema_to_json(without_mapping(parse_schema(json.dumps(definition.schema.jsonValue()))))
     found = with_column_ids(
         Metadata("", schema_string=unmapped, configuration=definition.properties),
-        lambda: str(uuid.uuid4()),
         None if before is None or mapping_mode(before.metadata.configuration) == NONE else before.schema,
     )
     schema = StructType.fromJson(json.loads(found.schema_string or unmapped))
@@ -233,8 +225,6 @@ def _prepared(
         isolation_level="Serializable",
         is_blind_append=snapshot is None,
         user_metadata=conf.user_metadata,
-        engine_info=ENGINE_INFO,
-        txn_id=str(uuid.uuid4()),
         session_time_zone=conf.session_time_zone,
     )
 

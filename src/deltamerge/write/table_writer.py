@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.txn.application import ApplicationTransaction
+from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.data_files import WrittenFiles, removing_leftovers
@@ -38,7 +38,6 @@ from deltamerge.write.table_commits import (
     commit_rows,
     create_parameters,
     identified,
-    now_ms,
     protocol_of,
     rows_definition,
 )
@@ -249,7 +248,7 @@ def _write_definition(
     entry: HistoryEntry | None = None,
 ) -> int:
     protocol_of(before, definition)
-    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    folder = data_folder(definition.properties)
     with removing_leftovers(table.store, folder):
         written = write_checked(table, frame, definition, folder, asked.file_options)
         destination, named = destination_of(table, asked.notes), asked.notes.named()
@@ -275,7 +274,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     condition = None if asked.condition is None else asked.condition.text
     # An impossible condition is refused before anything is written.
     replaced = replaced_files(table, snapshot, asked.kind, condition)
-    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    folder = data_folder(definition.properties)
     with removing_leftovers(table.store, folder):
         written, schema = write_fitted(table, frame, definition, folder, asked.file_options)
         definition = replace(definition, schema=schema)
