@@ -117,7 +117,7 @@ def _run_once(
         _remove_unnamed(store, folder, committed)
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
-        with after_commit(committed.version, command.table.name, "looking up what the statement changed"):
+        with after_commit(committed.version, command.table.name):
             on_commit(changes, committed.version)
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)
     others = committed.reconciled_with

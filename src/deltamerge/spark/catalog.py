@@ -126,7 +126,7 @@ def record_table(
     place = location or warehouse_location(spark, quote_name(parts))
     fields = [StructField(f.name, f.dataType, True, {**(f.metadata or {}), LOCATION: place}) for f in schema.fields]
     try:
-        create_catalog_table(spark, quote_name(parts), location, "delta", StructType(fields), comment)
+        create_catalog_table(spark, quote_name(parts), location, StructType(fields), comment)
     except SPARK_ERRORS as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise

@@ -82,16 +82,16 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def create_catalog_table(
-    spark: SparkSession, name: str, location: str | None, provider: str, schema: StructType, comment: str | None
+    spark: SparkSession, name: str, location: str | None, schema: StructType, comment: str | None
 ) -> None:
-    """Add a table to the session's catalog without reading it."""
+    """Add a Delta table to the session's catalog without reading it."""
     if not is_connect(spark):
-        spark.catalog.createTable(name, location, provider, schema, comment)
+        spark.catalog.createTable(name, location, "delta", schema, comment)
         return
     # PySpark's own call fetches all of the table's rows; this is the same request, for none of them. Its modules are
     # there where a session is one of Connect.
     connect: Any = import_module("pyspark.sql.connect")
-    request = connect.plan.CreateTable(name, location, provider, comment, schema, {})
+    request = connect.plan.CreateTable(name, location, "delta", comment, schema, {})
     connect.dataframe.DataFrame(request, spark).limit(0).collect()
 
 
