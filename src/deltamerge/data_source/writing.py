@@ -35,7 +35,7 @@ from deltamerge.write.data_files import (
     remove_leftovers,
     removing_leftovers,
 )
-from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, check_partition_columns
+from deltamerge.write.definition import TableDefinition, check_partition_columns
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.layout import data_folder, target_file_size
 from deltamerge.write.partition_overwrite import files_of_same_partitions
@@ -46,7 +46,7 @@ from deltamerge.write.table_commits import (
     WrittenRows,
     commit_definition,
     commit_rows,
-    identified,
+    new_definition,
     protocol_of,
     rows_definition,
 )
@@ -154,36 +154,14 @@ def _definition(
 ) -> TableDefinition:
     """Return the table's definition after the write, and check that rows of the frame can be written to it."""
     if snapshot is None or wanted.kind == "overwrite_schema":
-        definition = _new_definition(request, wanted, snapshot, given)
+        columns, defaults = wanted.partition_columns, default_properties(request)
+        definition = new_definition(snapshot, request.path, new_schema(given), columns, wanted.properties, defaults)
+        protocol_of(snapshot, definition)
     else:
         definition = _kept_definition(request, wanted, snapshot, given)
     check_expressions(definition, given)
     check_columns(definition, given, request.path)
     return definition
-
-
-def _new_definition(
-    request: Request, wanted: WriteOptions, snapshot: Snapshot | None, given: StructType
-) -> TableDefinition:
-    properties = {**default_properties(request), **wanted.properties}
-    definition = TableDefinition(new_schema(given), wanted.partition_columns or (), properties)
-    if snapshot is not None:
-        snapshot.check_writable()
-        refuse_append_only(snapshot, request.path, "the overwrite deletes rows")
-        metadata = snapshot.metadata
-        definition = replace(
-            definition,
-            partition_columns=metadata.partition_columns
-            if wanted.partition_columns is None
-            else wanted.partition_columns,
-            properties={**metadata.configuration, **wanted.properties},
-            description=metadata.description,
-            name=metadata.name,
-        )
-    definition = as_spelled(definition)
-    check_definition(definition)
-    protocol_of(snapshot, definition)
-    return identified(definition, snapshot)
 
 
 def _kept_definition(request: Request, wanted: WriteOptions, snapshot: Snapshot, given: StructType) -> TableDefinition:

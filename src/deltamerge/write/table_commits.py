@@ -21,8 +21,9 @@ from deltamerge.spark.config import MergeConf
 from deltamerge.storage.store import Store
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit, now_ms
+from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles
-from deltamerge.write.definition import TableDefinition, physical_names
+from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, physical_names
 from deltamerge.write.inert import schema_to_commit, schema_to_write
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
@@ -45,6 +46,43 @@ def rows_definition(snapshot: Snapshot, properties: Mapping[str, str] | None) ->
     definition = replace(definition, properties=configuration)
     is_mapped_anew = mapping_mode(configuration) != mapping_mode(metadata.configuration)
     return identified(definition, snapshot) if is_mapped_anew else definition
+
+
+def new_definition(
+    snapshot: Snapshot | None,
+    table: str,
+    schema: StructType,
+    partition_columns: tuple[str, ...] | None,
+    properties: Mapping[str, str],
+    defaults: Mapping[str, str],
+) -> TableDefinition:
+    """Return the definition of a new table, or of one whose schema is overwritten.
+
+    Args:
+        snapshot: The table as it is; None where there is none.
+        partition_columns: None leaves those of an overwritten table.
+        properties: What is asked for; an overwritten table keeps its others.
+        defaults: Other properties of a new table.
+
+    Raises:
+        DeltaAnalysisException: The definition is wrong.
+        DeltaUnsupportedOperationException: The table only takes appends.
+    """
+    definition = TableDefinition(schema, partition_columns or (), {**defaults, **properties})
+    if snapshot is not None:
+        snapshot.check_writable()
+        refuse_append_only(snapshot, table, "the overwrite deletes rows")
+        metadata = snapshot.metadata
+        definition = TableDefinition(
+            schema,
+            metadata.partition_columns if partition_columns is None else partition_columns,
+            {**metadata.configuration, **properties},
+            metadata.description,
+            name=metadata.name,
+        )
+    definition = as_spelled(definition)
+    check_definition(definition)
+    return identified(definition, snapshot)
 
 
 @dataclass(frozen=True)
