@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -138,7 +139,7 @@ def drop_columns(table: Table, paths: Sequence[Sequence[str]], *, if_exists: boo
             continue
         spelled, _ = find_field(schema, path)
         _check_droppable(snapshot, spelled)
-        schema = with_fields(schema, spelled[:-1], lambda fields, name=spelled[-1]: _without(fields, name))  # type: ignore[misc]
+        schema = with_fields(schema, spelled[:-1], partial(_without, name=spelled[-1]))
         found.append(spelled)
     if not found:
         return

@@ -152,7 +152,8 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 def _identity(spark: SparkSession) -> str:
     """Return what two Python objects for one session have in common, such as those of a stream's batches."""
     if is_connect(spark):
-        return str(spark.session_id)  # type: ignore[attr-defined]
+        connect: Any = spark
+        return str(connect.session_id)
     java: Any = spark._jsparkSession
     return str(java.sessionUUID())
 
@@ -199,7 +200,8 @@ def errors_not_logged() -> Iterator[None]:
 def physical_plan(frame: DataFrame) -> str:
     """Return a frame's physical plan as Spark prints it."""
     if is_connect(frame.sparkSession):
-        return str(frame._explain_string(mode="simple"))  # type: ignore[operator]
+        connect: Any = frame
+        return str(connect._explain_string(mode="simple"))
     jvm: Any = frame.sparkSession.sparkContext._jvm
     return str(jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple"))
 
