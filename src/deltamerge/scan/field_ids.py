@@ -17,6 +17,7 @@ from deltamerge.log.features.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.column_presence import check_columns, check_names, footers
 from deltamerge.spark.table import Table
+from deltamerge.workers.table_columns import FIELD_ID
 
 _MADE_BY_DELTA = re.compile(r"col-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -69,7 +70,7 @@ def _has_ids(schema: pa.Schema) -> bool:
 
 
 def _id(field: pa.Field) -> int | None:
-    stored = (field.metadata or {}).get(b"PARQUET:field_id")
+    stored = (field.metadata or {}).get(FIELD_ID)
     return None if stored is None else int(stored)
 
 

@@ -34,6 +34,7 @@ from deltamerge.merge.planning.fit import arrow_type
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.source.key_summary import NO_ROWS, SourceSummary, ranged_keys, summary_of
 from deltamerge.merge.source.source import read_source
+from deltamerge.scan.parquet_files import GLOB
 from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
@@ -56,7 +57,6 @@ from deltamerge.workers.staged_rows import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_GLOB = frozenset("*?[]{}\\,")
 _SLASHES = re.compile("^file:/+")
 
 
@@ -244,7 +244,7 @@ def _with_computed(
     if any(column.name.lower() == "_metadata" for column in merge.source_schema):
         raise unknown
     frame = merge.statement.source
-    if merge.source_alias is not None and files.is_whole and all(_GLOB.isdisjoint(f.path) for f in files.files):
+    if merge.source_alias is not None and files.is_whole and all(GLOB.isdisjoint(f.path) for f in files.files):
         # A view does not say which file a row is of.
         reader = execution.table.spark.read.schema(merge.source_schema)
         frame = reader.parquet(*(file.path for file in files.files))
