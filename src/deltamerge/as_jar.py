@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
@@ -34,6 +34,7 @@ _STATE, _TABLE, _FRAME = "_deltamerge_asked", "_deltamerge_table", "_deltamerge_
 _MARK = "_deltamerge_installed"
 _DEFAULT_SOURCE = "spark.sql.sources.default"
 _USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
+_State = TypeVar("_State", Load, Save)
 _thread = threading.local()
 _registered: WeakSet[Any] = WeakSet()
 
@@ -176,8 +177,9 @@ def _is_delta(spark: SparkSession, source: str) -> bool:
     return (source or (conf_value(spark, _DEFAULT_SOURCE) or "").lower()) == "delta"
 
 
-def _asked_load(reader: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> Load:  # noqa: ANN401
-    asked: Load = getattr(reader, _STATE, Load())
+def _asked(call: Any, asked: _State, given: Mapping[str, Any], options: Mapping[str, Any]) -> _State:  # noqa: ANN401
+    """Return what a reader or writer was asked for, by its calls so far and this one."""
+    asked = getattr(call, _STATE, asked)
     for name, value in given.items():
         if value is not None:
             asked = asked.with_call(name, (value,), {})
@@ -194,7 +196,7 @@ def _loading(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
         **options: Any,  # noqa: ANN401
     ) -> DataFrame:
         spark = _session_of(self)
-        asked = _asked_load(self, {"format": format, "schema": schema}, options)
+        asked = _asked(self, Load(), {"format": format, "schema": schema}, options)
         place = asked.options.get("path") if path is None else path
         if not _is_delta(spark, asked.source) or not isinstance(place, str):
             return original(self, path, format, schema, **options)
@@ -229,14 +231,6 @@ def _table_of_session(original: Callable[..., DataFrame]) -> Callable[..., DataF
     return table
 
 
-def _asked(writer: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> Save:  # noqa: ANN401
-    asked: Save = getattr(writer, _STATE, Save())
-    for name, value in given.items():
-        if value is not None:
-            asked = asked.with_call(name, (value,), {})
-    return asked.with_call("options", (), options)
-
-
 def _frame(writer: Any) -> DataFrame:  # noqa: ANN401
     """Return what a writer writes; one of Connect has only its plan."""
     if isinstance(writer, (DataFrameWriter, DataFrameWriterV2)):
@@ -255,7 +249,7 @@ def _saving(original: Callable[..., None]) -> Callable[..., None]:
         partitionBy: Any = None,  # noqa: ANN401, N803
         **options: Any,  # noqa: ANN401
     ) -> None:
-        asked = _asked(self, {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
+        asked = _asked(self, Save(), {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
         place = path or asked.options.get("path")
         if place is None or not _is_delta(self._spark, asked.source):
             original(self, path, format, mode, partitionBy, **options)
@@ -275,7 +269,7 @@ def _saving_as_table(original: Callable[..., None]) -> Callable[..., None]:
         partitionBy: Any = None,  # noqa: ANN401, N803
         **options: Any,  # noqa: ANN401
     ) -> None:
-        asked = _asked(self, {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
+        asked = _asked(self, Save(), {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
         if not _is_delta(self._spark, asked.source):
             original(self, name, format, mode, partitionBy, **options)
             return
@@ -288,7 +282,7 @@ def _inserting(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def insert(self: Any, tableName: str, overwrite: bool | None = None) -> None:  # noqa: ANN401, N803
         mode = None if overwrite is None else "overwrite" if overwrite else "append"
-        asked = _asked(self, {"mode": mode}, {})
+        asked = _asked(self, Save(), {"mode": mode}, {})
         # Spark refuses partitions here.
         found = find_table(self._spark, tableName) if asked.partition_by is None else None
         if found is None:
@@ -314,7 +308,7 @@ def _named(original: Callable[..., None]) -> Callable[..., None]:
 def _creating(original: Callable[..., None], mode: Any) -> Callable[..., None]:  # noqa: ANN401
     @functools.wraps(original)
     def create(self: Any) -> None:  # noqa: ANN401
-        asked = _asked(self, {}, {})
+        asked = _asked(self, Save(), {}, {})
         if not _is_delta(self._spark, asked.source):
             original(self)
             return
@@ -331,7 +325,7 @@ def _changing(original: Callable[..., None], options: Mapping[str, str]) -> Call
             original(self)
             return
         mode = "overwrite" if options else "append"
-        save_to_table(_frame(self), found.table, _asked(self, {"mode": mode}, options))
+        save_to_table(_frame(self), found.table, _asked(self, Save(), {"mode": mode}, options))
 
     return change
 
@@ -345,7 +339,7 @@ def _overwriting(original: Callable[..., None]) -> Callable[..., None]:
             return
         # A string is a column's name here, not SQL.
         where = condition_of(F.col(condition) if isinstance(condition, str) else condition)
-        asked = replace(_asked(self, {"mode": "overwrite"}, {}), condition=where)
+        asked = replace(_asked(self, Save(), {"mode": "overwrite"}, {}), condition=where)
         save_to_table(_frame(self), found.table, asked)
 
     return overwrite

@@ -96,7 +96,8 @@ def test_rows_of_a_file_are_estimated_from_the_files_there_are() -> None:
 
 
 def test_folders_begin_at_random_where_that_is_asked_for() -> None:
-    assert data_folder({}, "ab-cd") == "deltamerge-ab-cd"
+    name = r"deltamerge-[0-9a-f-]{36}"
     asked = {"delta.randomizeFilePrefixes": "true"}
-    assert data_folder(asked, "ab-cd") == "ab/deltamerge-ab-cd"
-    assert data_folder({**asked, "delta.randomPrefixLength": "3"}, "ab-cd") == "abc/deltamerge-ab-cd"
+    assert re.fullmatch(name, data_folder({}))
+    assert re.fullmatch(rf"[0-9a-f]{{2}}/{name}", data_folder(asked))
+    assert re.fullmatch(rf"[0-9a-f]{{3}}/{name}", data_folder({**asked, "delta.randomPrefixLength": "3"}))

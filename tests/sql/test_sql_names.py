@@ -48,4 +48,4 @@ def test_near_misses_come_likeliest_first() -> None:
     assert near_misses("ID", ["idx", "id", "name"])[0] == "id"
     assert near_misses("custmer", ["customer_id", "customer", "amount"]) == ("customer", "customer_id")
     assert near_misses("zzz", ["a", "b"]) == ()
-    assert len(near_misses("col", [f"col{i}" for i in range(9)], n=2)) == 2
+    assert len(near_misses("col", [f"col{i}" for i in range(9)])) == 3

@@ -52,7 +52,6 @@ def prepare(
         isolation_level="Serializable",
         is_blind_append=read is None,
         user_metadata=None,
-        engine_info="deltamerge/test",
         txn_id=str(uuid.uuid4()),
         session_time_zone="UTC",
     )

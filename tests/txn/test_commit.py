@@ -20,6 +20,7 @@ from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.store import open_store
 from deltamerge.txn.transaction import commit
+from deltamerge.version import ENGINE_INFO
 from txn.tables import SCHEMA, append, clock, create, metadata, prepare, write_file
 
 PROCESSES = multiprocessing.get_context("spawn")
@@ -44,7 +45,7 @@ def test_a_commit_says_who_did_what(tmp_path: Path) -> None:
         "isBlindAppend": True,
         "operationMetrics": {"numOutputRows": "1"},
         "userMetadata": "why",
-        "engineInfo": "deltamerge/test",
+        "engineInfo": ENGINE_INFO,
         "txnId": prepared.txn_id,
     }
     info = commit_info(read, 0)

@@ -25,6 +25,7 @@ from deltamerge.skipping.predicates import ALWAYS, ColumnRef, Comparison, InRang
 from deltamerge.txn.conflicts import WinningCommit
 from deltamerge.txn.prepared import Committed, PreparedCommit
 from deltamerge.txn.transaction import ReadSet, commit
+from deltamerge.version import ENGINE_INFO
 from txn.tables import append, clock, create, prepare, write_file
 
 LEVELS = ["Serializable", "WriteSerializable"]
@@ -74,7 +75,7 @@ def test_files_appended_to_what_was_read_conflict(tmp_path: Path, level: str) ->
     file = write_file(read, [7], "a")
     winner(read, file, blind=False)
     message = loses(merged(read, IN_A, level), ConcurrentAppendException, "DELTA_CONCURRENT_APPEND")
-    for part in ("version 1", "WRITE", "deltamerge/test", "[part=a]", file.path, "run it again"):
+    for part in ("version 1", "WRITE", ENGINE_INFO, "[part=a]", file.path, "run it again"):
         assert part in message
 
 

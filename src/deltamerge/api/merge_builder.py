@@ -286,7 +286,7 @@ class DeltaMergeBuilder:
         outcome = run_merge(command, progress, on_commit=lambda *found: files.extend(rows_changed(*found)))
         if outcome.version is None:
             return changed_rows_frame(self.table, self.table.snapshot(), files)
-        with after_commit(outcome.version, self.table.name, "looking up what the statement changed"):
+        with after_commit(outcome.version, self.table.name):
             snapshot = self.table.snapshot()
             if outcome.version != snapshot.version:
                 # Another writer was next; it may have changed the schema.

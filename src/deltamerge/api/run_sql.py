@@ -33,6 +33,8 @@ from deltamerge.sql.statements.parser import parse_statement
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from deltamerge.api.delta_table import DeltaTable
+
 
 def sql(
     spark: SparkSession,
@@ -65,10 +67,18 @@ def sql(
     tables = Tables(spark, options or {})
     statement, bound = _parsed(text, args)
     if statement is not None:
-        return _RUN[type(statement)](tables, statement, bound)
+        return _run(tables, statement, bound)
     if reads_tables(text):
         return query_frame(tables, text, args)
     return spark.sql(text) if args is None else spark.sql(text, args)  # type: ignore[arg-type]
+
+
+def _run(tables: Tables, statement: Any, text: str) -> DataFrame:  # noqa: ANN401
+    run = _ON_TABLE.get(type(statement))
+    if run is None:
+        return _RUN[type(statement)](tables, statement, text)
+    found = tables.find(statement.table)
+    return query_frame(tables, text) if found is None else run(tables, found, statement)
 
 
 def _parsed(text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> tuple[ast.Statement | None, str]:
@@ -86,24 +96,28 @@ def _parsed(text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> tuple[
 
 _RUN: Mapping[type, Callable[[Tables, Any, str], DataFrame]] = {
     ast.MergeRows: run_merge_rows,
-    ast.DeleteRows: run_delete,
-    ast.UpdateRows: run_update,
-    ast.InsertRows: run_insert,
-    ast.TruncateTable: run_truncate,
     ast.Optimize: run_optimize,
     ast.Reorganize: run_reorg,
     ast.Vacuum: run_vacuum,
     ast.Restore: run_restore,
     ast.DescribeHistory: run_describe_history,
     ast.DescribeDetail: run_describe_detail,
-    ast.DescribeTable: run_describe,
-    ast.ShowProperties: run_show_properties,
-    ast.ShowColumns: run_show_columns,
     ast.Convert: run_convert,
     ast.Generate: run_generate,
     ast.CreateTable: run_create,
     ast.CloneTable: run_clone,
     ast.CreateTempView: run_create_view,
     ast.DropTable: run_drop,
+}
+
+_ON_TABLE: Mapping[type, Callable[[Tables, DeltaTable, Any], DataFrame]] = {
+    ast.DeleteRows: run_delete,
+    ast.UpdateRows: run_update,
+    ast.InsertRows: run_insert,
+    ast.TruncateTable: run_truncate,
+    ast.DescribeTable: run_describe,
+    ast.ShowProperties: run_show_properties,
+    ast.ShowColumns: run_show_columns,
     ast.AlterTable: run_alter,
 }
+"""Statements about one table: where it is no Delta table, Spark runs them."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -139,7 +139,7 @@ def drop_columns(table: Table, paths: Sequence[Sequence[str]], *, if_exists: boo
             continue
         spelled, _ = find_field(schema, path)
         _check_droppable(snapshot, spelled)
-        schema = with_fields(schema, spelled[:-1], lambda fields, name=spelled[-1]: _without(fields, name))  # type: ignore[misc]
+        schema = with_fields(schema, spelled[:-1], partial(_without, name=spelled[-1]))
         found.append(spelled)
     if not found:
         return
@@ -354,7 +354,7 @@ def _is_in(schema: LogStruct, path: Sequence[str]) -> bool:
 
 def _with_schema(snapshot: Snapshot, schema: LogStruct) -> Metadata:
     metadata = replace(snapshot.metadata, schema_string=schema_to_json(schema))
-    return with_column_ids(metadata, lambda: str(uuid.uuid4()))
+    return with_column_ids(metadata)
 
 
 def _stats_columns(

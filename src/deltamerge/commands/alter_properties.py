@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -102,7 +101,7 @@ def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
 def _mapped(metadata: Metadata) -> Metadata:
     """Return the metadata of a table that begins to map its columns: files have the names that the columns have now."""
     schema = with_own_names(parse_schema(metadata.schema_string))
-    return with_column_ids(replace(metadata, schema_string=schema_to_json(schema)), lambda: str(uuid.uuid4()))
+    return with_column_ids(replace(metadata, schema_string=schema_to_json(schema)))
 
 
 def unset_properties(table: Table, keys: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
-from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata
 from deltamerge.log.features.column_mapping import mapping_mode
@@ -18,6 +18,7 @@ from deltamerge.spark.table import Table, spark_schema
 from deltamerge.storage.store import Store
 from deltamerge.storage.stored_file import SCHEME
 from deltamerge.txn.prepared import ReadSet
+from deltamerge.txn.transaction import now_ms
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 

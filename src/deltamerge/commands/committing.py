@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 
 from deltamerge.log.actions import Action, AddFile, RemoveFile
@@ -12,14 +10,9 @@ from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import Table
 from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
-from deltamerge.version import ENGINE_INFO
 
 NOTHING_READ = ReadSet()
 _OF_FILES = (AddFile, RemoveFile)
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def commit_command(
@@ -56,8 +49,6 @@ def commit_command(
         # Delta counts what neither reads nor changes files as one.
         is_blind_append=read == NOTHING_READ and not any(isinstance(action, _OF_FILES) for action in actions),
         user_metadata=conf.user_metadata,
-        engine_info=ENGINE_INFO,
-        txn_id=str(uuid.uuid4()),
         session_time_zone=conf.session_time_zone,
     )
-    return commit(prepared, now_ms).version
+    return commit(prepared).version

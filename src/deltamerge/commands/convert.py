@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import BinaryType, CharType, StringType, StructType, VarcharType
 
-from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaRuntimeException,
@@ -29,6 +29,7 @@ from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import StoredFile
+from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.partition_names import NULL_PARTITION, unescape_path_name
 from deltamerge.write.data_files import statistics_of
 from deltamerge.write.table_features import protocol_for

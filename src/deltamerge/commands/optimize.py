@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
-from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.commands.committing import commit_command
 from deltamerge.commands.cubes import CLUSTERING_PROVIDER, files_to_cluster, listed, new_cube, packed_cubes
 from deltamerge.commands.z_order import z_ordered
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
@@ -20,7 +19,6 @@ from deltamerge.log.actions import Action, AddFile
 from deltamerge.log.add_file_stats import logical_rows, record_count
 from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.features.row_tracking import materialized_columns
-from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.partition_rows import files_where
 from deltamerge.scan.row_tracking import tracked_frame
@@ -38,6 +36,7 @@ from deltamerge.spark.session import (
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import free_prefix
 from deltamerge.txn.prepared import ReadSet
+from deltamerge.txn.transaction import now_ms
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, removing_leftovers, write_files
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder, target_file_size
@@ -176,7 +175,7 @@ def _rewrite(
     conf: CommandConf,
     record: _Record,
 ) -> tuple[AddFile, ...]:
-    folder = data_folder(snapshot.metadata.configuration, str(uuid.uuid4()))
+    folder = data_folder(snapshot.metadata.configuration)
     size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
     removed = [file for files in bins for file in files]
     with removing_leftovers(table.store, folder):
@@ -240,11 +239,9 @@ def _write(
     target = WriteTarget(
         store=table.store,
         schema=schema,
-        log_schema=parse_schema(schema.json()),
         partition_columns=snapshot.metadata.partition_columns,
         configuration=snapshot.metadata.configuration,
         folder=folder,
-        clock=now_ms,
         hidden_columns=() if stored is None else stored.names,
     )
     found: list[WrittenFiles] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 from deltamerge.commands.delete_update import delete_statement
@@ -56,7 +55,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
     definition = rows_definition(snapshot, None)
     if asked.merges_schema:
         definition = evolved_definition(snapshot, definition, frame.schema)
-    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    folder = data_folder(definition.properties)
     has_feed = snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"
     with removing_leftovers(table.store, folder):
         written, schema = write_fitted(

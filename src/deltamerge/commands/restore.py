@@ -10,7 +10,7 @@ from itertools import islice
 
 from pyspark.sql.types import StructType
 
-from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata
 from deltamerge.log.commit_times import CommitTimes, version_at
@@ -21,6 +21,7 @@ from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
 from deltamerge.txn.prepared import ReadSet
+from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.table_features import upgraded
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from deltamerge.commands.committing import commit_command, now_ms
+from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.actions import AddCDCFile, DeletionVectorDescriptor, Metadata, RemoveFile
 from deltamerge.log.commits import parse_actions, read_ahead
@@ -25,6 +25,7 @@ from deltamerge.spark.table import Table
 from deltamerge.storage.own_files import own_files
 from deltamerge.storage.store import StoredFile
 from deltamerge.storage.stored_file import SCHEME
+from deltamerge.txn.transaction import now_ms
 from deltamerge.write.layout import is_data_folder
 
 Kind: TypeAlias = Literal["FULL", "LITE"]

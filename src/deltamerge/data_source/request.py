@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.snapshot import Snapshot, load_snapshot
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.timestamps import (
     local_micros,
     offset_micros,
@@ -90,7 +90,7 @@ class Request:
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Load a version of the table, the latest by default."""
-        return SNAPSHOTS.update(self.store) if version is None else load_snapshot(self.store, version=version)
+        return SNAPSHOTS.load(self.store, version)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return an option that is true or false.

@@ -14,8 +14,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.column_mapping import COLUMN_ID, ID, NONE, PHYSICAL_NAME
 from deltamerge.scan.column_mapping import PARQUET_FIELD_ID, physical_field
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
-from deltamerge.workers.parquet_patch import FIELD_ID
-from deltamerge.workers.table_columns import Part, Shape
+from deltamerge.workers.table_columns import FIELD_ID, Part, Shape
 
 _LIMITED = re.compile(r"(var)?char\((\d+)\)", re.IGNORECASE)
 # Before Spark 4.2 the function had no such argument, and timestamps were in UTC.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,12 +17,12 @@ from deltamerge.data_source.write_checks import check_columns, check_conditions,
 from deltamerge.data_source.write_options import WriteOptions, default_properties, write_conf
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.file_table import FileTable
-from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.scan.paths import located
 from deltamerge.spark.catalog import LOCATION
 from deltamerge.txn.application import ApplicationTransaction
+from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.conditions import Condition
 from deltamerge.workers.staged_rows import SPARK_VERSION
 from deltamerge.workers.table_files import RowsToWrite
@@ -36,7 +35,7 @@ from deltamerge.write.data_files import (
     remove_leftovers,
     removing_leftovers,
 )
-from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, check_partition_columns
+from deltamerge.write.definition import TableDefinition, check_partition_columns
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.layout import data_folder, target_file_size
 from deltamerge.write.partition_overwrite import files_of_same_partitions
@@ -47,8 +46,7 @@ from deltamerge.write.table_commits import (
     WrittenRows,
     commit_definition,
     commit_rows,
-    identified,
-    now_ms,
+    new_definition,
     protocol_of,
     rows_definition,
 )
@@ -124,7 +122,7 @@ def plan_write(
     conditions = check_conditions(definition, given, request)
     if wanted.replace_where is not None:
         conditions += (rows_condition(wanted.replace_where, given, definition, request),)
-    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    folder = data_folder(definition.properties)
     plan = WritePlan(
         options,
         folder,
@@ -156,36 +154,14 @@ def _definition(
 ) -> TableDefinition:
     """Return the table's definition after the write, and check that rows of the frame can be written to it."""
     if snapshot is None or wanted.kind == "overwrite_schema":
-        definition = _new_definition(request, wanted, snapshot, given)
+        columns, defaults = wanted.partition_columns, default_properties(request)
+        definition = new_definition(snapshot, request.path, new_schema(given), columns, wanted.properties, defaults)
+        protocol_of(snapshot, definition)
     else:
         definition = _kept_definition(request, wanted, snapshot, given)
     check_expressions(definition, given)
     check_columns(definition, given, request.path)
     return definition
-
-
-def _new_definition(
-    request: Request, wanted: WriteOptions, snapshot: Snapshot | None, given: StructType
-) -> TableDefinition:
-    properties = {**default_properties(request), **wanted.properties}
-    definition = TableDefinition(new_schema(given), wanted.partition_columns or (), properties)
-    if snapshot is not None:
-        snapshot.check_writable()
-        refuse_append_only(snapshot, request.path, "the overwrite deletes rows")
-        metadata = snapshot.metadata
-        definition = replace(
-            definition,
-            partition_columns=metadata.partition_columns
-            if wanted.partition_columns is None
-            else wanted.partition_columns,
-            properties={**metadata.configuration, **wanted.properties},
-            description=metadata.description,
-            name=metadata.name,
-        )
-    definition = as_spelled(definition)
-    check_definition(definition)
-    protocol_of(snapshot, definition)
-    return identified(definition, snapshot)
 
 
 def _kept_definition(request: Request, wanted: WriteOptions, snapshot: Snapshot, given: StructType) -> TableDefinition:
@@ -246,11 +222,9 @@ def _target(request: Request, definition: TableDefinition, folder: str) -> Write
     return WriteTarget(
         store=request.store,
         schema=definition.schema,
-        log_schema=parse_schema(definition.schema.json()),
         partition_columns=definition.partition_columns,
         configuration=definition.properties,
         folder=folder,
-        clock=now_ms,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -33,6 +32,7 @@ from deltamerge.spark.session import (
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
 from deltamerge.txn.application import session_transaction
+from deltamerge.txn.transaction import now_ms
 from deltamerge.write.data_files import remove_leftovers, removing_leftovers
 
 __all__ = ["MergeIntoCommand", "run_merge"]
@@ -40,24 +40,15 @@ __all__ = ["MergeIntoCommand", "run_merge"]
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
-def now_in_milliseconds() -> int:
-    return int(time.time() * 1000)
-
-
 def run_merge(
     command: MergeIntoCommand,
     progress: Progress | None = None,
     *,
-    clock: Callable[[], int] = now_in_milliseconds,
-    new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-    wait: Callable[[float], None] = time.sleep,
     on_commit: Callable[[MergeChanges, int], None] = lambda _, __: None,
 ) -> MergeOutcome:
     """Run a merge; nothing is left behind where it fails. Delta: MergeIntoCommand.run.
 
     Args:
-        clock: Returns milliseconds since 1970.
-        wait: Waits so many seconds.
         on_commit: Is called with what was found and written, and the version that it made.
 
     Raises:
@@ -70,7 +61,7 @@ def run_merge(
         DeltaRuntimeException: The merge is committed, but `on_commit` failed (DELTA_POST_COMMIT_HOOK_FAILED).
     """
     spark = command.table.spark
-    timestamp = clock() * 1000 if command.timestamp is None else command.timestamp
+    timestamp = now_ms() * 1000 if command.timestamp is None else command.timestamp
     steps = Steps(spark, progress, command.statement.operation)
     settings = {**READING_MANY_FILES, **PLANNING}
     with session_settings(spark, settings), errors_not_logged(), KeptSource() as kept:
@@ -80,7 +71,7 @@ def run_merge(
         lost: list[LostCommit] = []
         while True:
             try:
-                outcome = _run_once(started, conf, steps, kept, clock, new_id, on_commit)
+                outcome = _run_once(started, conf, steps, kept, on_commit)
             except RUN_AGAIN as error:
                 lost.append(LostCommit.of(error))
                 is_bound = command.snapshot is not None or reads_table(command.statement.source, command.table)
@@ -91,7 +82,7 @@ def run_merge(
             else:
                 return replace(outcome, notes=(*outcome.notes, *rerun_notes(lost)), lost_to=tuple(lost))
             with steps.step("back_off", "waiting to run again after another writer's commit"):
-                wait(seconds_to_wait(len(lost), random.random()))
+                time.sleep(seconds_to_wait(len(lost), random.random()))
 
 
 def _run_once(
@@ -99,8 +90,6 @@ def _run_once(
     conf: MergeConf,
     steps: Steps,
     kept: KeptSource,
-    clock: Callable[[], int],
-    new_id: Callable[[], str],
     on_commit: Callable[[MergeChanges, int], None],
 ) -> MergeOutcome:
     spark = command.table.spark
@@ -113,11 +102,11 @@ def _run_once(
     if transaction is not None and transaction.is_in(snapshot):
         reset_transaction(spark, conf)
         return already_committed(command.table, command.statement, snapshot)
-    execution = replace(prepare(command, snapshot, conf, steps, clock, new_id), kept=kept)
-    changes = replace(carry_out(execution, new_id), appended=command.appended)
+    execution = replace(prepare(command, snapshot, conf, steps), kept=kept)
+    changes = replace(carry_out(execution), appended=command.appended)
     store, folder = command.table.store, changes.execution.folder
     with steps.step("commit", "committing"), removing_leftovers(store, folder):
-        committed = commit_merge(changes, new_id())
+        committed = commit_merge(changes)
     # Before Spark lists the table's files anew.
     kept.forget()
     reset_transaction(spark, conf)
@@ -128,7 +117,7 @@ def _run_once(
         _remove_unnamed(store, folder, committed)
         with steps.step("refresh", "refreshing what Spark has cached of the table"):
             _refresh(command.table)
-        with after_commit(committed.version, command.table.name, "looking up what the statement changed"):
+        with after_commit(committed.version, command.table.name):
             on_commit(changes, committed.version)
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)
     others = committed.reconciled_with

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import replace
 
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors.classic import write_all_changes_rows
 from deltamerge.merge.executors.execution import Execution, keep_source
-from deltamerge.merge.executors.job_errors import assigning_values, is_of_spark, is_stopped, translated
+from deltamerge.merge.executors.job_errors import assigning_values, is_stopped, translated
 from deltamerge.merge.executors.row_counts import counted, observing_clauses
 from deltamerge.merge.executors.staged_source import look_in_place
 from deltamerge.merge.executors.target_scan import first_side, target_side
@@ -27,7 +26,7 @@ from deltamerge.merge.source.source import Source
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import READING_MANY_FILES, errors_not_logged, merge_conf, session_settings
+from deltamerge.spark.session import READING_MANY_FILES, SPARK_ERRORS, errors_not_logged, merge_conf, session_settings
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.identity_columns import number_rows
 
@@ -53,10 +52,7 @@ def explain_merge(
             snapshot = (command.begun or table).snapshot()
             snapshot.check_writable()
         started = replace(command, timestamp=timestamp)
-        execution = prepare(
-            started, snapshot, conf, steps, lambda: time.time_ns() // 1_000_000, lambda: str(uuid.uuid4())
-        )
-        execution = _looked_at(execution)
+        execution = _looked_at(prepare(started, snapshot, conf, steps))
         forecast = None
         if analyze:
             forecast, execution = _forecast(execution)
@@ -94,9 +90,8 @@ def _forecast(execution: Execution) -> tuple[MergeForecast, Execution]:
     """Return the forecast, and the execution as planned with what is known of the source then."""
     try:
         source = keep_source(execution, execution.conf.rdd_storage_level)
-    except Exception as error:
-        # A failed job is at times an error of Py4J's, which a Connect client need not have.
-        if is_stopped(error) or not is_of_spark(error):
+    except SPARK_ERRORS as error:
+        if is_stopped(error):
             raise
         return _failed(execution, error), execution
     try:
@@ -130,9 +125,8 @@ def _matched(execution: Execution, source: Source, summary: SourceSummary) -> Me
             assigning_values(merge),
         ):
             inserted = _computed(execution, rows, target, touched)
-    except Exception as error:
-        # As above.
-        if is_stopped(error) or not is_of_spark(error):
+    except SPARK_ERRORS as error:
+        if is_stopped(error):
             raise
         return _failed(execution, error, summary)
     counts = {**touched.rows_by_clause, **inserted}

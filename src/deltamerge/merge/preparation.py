@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from deltamerge.log.change_feed import DISABLE, reserved_among, reserved_names
 from deltamerge.log.features.type_widening import widening_mode
@@ -15,11 +16,10 @@ from deltamerge.merge.analysis.current_time import at_one_time
 from deltamerge.merge.analysis.resolve import resolve
 from deltamerge.merge.analysis.table_after import table_after
 from deltamerge.merge.executors.execution import AppendedRows, Execution
-from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.context import PlanningContext, SessionFacts
 from deltamerge.merge.planning.limits import LIMITS
 from deltamerge.merge.planning.plan import Alternative
 from deltamerge.merge.planning.planner import make_plan
-from deltamerge.merge.planning.session_facts import session_facts
 from deltamerge.merge.source.dedupe import check_dedupe_by, latest_per_key
 from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.merge.source.source import narrowed
@@ -27,13 +27,18 @@ from deltamerge.merge.statement import MergeStatement
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.changes import MERGE_ACTION
 from deltamerge.spark.config import MergeConf
+from deltamerge.spark.session import conf_value, runs_in_local_mode
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
+from deltamerge.storage.task_files import NotOpened
 from deltamerge.txn.application import ApplicationTransaction, NoTransaction
 from deltamerge.workers.files import Files
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder
 from deltamerge.write.table_features import check_evolution
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -106,14 +111,7 @@ class MergeIntoCommand:
         return replace(conf, txn_app_id=app_id, txn_version=version, txn_version_auto_reset=False)
 
 
-def prepare(
-    command: MergeIntoCommand,
-    snapshot: Snapshot,
-    conf: MergeConf,
-    steps: Steps,
-    clock: Callable[[], int],
-    new_id: Callable[[], str],
-) -> Execution:
+def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, steps: Steps) -> Execution:
     """Resolve, analyze and plan a merge whose timestamp is set.
 
     Raises:
@@ -129,10 +127,10 @@ def prepare(
         merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
         if merge.evolves_schema:
             check_evolution(snapshot, merge.output_schema)
-        merge, metadata = table_after(snapshot, merge, new_id)
+        merge, metadata = table_after(snapshot, merge)
         references = MergeReferences(merge, conf.session_time_zone)
         merge = latest_per_key(merge, references.on.equi_keys)
-    session = session_facts(spark, command.table.store)
+    session = _session_facts(spark, command.table.store)
     context = PlanningContext(
         merge,
         references,
@@ -152,11 +150,22 @@ def prepare(
         merge=merge,
         metadata=metadata,
         steps=steps,
-        folder=data_folder(snapshot.metadata.configuration, new_id()),
-        clock=clock,
+        folder=data_folder(snapshot.metadata.configuration),
         timestamp=timestamp,
         source_read_table=command.snapshot is not None,
         opened=files_of_a_run(command.table.store) if command.begun is None else command.begun.opened,
+    )
+
+
+def _session_facts(spark: SparkSession, store: Store) -> SessionFacts:
+    rebase = conf_value(spark, "spark.sql.parquet.datetimeRebaseModeInRead") or "CORRECTED"
+    records = int(conf_value(spark, "spark.sql.files.maxRecordsPerFile") or 0)
+    return SessionFacts(
+        compression=conf_value(spark, "spark.sql.parquet.compression.codec") or "snappy",
+        rebases_dates=rebase.upper() != "CORRECTED",
+        records_per_file=records if records > 0 else None,
+        not_opened=store.files.reason if isinstance(store.files, NotOpened) else None,
+        runs_in_local_mode=runs_in_local_mode(spark),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 
 from deltamerge.merge.executors.classic import execute_classic
@@ -18,6 +17,7 @@ from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.merge.source.source import Source, read_source
 from deltamerge.spark.config import MergeConf
+from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.spark.tasks import PythonWorkersUnfit
 from deltamerge.write.data_files import remove_leftovers
 from deltamerge.write.identity_columns import number_rows
@@ -26,7 +26,7 @@ from deltamerge.write.layout import data_folder
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
-def carry_out(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
+def carry_out(execution: Execution) -> MergeChanges:
     """Carry out a plan, or the next one where an operator declined.
 
     Raises:
@@ -35,16 +35,16 @@ def carry_out(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
     """
     while True:
         try:
-            return _attempts(execution, new_id)
+            return _attempts(execution)
         except Declined as declined:
             alternative = declined.alternative
         except PythonWorkersUnfit as unfit:
             alternative = Declined("match", execution.plan.match.choice, str(unfit)).alternative
         logger.info("%s %s declined: %s", alternative.decision, alternative.choice, alternative.reason)
-        execution = replace(execution.without(alternative), folder=_new_folder(execution, new_id))
+        execution = replace(execution.without(alternative), folder=_new_folder(execution))
 
 
-def _attempts(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
+def _attempts(execution: Execution) -> MergeChanges:
     """Run the plan, and again with a source kept more safely where executors lost its rows.
 
     Delta: MergeIntoMaterializeSource.runWithMaterializedSourceLostRetries.
@@ -53,10 +53,7 @@ def _attempts(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
     for attempt in range(attempts):
         try:
             return _run_cleanly(execution, _storage_level(execution.conf, attempt))
-        except (Declined, PythonWorkersUnfit):
-            raise
-        except Exception as error:
-            # A failed job is an error of many classes, on Connect of others; `translated` reads what it says.
+        except SPARK_ERRORS as error:
             if not is_lost_source(error):
                 worded = translated(error, execution.table.name)
                 raise worded from worded.__cause__
@@ -64,7 +61,7 @@ def _attempts(execution: Execution, new_id: Callable[[], str]) -> MergeChanges:
                 raise source_failed_repeatedly(attempts, error) from error
             logger.warning("rows of the materialized source were lost; attempt %d of %d", attempt + 2, attempts)
             execution.kept.forget()
-            execution = replace(execution, folder=_new_folder(execution, new_id))
+            execution = replace(execution, folder=_new_folder(execution))
     raise AssertionError("every attempt returns or raises")
 
 
@@ -80,8 +77,8 @@ def _run_cleanly(execution: Execution, level: str) -> MergeChanges:
         raise
 
 
-def _new_folder(execution: Execution, new_id: Callable[[], str]) -> str:
-    return data_folder(execution.snapshot.metadata.configuration, new_id())
+def _new_folder(execution: Execution) -> str:
+    return data_folder(execution.snapshot.metadata.configuration)
 
 
 def _run(execution: Execution, level: str) -> MergeChanges:

@@ -10,7 +10,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.join_keys import JoinKey, JoinKeys
 from deltamerge.merge.planning.limits import LIMITS
-from deltamerge.merge.planning.target_files import key_slices, may_match
+from deltamerge.merge.planning.target_files import key_histograms, may_match
 from deltamerge.merge.source.source import numbered_source, summarize_source
 from deltamerge.scan.relation import table_frame
 from deltamerge.skipping.predicates import ALWAYS, ColumnRef
@@ -53,8 +53,8 @@ def files_of_keys(table: Table, snapshot: Snapshot, keys: DataFrame, *, null_saf
         say_all=True,
     )
     names = InternalColumns(free_prefix(keys.columns))
-    slices = key_slices(snapshot, ALWAYS, found, time_zone)
-    summary = summarize_source(numbered_source(keys, names), None, found, names, slices, LIMITS)
+    histograms = key_histograms(snapshot, ALWAYS, found, time_zone)
+    summary = summarize_source(numbered_source(keys, names), None, found, names, histograms, LIMITS)
     return may_match(snapshot, summary.predicate, time_zone)
 
 

@@ -18,7 +18,8 @@ _SHOWN = {
 
 def printable(data: T) -> T:
     """Return frozen data in which every string has symbols instead of control characters."""
-    return _printable(data)  # type: ignore[no-any-return]
+    found: T = _printable(data)
+    return found
 
 
 def _printable(data: Any) -> Any:  # noqa: ANN401

@@ -25,35 +25,33 @@ _FOOTER_THREADS = 16
 _SHOWN = 10
 
 
-def check_columns(
-    table: Table, schema: StructType, partition_columns: Sequence[str], files: Sequence[AddFile], mode: str
-) -> None:
+def check_columns(table: Table, expected: Sequence[str], files: Sequence[AddFile]) -> None:
     """Refuse data files that have none of the table's columns, as far as their statistics show it.
 
     The footer is read only of files whose statistics name other columns than the table's; where no file has statistics
     of columns, of the first.
 
+    Args:
+        expected: As `expected_columns` returns them.
+
     Raises:
         DeltaTableException: A file has none of them (DELTAMERGE_FILE_WITHOUT_COLUMNS).
     """
-    names = expected_columns(schema, partition_columns, mode)
-    keys = [json.dumps(name, ensure_ascii=ascii_only) + ":" for name in names for ascii_only in (False, True)]
+    keys = [json.dumps(name, ensure_ascii=ascii_only) + ":" for name in expected for ascii_only in (False, True)]
     unseen = [file for file in files if not any(key in (file.stats or "") for key in keys)]
-    if not names or not unseen:
+    if not expected or not unseen:
         return
     others = [file for file in unseen if _names_columns(file.stats)]
-    check_footers(table, schema, partition_columns, others if others or len(unseen) < len(files) else unseen[:1], mode)
+    check_footers(table, expected, others if others or len(unseen) < len(files) else unseen[:1])
 
 
-def check_footers(
-    table: Table, schema: StructType, partition_columns: Sequence[str], files: Sequence[AddFile], mode: str
-) -> None:
+def check_footers(table: Table, expected: Sequence[str], files: Sequence[AddFile]) -> None:
     """Refuse data files that have none of the table's columns by their footers.
 
     Raises:
         DeltaTableException: A file has none of them (DELTAMERGE_FILE_WITHOUT_COLUMNS).
     """
-    if not files or not expected_columns(schema, partition_columns, mode):
+    if not files or not expected:
         return
     try:
         found = footers(table, files)
@@ -61,7 +59,7 @@ def check_footers(
         # Missing and damaged files are Spark's to report, which reads them next.
         return
     for file, columns in zip(files, found, strict=True):
-        check_names(table, schema, partition_columns, file, columns.names, mode)
+        check_names(table, expected, file, columns.names)
 
 
 def footers(table: Table, files: Sequence[AddFile]) -> list[pa.Schema]:
@@ -70,20 +68,12 @@ def footers(table: Table, files: Sequence[AddFile]) -> list[pa.Schema]:
         return list(pool.map(lambda file: _footer(table, file), files))
 
 
-def check_names(
-    table: Table,
-    schema: StructType,
-    partition_columns: Sequence[str],
-    file: AddFile,
-    found: Sequence[str],
-    mode: str,
-) -> None:
+def check_names(table: Table, expected: Sequence[str], file: AddFile, found: Sequence[str]) -> None:
     """Refuse a data file with these columns if none is the table's.
 
     Raises:
         DeltaTableException: There is none (DELTAMERGE_FILE_WITHOUT_COLUMNS).
     """
-    expected = expected_columns(schema, partition_columns, mode)
     if not expected or not {name.lower() for name in expected}.isdisjoint(name.lower() for name in found):
         return
     path = table.store.absolute(decode_path(file.path))

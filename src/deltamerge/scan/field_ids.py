@@ -15,8 +15,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME
 from deltamerge.scan.column_mapping import physical_field
-from deltamerge.scan.column_presence import check_columns, check_names, footers
+from deltamerge.scan.column_presence import check_columns, check_names, expected_columns, footers
 from deltamerge.spark.table import Table
+from deltamerge.workers.table_columns import FIELD_ID
 
 _MADE_BY_DELTA = re.compile(r"col-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -33,15 +34,16 @@ def fields_of_files(
     """
     fields = [f for f in schema.fields if f.name not in set(partition_columns)]
     expected = tuple(physical_field(field, mode) for field in fields)
+    names = expected_columns(schema, partition_columns, mode)
     if mode != ID or not any(may_be_foreign(field) for field in fields):
-        check_columns(table, schema, partition_columns, files, mode)
+        check_columns(table, names, files)
         return [(expected, list(files))]
     groups: dict[str, tuple[tuple[StructField, ...], list[AddFile]]] = {}
     for file, found in zip(files, footers(table, files), strict=True):
         if _has_ids(found):
             columns = tuple(_in_file(field, list(found)) for field in fields)
         else:
-            check_names(table, schema, partition_columns, file, found.names, mode)
+            check_names(table, names, file, found.names)
             columns = expected
         groups.setdefault(StructType(list(columns)).json(), (columns, []))[1].append(file)
     return list(groups.values())
@@ -69,7 +71,7 @@ def _has_ids(schema: pa.Schema) -> bool:
 
 
 def _id(field: pa.Field) -> int | None:
-    stored = (field.metadata or {}).get(b"PARQUET:field_id")
+    stored = (field.metadata or {}).get(FIELD_ID)
     return None if stored is None else int(stored)
 
 

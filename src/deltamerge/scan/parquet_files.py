@@ -21,14 +21,15 @@ from deltamerge.spark.session import conf_value
 from deltamerge.spark.table import Table, open_table
 from deltamerge.storage.store import Store
 from deltamerge.workers.files import LOCAL_FILES, Files
+from deltamerge.workers.parquet_patch import SPARK_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_GLOB = frozenset("*?[]{}\\,")
+GLOB = frozenset("*?[]{}\\,")
+"""Characters of paths that Spark takes for patterns."""
 # More are left to Spark, which lists their folder.
 _NAMED_FILES = 16
-_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _PLAIN: dict[str, T.DataType] = {
     "BOOLEAN": T.BooleanType(),
     "INT32": T.IntegerType(),
@@ -63,7 +64,7 @@ def read_parquet(
         opened_by: How its files are opened; None where they are by Spark only.
     """
     spark = table.spark
-    if not path.isascii() or _GLOB & set(path) or not _is_plain_session(spark):
+    if not path.isascii() or GLOB & set(path) or not _is_plain_session(spark):
         return None
     if Path(path).is_absolute():
         files = _local_files(Path(path))
@@ -122,7 +123,7 @@ def _data_files(entries: Iterable[tuple[str, bool]]) -> list[str]:
         is_hidden = name.startswith(("_", ".")) or name.endswith("._COPYING_")
         is_summary = name.startswith(("_metadata", "_common_metadata"))
         # A name that Spark would take for a pattern is left to Spark.
-        if is_summary or not name.isascii() or _GLOB & set(name) or (is_folder and (not is_hidden or "=" in name)):
+        if is_summary or not name.isascii() or GLOB & set(name) or (is_folder and (not is_hidden or "=" in name)):
             return []
         if not is_hidden:
             found.append(name)
@@ -135,7 +136,7 @@ def _schema(opened_by: Files, path: str) -> T.StructType | None:
         metadata = opened_by.parquet(path).metadata
     except (OSError, pa.ArrowException):
         return None
-    stored = (metadata.metadata or {}).get(_SPARK_SCHEMA)
+    stored = (metadata.metadata or {}).get(SPARK_SCHEMA)
     schema = _of_columns(metadata.schema) if stored is None else _of_spark(stored)
     if schema is None or len({name.lower() for name in schema.names}) < len(schema.names):
         return None

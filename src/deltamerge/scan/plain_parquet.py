@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from deltamerge.scan.column_mapping import PARQUET_FIELD_ID
 from deltamerge.spark.session import physical_plan
 from deltamerge.spark.store_options import are_reached_alike
 from deltamerge.storage.task_files import store_kind
@@ -35,7 +36,6 @@ _SCAN = re.compile(
 )
 _MOST_FILES = 64
 _PARTITION = re.compile(r"/([^/=]+)=")
-_FIELD_ID = "parquet.field.id"
 _OFFSET_BYTES = 4
 # Characters of a plan in a reason.
 _SHOWN = 80
@@ -80,7 +80,7 @@ def plain_parquet(
     Args:
         root: Where the table is whose files are opened so.
     """
-    identified = {field.name for field in frame.schema if _FIELD_ID in (field.metadata or {})}
+    identified = {field.name for field in frame.schema if PARQUET_FIELD_ID in (field.metadata or {})}
     if by_id := identified.intersection(types):
         return NotPlain(f"the source's column {min(by_id)} is read by its Parquet field id")
     if _SCAN.fullmatch(plan := physical_plan(frame)) is None:

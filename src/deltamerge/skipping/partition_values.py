@@ -17,6 +17,7 @@ from deltamerge.skipping import timestamps
 from deltamerge.skipping.columns import ColumnType
 from deltamerge.skipping.keys import Bounds, Key, fits_int64, float_key, unscaled
 from deltamerge.skipping.literals import as_float32
+from deltamerge.workers.partition_names import NULL_PARTITION
 
 _INTEGER = re.compile(r"[+-]?\d{1,19}")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
@@ -26,7 +27,6 @@ BOOLEANS = {
     **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
     **dict.fromkeys(("false", "f", "no", "n", "0"), False),
 }
-HIVE_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def partition_bounds(partition_values: pa.Array, name: str, kind: ColumnType | None, session_time_zone: str) -> Bounds:
@@ -51,7 +51,7 @@ def partition_bounds(partition_values: pa.Array, name: str, kind: ColumnType | N
         known.append(key is not None)
         # Readers differ on whether an empty string is NULL for a string column, and old converters let Hive's name
         # for NULL through.
-        null.append(string is None or string in ("", HIVE_DEFAULT_PARTITION))
+        null.append(string is None or string in ("", NULL_PARTITION))
         value.append(string is not None and (string != "" or kind is None or is_string))
     dtype = np.int64 if kind is not None and fits_int64(kind) else object
     by_code = np.array(keys, dtype=dtype)[codes]
@@ -89,7 +89,7 @@ def partition_parser(kind: ColumnType | None, session_time_zone: str) -> Callabl
     if kind is None:
         return None
     if kind.kind == "string":
-        return lambda string: None if string == HIVE_DEFAULT_PARTITION else string
+        return lambda string: None if string == NULL_PARTITION else string
     if kind.kind == "boolean":
         return lambda string: BOOLEANS.get(string.lower())
     if kind.kind == "integral":

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaTableNotFoundException
 from deltamerge.log.snapshot import table_exists
-from deltamerge.spark.session import create_catalog_table, errors_not_logged
+from deltamerge.spark.session import SPARK_ERRORS, create_catalog_table, errors_not_logged
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import parse_name, quote_name
 
@@ -102,8 +102,7 @@ def _database_location(spark: SparkSession, database: str) -> str:
         try:
             # A URI, percent-encoded.
             location = unquote(spark.catalog.getDatabase(quote_name((_SESSION_CATALOG, database))).locationUri)
-        except Exception as error:
-            # Classic Spark raises an analysis error here, Connect one of its own.
+        except SPARK_ERRORS as error:
             if "SCHEMA_NOT_FOUND" not in str(error):
                 raise
             warehouse = str(spark.conf.get("spark.sql.warehouse.dir")).rstrip("/")
@@ -127,9 +126,8 @@ def record_table(
     place = location or warehouse_location(spark, quote_name(parts))
     fields = [StructField(f.name, f.dataType, True, {**(f.metadata or {}), LOCATION: place}) for f in schema.fields]
     try:
-        create_catalog_table(spark, quote_name(parts), location, "delta", StructType(fields), comment)
-    except Exception as error:
-        # Classic Spark has an error of Java's here, Connect one of its own.
+        create_catalog_table(spark, quote_name(parts), location, StructType(fields), comment)
+    except SPARK_ERRORS as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise
         return False
@@ -147,8 +145,7 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     with errors_not_logged():
         try:
             found = spark.catalog.getTable(quote_name(parts))
-        except Exception as error:
-            # Without the table's data source classic Spark raises an error of Java's, Connect one of its own.
+        except SPARK_ERRORS as error:
             if "DATA_SOURCE_NOT_FOUND" not in str(error):
                 if not any(name in str(error) for name in _ABSENT):
                     raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import datasource
 
 from deltamerge.spark.config import KEYS
-from deltamerge.spark.session import conf_value, errors_not_logged, is_connect, settings_below
+from deltamerge.spark.session import SPARK_ERRORS, conf_value, errors_not_logged, is_connect, settings_below
 from deltamerge.workers.data_source import PUSHES_FILTERS
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ def drop_missing_catalog(spark: SparkSession) -> None:
     with errors_not_logged():
         try:
             spark.catalog.currentDatabase()
-        except Exception as error:
-            # Classic Spark has an error of Py4J's here, Connect one of its own.
+        except SPARK_ERRORS as error:
             if not any(sign in str(error) for sign in _NO_CATALOG):
                 raise
             spark.conf.unset(_CATALOG)
@@ -55,8 +54,7 @@ def has_source_of_jar(spark: SparkSession) -> bool:
     try:
         with errors_not_logged():
             spark.read.format("delta").load().schema  # noqa: B018
-    except Exception as error:  # noqa: BLE001
-        # Of a source that is not found classic Spark raises an error of Py4J's, and each source has errors of its own.
+    except SPARK_ERRORS as error:
         return not any(sign in str(error) for sign in (_NOT_FOUND, _OWN, "deltamerge"))
     return True
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
@@ -27,6 +28,9 @@ logger = logging.getLogger("deltamerge.spark.session")
 _ATTRIBUTE = re.compile(r"UnresolvedAttribute\((?:[A-Z]\w*\(([^()]*)\)|([^(),]*)),")
 # Words that a name prints like.
 _CONSTANTS = frozenset({"true", "false", "null", "nan", "infinity"})
+
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+"""Errors of Spark. PySpark makes its own of most of Java's, on Connect of all."""
 
 # Other threads of the session see the settings below for as long as they are held. They change how Spark plans, none of
 # them what a query returns.
@@ -78,16 +82,16 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def create_catalog_table(
-    spark: SparkSession, name: str, location: str | None, provider: str, schema: StructType, comment: str | None
+    spark: SparkSession, name: str, location: str | None, schema: StructType, comment: str | None
 ) -> None:
-    """Add a table to the session's catalog without reading it."""
+    """Add a Delta table to the session's catalog without reading it."""
     if not is_connect(spark):
-        spark.catalog.createTable(name, location, provider, schema, comment)
+        spark.catalog.createTable(name, location, "delta", schema, comment)
         return
     # PySpark's own call fetches all of the table's rows; this is the same request, for none of them. Its modules are
     # there where a session is one of Connect.
     connect: Any = import_module("pyspark.sql.connect")
-    request = connect.plan.CreateTable(name, location, provider, comment, schema, {})
+    request = connect.plan.CreateTable(name, location, "delta", comment, schema, {})
     connect.dataframe.DataFrame(request, spark).limit(0).collect()
 
 
@@ -148,7 +152,8 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 def _identity(spark: SparkSession) -> str:
     """Return what two Python objects for one session have in common, such as those of a stream's batches."""
     if is_connect(spark):
-        return str(spark.session_id)  # type: ignore[attr-defined]
+        connect: Any = spark
+        return str(connect.session_id)
     java: Any = spark._jsparkSession
     return str(java.sessionUUID())
 
@@ -195,7 +200,8 @@ def errors_not_logged() -> Iterator[None]:
 def physical_plan(frame: DataFrame) -> str:
     """Return a frame's physical plan as Spark prints it."""
     if is_connect(frame.sparkSession):
-        return str(frame._explain_string(mode="simple"))  # type: ignore[operator]
+        connect: Any = frame
+        return str(connect._explain_string(mode="simple"))
     jvm: Any = frame.sparkSession.sparkContext._jvm
     return str(jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple"))
 

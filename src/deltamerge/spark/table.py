@@ -31,8 +31,10 @@ class SnapshotCache:
         self._lock = threading.Lock()
         self._snapshots: OrderedDict[str, Snapshot] = OrderedDict()
 
-    def update(self, store: Store) -> Snapshot:
-        """Return a table's newest snapshot."""
+    def load(self, store: Store, version: int | None = None) -> Snapshot:
+        """Return the snapshot of a version, which is not kept; by default the newest."""
+        if version is not None:
+            return load_snapshot(store, version=version)
         with self._lock:
             previous = self._snapshots.get(store.root)
         snapshot = load_snapshot(store, previous=previous)
@@ -77,7 +79,7 @@ class Table:
             DeltaLogCorruptException: The log has gaps or cannot be read.
             DeltaUnsupportedFeatureException: Reading needs a feature that is not implemented.
         """
-        return SNAPSHOTS.update(self.store) if version is None else load_snapshot(self.store, version=version)
+        return SNAPSHOTS.load(self.store, version)
 
 
 def open_table(

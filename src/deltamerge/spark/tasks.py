@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.spark.nested_types import as_nullable
-from deltamerge.spark.session import IN_TASKS, empty_frame, is_connect, session_settings
+from deltamerge.spark.session import IN_TASKS, SPARK_ERRORS, empty_frame, is_connect, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,8 +48,7 @@ def python_workers() -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
-        # Classic Spark raises some of these as errors of Py4J, which a Connect client need not have.
+    except SPARK_ERRORS as error:
         if any(sign in str(error) for sign in _UNFIT_WORKERS):
             raise PythonWorkersUnfit(
                 "the executors' Python is missing, lacks PyArrow or NumPy, or is another version than the driver's"

@@ -71,8 +71,8 @@ def parse_name(name: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def near_misses(name: str, candidates: Iterable[str], n: int = 3) -> tuple[str, ...]:
-    """Return the candidates that a misspelled name may have meant, the likeliest first.
+def near_misses(name: str, candidates: Iterable[str]) -> tuple[str, ...]:
+    """Return the candidates that a misspelled name may have meant, three at most, the likeliest first.
 
     >>> near_misses("custmer_id", ["id", "customer_id", "amount"])
     ('customer_id',)
@@ -88,7 +88,7 @@ def near_misses(name: str, candidates: Iterable[str], n: int = 3) -> tuple[str, 
             score = max(score, 0.7)
         if score >= 0.6:
             scored.append((-score, order, candidate))
-    return tuple(candidate for _, _, candidate in sorted(scored)[:n])
+    return tuple(candidate for _, _, candidate in sorted(scored)[:3])
 
 
 def _bad_name(name: str, span: Span, problem: str) -> DeltaParseException:

@@ -66,18 +66,14 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
     """
     tokens = tokenize(sql)
     wanted = {_folded(token.name for token in tokenize(name)[::2]): name for name in names}
-    hidden = _cte_scopes(tokens)
     found: list[TableReference] = []
-    for start in _relation_places(tokens):
-        end = name_end(tokens, start)
+    for start, end, is_cte in _relations(tokens):
         parts = tuple(token.name for token in tokens[start:end:2])
-        if end < len(tokens) and tokens[end].text == "(":
-            continue
         if len(parts) == 2 and parts[0].lower() == "delta" and tokens[end - 1].kind is Kind.QUOTED:
             found.append(_reference(sql, tokens, start, end, "path", parts[1]))
             continue
         folded = _folded(parts)
-        if folded in wanted and not any(folded == (name,) and first <= start < last for name, first, last in hidden):
+        if folded in wanted and not is_cte:
             found.append(_reference(sql, tokens, start, end, "name", wanted[folded]))
     return tuple(found)
 
@@ -89,15 +85,18 @@ def relation_names(sql: str) -> tuple[tuple[str, ...], ...]:
         DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
     """
     tokens = tokenize(sql)
+    names = (tokens[start:end:2] for start, end, is_cte in _relations(tokens) if not is_cte)
+    return tuple(dict.fromkeys(_folded(token.name for token in name) for name in names))
+
+
+def _relations(tokens: tuple[Token, ...]) -> Iterator[tuple[int, int, bool]]:
+    """Yield where each name of a relation begins and ends, and whether it is a CTE's; function calls are none."""
     hidden = _cte_scopes(tokens)
-    found: dict[tuple[str, ...], None] = {}
     for start in _relation_places(tokens):
         end = name_end(tokens, start)
-        folded = _folded(token.name for token in tokens[start:end:2])
-        is_call = end < len(tokens) and tokens[end].text == "("
-        if not is_call and not any(folded == (name,) and first <= start < last for name, first, last in hidden):
-            found[folded] = None
-    return tuple(found)
+        if end == len(tokens) or tokens[end].text != "(":
+            folded = _folded(token.name for token in tokens[start:end:2])
+            yield start, end, any(folded == (name,) and first <= start < last for name, first, last in hidden)
 
 
 def replace_references(sql: str, replacements: Mapping[Span, str]) -> str:

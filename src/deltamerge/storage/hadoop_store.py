@@ -11,10 +11,10 @@ from typing import IO, Protocol
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.local_store import TEMP_SUFFIX
-from deltamerge.storage.ranges import open_ranges
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
+from deltamerge.workers.ranged_file import open_ranges
 
 SINGLE_WRITER = "single_writer"
 """The option that allows writing where a file cannot be created atomically."""
@@ -164,7 +164,7 @@ class HadoopStore:
     def open_input(self, path: str) -> IO[bytes]:
         """Open a file for reading; see `Store.open_input`."""
         key = self._key(path)
-        return open_ranges(lambda start, length: self._system.read(key, start, length), self._system.size(key))
+        return open_ranges(self._system.size(key), lambda first, end: self._system.read(key, first, end - first))
 
     def _put(self, path: str, content: bytes, *, overwrite: bool) -> None:
         key = self._key(path)

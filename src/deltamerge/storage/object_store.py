@@ -10,10 +10,10 @@ import obstore
 from obstore.exceptions import AlreadyExistsError
 
 from deltamerge.storage.first_contact import FirstContact
-from deltamerge.storage.ranges import open_ranges
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
+from deltamerge.workers.ranged_file import open_ranges
 
 NO_FILES = NotOpened("tasks do not open the table's store")
 
@@ -117,7 +117,7 @@ class ObjectStore:
         """Open a file for reading; see `Store.open_input`."""
         key = self._key(path)
         size = obstore.head(self._inner, key)["size"]
-        return open_ranges(lambda start, length: obstore.get_range(self._inner, key, start=start, length=length), size)
+        return open_ranges(size, lambda first, end: obstore.get_range(self._inner, key, start=first, end=end))
 
     def _asked(self, request: Callable[[_Inner], _Answer]) -> _Answer:
         if self._first is None:

@@ -23,6 +23,7 @@ from deltamerge.log.features.row_tracking import assign_row_ids, materialized_co
 from deltamerge.log.segment import commit_path
 from deltamerge.storage.store import Store
 from deltamerge.txn.prepared import PreparedCommit
+from deltamerge.version import ENGINE_INFO
 
 _LOGGER = logging.getLogger(__name__)
 # How often the same bytes are offered for the same version while it is not known what became of them.
@@ -80,7 +81,7 @@ def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:
         "isBlindAppend": prepared.is_blind_append,
         "operationMetrics": None if prepared.operation_metrics is None else dict(prepared.operation_metrics),
         "userMetadata": prepared.user_metadata,
-        "engineInfo": prepared.engine_info,
+        "engineInfo": ENGINE_INFO,
         "tags": _tags(prepared.metadata),
         "txnId": prepared.txn_id,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,9 +49,8 @@ class PreparedCommit:
     isolation_level: IsolationLevel
     is_blind_append: bool
     user_metadata: str | None
-    engine_info: str
-    txn_id: str
     session_time_zone: str
+    txn_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
     def read_snapshot(self) -> Snapshot | None:

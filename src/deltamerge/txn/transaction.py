@@ -9,6 +9,7 @@ nothing was written, the caller may delete its files); it is not known (`CommitS
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -38,7 +39,14 @@ Its arguments are all commits since the version that was read, and the first con
 """
 
 
-def commit(prepared: PreparedCommit, clock: Callable[[], int], reconcile: Reconcile | None = None) -> Committed:
+def now_ms() -> int:
+    """Return the time in milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
+def commit(
+    prepared: PreparedCommit, clock: Callable[[], int] = now_ms, reconcile: Reconcile | None = None
+) -> Committed:
     """Commit a transaction; `clock` returns milliseconds since the epoch.
 
     Args:

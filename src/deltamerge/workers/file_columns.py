@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamerge.workers.files import Files
+from deltamerge.workers.partition_names import NULL_PARTITION
 from deltamerge.workers.staged_rows import is_of_other_calendar, plain_types
 from deltamerge.workers.widening import widened
 
@@ -119,7 +120,7 @@ def _constant(string: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa:
     """Return a partition's value for each row; None where readers do not agree on what the string means."""
     if string is None:
         return pa.nulls(rows, kind)
-    if string in ("", "__HIVE_DEFAULT_PARTITION__"):
+    if string in ("", NULL_PARTITION):
         return None
     if len(string.encode()) * rows > _MOST_STRING_BYTES:
         return None

@@ -17,6 +17,7 @@ from deltamerge.workers.files import Files, Output
 from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
+from deltamerge.workers.table_columns import FIELD_ID
 from deltamerge.workers.widening import can_widen, widened
 
 # So much of a row group, without compression, may be kept beside another.
@@ -27,8 +28,7 @@ _DELTA_ENCODINGS = frozenset(
 )
 _PLAIN_INTEGER = re.compile(r" \(Int\(bitWidth=(32|64), isSigned=true\)\)")
 # Spark's own record of a file's columns, which must not name other types than the file has.
-_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-FIELD_ID = b"PARQUET:field_id"
+SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}
 
 
@@ -170,7 +170,7 @@ def opened_writer(
             "column_encoding": encodings or None,
             "store_decimal_as_integer": options["store_decimal_as_integer"] or not has_decimals,
         }
-        metadata.pop(_SPARK_SCHEMA, None)
+        metadata.pop(SPARK_SCHEMA, None)
     return TableWriter(files, target, schema, options, metadata)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from threading import Lock
 from typing import Any, TypeAlias
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltamerge.workers.ranged_file import RangedFile
 from deltamerge.workers.remote_ranges import Ranges
 
 _REQUESTS = 16
@@ -33,7 +34,7 @@ class RemoteFile:
         self._lock = Lock()
         self.size = ranges.version[0]
         tail = _Parts([(self.size - len(ranges.tail), ranges.tail)] if len(ranges.tail) else [])
-        self.metadata: Any = pq.read_metadata(_View(self, tail))
+        self.metadata: Any = pq.read_metadata(self._file_of(tail))
         # Of a larger file the footer is all that its end is good for.
         self._kept = tail if len(ranges.tail) == self.size else _Parts([])
 
@@ -56,12 +57,24 @@ class RemoteFile:
                 self._kept = self._with(self._kept, [(0, self.size)] if self.size <= _SMALL_BYTES else wanted)
         parts = self._kept if keep else self._with(self._kept, wanted)
         # Where all that is read is in memory, to buffer it once more would only copy it.
-        file = _View(self, parts)
-        return pq.ParquetFile(file, metadata=self.metadata, pre_buffer=not wanted, coerce_int96_timestamp_unit=int96)
+        return pq.ParquetFile(
+            self._file_of(parts), metadata=self.metadata, pre_buffer=not wanted, coerce_int96_timestamp_unit=int96
+        )
 
-    def requested(self, first: int, end: int) -> Any:  # noqa: ANN401
-        """Request a range that is in no part."""
-        return self._ranges.read(first, end)
+    def _file_of(self, parts: _Parts) -> RangedFile:
+        return RangedFile(self.size, partial(self._read, parts))
+
+    def _read(self, parts: _Parts, first: int, end: int) -> Any:  # noqa: ANN401
+        pieces, at = [], first
+        while at < end:
+            part, place = parts.at(at)
+            if part is None:
+                pieces.append(self._ranges.read(at, end if place < 0 else min(place, end)))
+            else:
+                pieces.append(pa.py_buffer(part).slice(place, min(len(part) - place, end - at)))
+            at += len(pieces[-1])
+        # One piece is not copied.
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _with(self, parts: _Parts, wanted: Sequence[_Span]) -> _Parts:
         missing = list(chain.from_iterable(map(_split, chain.from_iterable(map(parts.missing, wanted)))))
@@ -126,41 +139,3 @@ class _Parts:
         if index >= 0 and place - self._starts[index] < len(self.items[index][1]):
             return self.items[index][1], place - self._starts[index]
         return None, self._starts[index + 1] if index + 1 < len(self._starts) else -1
-
-
-class _View(io.RawIOBase):
-    """The file with a position of its own."""
-
-    def __init__(self, file: RemoteFile, parts: _Parts) -> None:
-        self._file = file
-        self._parts = parts
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        at = self._position
-        end = self._file.size if size < 0 else min(at + size, self._file.size)
-        pieces = []
-        while at < end:
-            part, place = self._parts.at(at)
-            if part is None:
-                pieces.append(self._file.requested(at, end if place < 0 else min(place, end)))
-            else:
-                pieces.append(pa.py_buffer(part).slice(place, min(len(part) - place, end - at)))
-            at += len(pieces[-1])
-        self._position = end
-        # PyArrow takes any buffer; one piece is not copied.
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)

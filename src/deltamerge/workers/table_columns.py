@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from deltamerge.workers.widening import widened
 
-_FIELD_ID = b"PARQUET:field_id"
+FIELD_ID = b"PARQUET:field_id"
 _SHREDDED = "typed_value"
 
 
@@ -52,9 +52,9 @@ class Part:
         Raises:
             ValueError: Two fields have the name in another case.
         """
-        if self.id is not None and any(_FIELD_ID in (field.metadata or {}) for field in fields):
+        if self.id is not None and any(FIELD_ID in (field.metadata or {}) for field in fields):
             wanted = str(self.id).encode()
-            found = (index for index, field in enumerate(fields) if (field.metadata or {}).get(_FIELD_ID) == wanted)
+            found = (index for index, field in enumerate(fields) if (field.metadata or {}).get(FIELD_ID) == wanted)
             return next(found, None)
         same = [index for index, field in enumerate(fields) if field.name == self.name]
         if not same:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from deltamerge.log.actions import AddCDCFile, AddFile
 from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_schema
 from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import StructType as LogSchema
+from deltamerge.log.schema import parse_schema
 from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field
 from deltamerge.scan.paths import located
 from deltamerge.skipping.collect_statistics import parquet_statistics
@@ -26,6 +28,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import session_settings
 from deltamerge.sql.names import quote
 from deltamerge.storage.store import Store, StoredFile
+from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.change_files import CHANGE_TYPE
 from deltamerge.workers.partition_names import NULL_PARTITION, escape_path_name, unescape_path_name
 
@@ -48,7 +51,6 @@ class WriteTarget:
 
     Args:
         folder: A folder, relative to the table's root, that no write has used before.
-        clock: Returns milliseconds since 1970.
         hidden_columns: BIGINT columns that the files have besides the table's own.
         records_per_file: The most rows of a file; None for any number.
         options: Of Spark's Parquet writer; they go before the session's settings.
@@ -56,14 +58,16 @@ class WriteTarget:
 
     store: Store
     schema: StructType
-    log_schema: LogSchema
     partition_columns: tuple[str, ...]
     configuration: Mapping[str, str]
     folder: str
-    clock: Callable[[], int]
     hidden_columns: tuple[str, ...] = ()
     records_per_file: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def log_schema(self) -> LogSchema:
+        return parse_schema(self.schema.json())
 
     @property
     def mode(self) -> str:
@@ -300,7 +304,7 @@ def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:
 def _with_statistics(target: WriteTarget, kept: Sequence[tuple[StoredFile, pq.FileMetaData]]) -> WrittenFiles:
     schema = physical_schema(target.log_schema, target.mode)
     indexed = IndexedColumns.of(schema, target.partition_columns, target.configuration)
-    now = target.clock()
+    now = now_ms()
 
     def added(file: StoredFile, footer: pq.FileMetaData) -> AddFile:
         return AddFile(

@@ -9,14 +9,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
-from deltamerge.log.schema import parse_schema
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.nested_types import as_nullable
-from deltamerge.spark.session import READING_MANY_FILES, errors_not_logged, merge_conf, session_settings
+from deltamerge.spark.session import READING_MANY_FILES, SPARK_ERRORS, errors_not_logged, merge_conf, session_settings
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import free_prefix, quote
+from deltamerge.txn.transaction import now_ms
 from deltamerge.write.align import align, unknown_fields
 from deltamerge.write.char_varchar import as_strings, excess_in
 from deltamerge.write.constraints import REPLACE_WHERE, Check, checked, violation_in
@@ -32,7 +32,6 @@ from deltamerge.write.definition import TableDefinition
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
 from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy, overflow_in
-from deltamerge.write.table_commits import now_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -134,11 +133,9 @@ def write_checked(
     target = WriteTarget(
         store=table.store,
         schema=definition.schema,
-        log_schema=parse_schema(definition.schema.json()),
         partition_columns=definition.partition_columns,
         configuration=definition.properties,
         folder=folder,
-        clock=now_ms,
         options=options,
     )
     with session_settings(table.spark, READING_MANY_FILES), errors_not_logged():
@@ -156,8 +153,7 @@ def write_checked(
         except KeyboardInterrupt:
             remove_leftovers(table.store, folder)
             raise
-        except Exception as error:
-            # Spark raises many kinds of errors; the cause is in their messages.
+        except SPARK_ERRORS as error:
             found = violation_in(str(error), table.name) or excess_in(str(error)) or _overflow(str(error))
             if found is None:
                 raise

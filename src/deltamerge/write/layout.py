@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -19,13 +20,14 @@ _DATA_FOLDER = re.compile(r"deltamerge-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}
 _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
-def data_folder(configuration: Mapping[str, str], new_id: str) -> str:
-    """Return the folder of a write; with ``delta.randomizeFilePrefixes`` its first characters are random."""
+def data_folder(configuration: Mapping[str, str]) -> str:
+    """Return a new folder for a write; with ``delta.randomizeFilePrefixes`` its first characters are random."""
+    new_id = uuid.uuid4()
     name = f"deltamerge-{new_id}"
     if configuration.get(RANDOM_PREFIXES, "").lower() != "true":
         return name
     length = configuration.get(PREFIX_LENGTH, "2")
-    return f"{new_id.replace('-', '')[: int(length) if length.isdigit() and int(length) else 2]}/{name}"
+    return f"{new_id.hex[: int(length) if length.isdigit() and int(length) else 2]}/{name}"
 
 
 def is_data_folder(name: str) -> bool:

@@ -66,9 +66,7 @@ def evolved_schema(
     Raises:
         DeltaAnalysisException: A new column is VOID, or types are incompatible.
     """
-    # A table never gets two columns whose names differ only in case, also where the session distinguishes them.
-    merging = _Merging(case_sensitive=False, widening=widening)
-    return merging.struct(target, _filtered(source, tuple(used), case_sensitive), ())
+    return _Merging(widening).struct(target, _filtered(source, tuple(used), case_sensitive), ())
 
 
 def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensitive: bool) -> StructType:
@@ -87,19 +85,20 @@ def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensit
 
 @dataclass(frozen=True)
 class _Merging:
-    case_sensitive: bool
+    """Names are compared without case, also where the session distinguishes it: no table has both `a` and `A`."""
+
     widening: str
 
     def struct(self, target: StructType, source: StructType, above: tuple[str, ...]) -> StructType:
         fields = []
         for field in target.fields:
-            index = find_field(source, field.name, self.case_sensitive)
+            index = find_field(source, field.name, case_sensitive=False)
             merged = field.dataType
             if index is not None:
                 merged = self.type(field.dataType, source.fields[index].dataType, (*above, field.name))
             fields.append(StructField(field.name, merged, field.nullable, field.metadata))
         for field in source.fields:
-            if find_field(target, field.name, self.case_sensitive) is None:
+            if find_field(target, field.name, case_sensitive=False) is None:
                 _refuse_void(field, above)
                 fields.append(StructField(field.name, logical_type(field.dataType), True))
         return StructType(fields)

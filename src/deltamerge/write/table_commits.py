@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,10 +20,10 @@ from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark.config import MergeConf
 from deltamerge.storage.store import Store
 from deltamerge.txn.prepared import PreparedCommit, ReadSet
-from deltamerge.txn.transaction import commit
-from deltamerge.version import ENGINE_INFO
+from deltamerge.txn.transaction import commit, now_ms
+from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles
-from deltamerge.write.definition import TableDefinition, physical_names
+from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, physical_names
 from deltamerge.write.inert import schema_to_commit, schema_to_write
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
@@ -37,11 +36,6 @@ class Destination:
     conf: MergeConf
 
 
-def now_ms() -> int:
-    """Return the time in milliseconds since 1970."""
-    return int(time.time() * 1000)
-
-
 def rows_definition(snapshot: Snapshot, properties: Mapping[str, str] | None) -> TableDefinition:
     """Return the definition of a table that gets rows: as it is, with other properties where these are given."""
     metadata = snapshot.metadata
@@ -52,6 +46,43 @@ def rows_definition(snapshot: Snapshot, properties: Mapping[str, str] | None) ->
     definition = replace(definition, properties=configuration)
     is_mapped_anew = mapping_mode(configuration) != mapping_mode(metadata.configuration)
     return identified(definition, snapshot) if is_mapped_anew else definition
+
+
+def new_definition(
+    snapshot: Snapshot | None,
+    table: str,
+    schema: StructType,
+    partition_columns: tuple[str, ...] | None,
+    properties: Mapping[str, str],
+    defaults: Mapping[str, str],
+) -> TableDefinition:
+    """Return the definition of a new table, or of one whose schema is overwritten.
+
+    Args:
+        snapshot: The table as it is; None where there is none.
+        partition_columns: None leaves those of an overwritten table.
+        properties: What is asked for; an overwritten table keeps its others.
+        defaults: Other properties of a new table.
+
+    Raises:
+        DeltaAnalysisException: The definition is wrong.
+        DeltaUnsupportedOperationException: The table only takes appends.
+    """
+    definition = TableDefinition(schema, partition_columns or (), {**defaults, **properties})
+    if snapshot is not None:
+        snapshot.check_writable()
+        refuse_append_only(snapshot, table, "the overwrite deletes rows")
+        metadata = snapshot.metadata
+        definition = TableDefinition(
+            schema,
+            metadata.partition_columns if partition_columns is None else partition_columns,
+            {**metadata.configuration, **properties},
+            metadata.description,
+            name=metadata.name,
+        )
+    definition = as_spelled(definition)
+    check_definition(definition)
+    return identified(definition, snapshot)
 
 
 @dataclass(frozen=True)
@@ -116,7 +147,7 @@ def commit_rows(
     prepared = _prepared(destination, snapshot, actions, _metrics(rows.files, rows.removed), entry)
     if rows.removed is None:
         prepared = replace(prepared, read_set=ReadSet(), is_blind_append=True)
-    return commit(prepared, now_ms).version
+    return commit(prepared).version
 
 
 def removals_of(files: FileTable) -> list[Action]:
@@ -177,7 +208,7 @@ def commit_definition(
     entry = entry or HistoryEntry("WRITE", write_parameters(mode if snapshot is None else "Overwrite", definition))
     metrics = _metrics(files, None if snapshot is None else snapshot.files) if files.files else {}
     prepared = _prepared(destination, snapshot, tuple(actions), metrics, entry)
-    return commit(prepared, now_ms).version
+    return commit(prepared).version
 
 
 def protocol_of(snapshot: Snapshot | None, definition: TableDefinition) -> Protocol:
@@ -192,7 +223,6 @@ def identified(definition: TableDefinition, before: Snapshot | None) -> TableDef
     unmapped = schema_to_json(without_mapping(parse_schema(json.dumps(definition.schema.jsonValue()))))
     found = with_column_ids(
         Metadata("", schema_string=unmapped, configuration=definition.properties),
-        lambda: str(uuid.uuid4()),
         None if before is None or mapping_mode(before.metadata.configuration) == NONE else before.schema,
     )
     schema = StructType.fromJson(json.loads(found.schema_string or unmapped))
@@ -233,8 +263,6 @@ def _prepared(
         isolation_level="Serializable",
         is_blind_append=snapshot is None,
         user_metadata=conf.user_metadata,
-        engine_info=ENGINE_INFO,
-        txn_id=str(uuid.uuid4()),
         session_time_zone=conf.session_time_zone,
     )
 

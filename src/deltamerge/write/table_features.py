@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType, TimestampNTZType, VariantType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
-from deltamerge.log.features.required_features import with_required
+from deltamerge.log.features.required_features import features_of_properties, with_required
 from deltamerge.log.protocol import (
     LEGACY_READER_FEATURES,
     SUPPORTED_READER_FEATURES,
@@ -64,7 +64,7 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
         DeltaAnalysisException: A version is no number.
         DeltaUnsupportedFeatureException: It asks for a feature that is not implemented, or an unknown version.
     """
-    wanted = {*_by_property(properties), *_by_type(schema)}
+    wanted = {*features_of_properties(properties, _BY_PROPERTY), *_by_type(schema)}
     named = {key[len(_FEATURE_PREFIX) :] for key in properties if key.startswith(_FEATURE_PREFIX)}
     # A feature's preview that is asked for by name does instead of the feature.
     wanted = {name for name in wanted if f"{name}-preview" not in named} | named
@@ -159,16 +159,6 @@ def upgraded(present: Protocol, needed: Protocol) -> Protocol:
     readers |= reader_features(needed)
     writers = (writers | writer_features(needed)) - _READER_WRITER | readers
     return Protocol(3, 7, readers, writers) if present.min_reader_version == 3 else _with_features(readers, writers)
-
-
-def _by_property(properties: Mapping[str, str]) -> Iterator[str]:
-    for key, (value, feature) in _BY_PROPERTY.items():
-        if properties.get(key, "").lower() == value:
-            yield feature
-    if properties.get("delta.columnMapping.mode", "none").lower() != "none":
-        yield "columnMapping"
-    if any(key.lower().startswith("delta.constraints.") for key in properties):
-        yield "checkConstraints"
 
 
 def _by_type(schema: StructType) -> Iterator[str]:

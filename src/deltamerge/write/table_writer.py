@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,10 +18,11 @@ from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.txn.application import ApplicationTransaction
+from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.data_files import WrittenFiles, removing_leftovers
-from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, check_partition_columns
+from deltamerge.write.definition import TableDefinition, check_definition, check_partition_columns
 from deltamerge.write.frame_rows import new_schema, write_checked, write_fitted
 from deltamerge.write.generated_columns import check_generation_expressions
 from deltamerge.write.identity_columns import check_identity_columns
@@ -38,7 +38,7 @@ from deltamerge.write.table_commits import (
     commit_rows,
     create_parameters,
     identified,
-    now_ms,
+    new_definition,
     protocol_of,
     rows_definition,
 )
@@ -222,22 +222,9 @@ def write_table(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None
         )
     if before is not None and asked.kind != "overwrite_schema":
         return _write_rows(table, before, frame, asked)
-    given = asked.properties if exists else {**_default_properties(table), **asked.properties}
-    definition = TableDefinition(new_schema(frame.schema), asked.partition_columns or (), given)
-    if before is not None:
-        before.check_writable()
-        refuse_append_only(before, table.name, "the overwrite deletes rows")
-        columns = asked.partition_columns
-        definition = replace(
-            definition,
-            partition_columns=before.metadata.partition_columns if columns is None else columns,
-            properties={**before.metadata.configuration, **asked.properties},
-            description=before.metadata.description,
-            name=before.metadata.name,
-        )
-    definition = as_spelled(definition)
-    check_definition(definition)
-    return _write_definition(table, frame, before, identified(definition, before), asked)
+    schema, defaults = new_schema(frame.schema), {} if exists else _default_properties(table)
+    definition = new_definition(before, table.name, schema, asked.partition_columns, asked.properties, defaults)
+    return _write_definition(table, frame, before, definition, asked)
 
 
 def _write_definition(
@@ -249,7 +236,7 @@ def _write_definition(
     entry: HistoryEntry | None = None,
 ) -> int:
     protocol_of(before, definition)
-    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    folder = data_folder(definition.properties)
     with removing_leftovers(table.store, folder):
         written = write_checked(table, frame, definition, folder, asked.file_options)
         destination, named = destination_of(table, asked.notes), asked.notes.named()
@@ -275,7 +262,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     condition = None if asked.condition is None else asked.condition.text
     # An impossible condition is refused before anything is written.
     replaced = replaced_files(table, snapshot, asked.kind, condition)
-    folder = data_folder(definition.properties, str(uuid.uuid4()))
+    folder = data_folder(definition.properties)
     with removing_leftovers(table.store, folder):
         written, schema = write_fitted(table, frame, definition, folder, asked.file_options)
         definition = replace(definition, schema=schema)

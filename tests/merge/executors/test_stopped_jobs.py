@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from deltamerge.merge.executors.job_errors import is_of_spark, is_stopped
+from deltamerge.merge.executors.job_errors import is_stopped
 from deltamerge.workers.key_lookup import is_of_machine
 
 
@@ -38,15 +38,6 @@ def test_stopped(message: str) -> None:
 )
 def test_data_at_fault(message: str) -> None:
     assert not is_stopped(PySparkException(message))
-
-
-def test_errors_of_java() -> None:
-    class Wrapped(Exception):
-        java_exception = object()
-
-    assert is_of_spark(Wrapped())
-    assert is_of_spark(PySparkException("m"))
-    assert not is_of_spark(OSError("m"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.columns import type_of, without_parent
-from deltamerge.api.statements.queries import query_frame
 from deltamerge.commands.alter_columns import (
     ColumnChange,
     NewColumn,
@@ -41,14 +40,12 @@ from deltamerge.sql.statements.ast import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from deltamerge.api.delta_table import DeltaTable
     from deltamerge.api.statements.tables import Tables
     from deltamerge.spark.table import Table
 
 
-def run_alter(tables: Tables, statement: AlterTable, sql: str) -> DataFrame:
-    found = tables.find(statement.table)
-    if found is None:
-        return query_frame(tables, sql)
+def run_alter(tables: Tables, found: DeltaTable, statement: AlterTable) -> DataFrame:
     _RUN[type(statement.change)](found.table, statement.change)
     return frames.nothing(tables.spark)
 

@@ -47,20 +47,14 @@ def run_merge_rows(tables: Tables, statement: MergeRows, sql: str) -> DataFrame:
     return frames.table(tables.spark, [(str(plan),)], "plan STRING")
 
 
-def run_delete(tables: Tables, statement: DeleteRows, sql: str) -> DataFrame:
-    found = tables.find(statement.table)
-    if found is None:
-        return query_frame(tables, sql)
+def run_delete(tables: Tables, found: DeltaTable, statement: DeleteRows) -> DataFrame:
     alias, rewritten = _aliased(statement)
     condition = None if statement.condition is None else rewritten(statement.condition)
     outcome = delete(found.table, alias, condition)
     return frames.affected_rows(tables.spark, outcome, "numTargetRowsDeleted")
 
 
-def run_update(tables: Tables, statement: UpdateRows, sql: str) -> DataFrame:
-    found = tables.find(statement.table)
-    if found is None:
-        return query_frame(tables, sql)
+def run_update(tables: Tables, found: DeltaTable, statement: UpdateRows) -> DataFrame:
     alias, rewritten = _aliased(statement)
     condition = None if statement.condition is None else rewritten(statement.condition)
     assignments = tuple(
@@ -83,18 +77,12 @@ def _aliased(statement: DeleteRows | UpdateRows) -> tuple[str | None, Callable[[
     return parts[-1], rewritten
 
 
-def run_truncate(tables: Tables, statement: TruncateTable, sql: str) -> DataFrame:
-    found = tables.find(statement.table)
-    if found is None:
-        return query_frame(tables, sql)
+def run_truncate(tables: Tables, found: DeltaTable, _: TruncateTable) -> DataFrame:
     truncate(found.table)
     return frames.nothing(tables.spark)
 
 
-def run_insert(tables: Tables, statement: InsertRows, sql: str) -> DataFrame:
-    found = tables.find(statement.table)
-    if found is None:
-        return query_frame(tables, sql)
+def run_insert(tables: Tables, found: DeltaTable, statement: InsertRows) -> DataFrame:
     rows = insert_frame(tables, found, statement)
     write_frame(found.table, rows, _insert(statement, conf_value(tables.spark, PARTITION_OVERWRITE_MODE), found))
     return frames.nothing(tables.spark)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltamerge.api.statements import frames
-from deltamerge.api.statements.queries import query_frame
 from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.spark.table import spark_schema
@@ -34,10 +33,7 @@ def run_describe_detail(tables: Tables, statement: DescribeDetail, _: str) -> Da
     return tables.open(statement.table).detail()
 
 
-def run_describe(tables: Tables, statement: DescribeTable, sql: str) -> DataFrame:
-    found = tables.find(statement.table)
-    if found is None:
-        return query_frame(tables, sql)
+def run_describe(tables: Tables, found: DeltaTable, statement: DescribeTable) -> DataFrame:
     snapshot = found.table.snapshot()
     columns = {
         field.name: (field.name, field.dataType.simpleString(), (field.metadata or {}).get("comment"))
@@ -83,10 +79,7 @@ def _properties(found: DeltaTable) -> list[tuple[str, str]]:
     }.items())  # fmt: skip
 
 
-def run_show_properties(tables: Tables, statement: ShowProperties, sql: str) -> DataFrame:
-    found = tables.find(statement.table)
-    if found is None:
-        return query_frame(tables, sql)
+def run_show_properties(tables: Tables, found: DeltaTable, statement: ShowProperties) -> DataFrame:
     rows = _properties(found)
     if statement.key is not None:
         missing = f"Table {found.table.name} does not have property: {statement.key}"
@@ -94,9 +87,6 @@ def run_show_properties(tables: Tables, statement: ShowProperties, sql: str) -> 
     return frames.table(tables.spark, rows, "key STRING, value STRING")
 
 
-def run_show_columns(tables: Tables, statement: ShowColumns, sql: str) -> DataFrame:
-    found = tables.find(statement.table)
-    if found is None:
-        return query_frame(tables, sql)
+def run_show_columns(tables: Tables, found: DeltaTable, _: ShowColumns) -> DataFrame:
     names = [(name,) for name in spark_schema(found.table.snapshot()).names]
     return frames.table(tables.spark, names, "col_name STRING")

@@ -5,6 +5,7 @@ Source: Delta protocol, "Column Mapping".
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
@@ -68,7 +69,7 @@ def with_own_names(schema: StructType) -> StructType:
     )
 
 
-def with_column_ids(metadata: Metadata, new_id: Callable[[], str], before: StructType | None = None) -> Metadata:
+def with_column_ids(metadata: Metadata, before: StructType | None = None) -> Metadata:
     """Add the ids and physical names that fields lack, and the highest id, where the table maps columns.
 
     Delta: DeltaColumnMapping.assignColumnIdAndPhysicalName. A column that is the same in `before`, the schema that
@@ -90,7 +91,7 @@ def with_column_ids(metadata: Metadata, new_id: Callable[[], str], before: Struc
             last += 1
             added[COLUMN_ID] = last
         if PHYSICAL_NAME not in field.metadata:
-            added[PHYSICAL_NAME] = f"col-{new_id()}"
+            added[PHYSICAL_NAME] = f"col-{uuid.uuid4()}"
         return replace(field, metadata={**field.metadata, **added})
 
     return replace(

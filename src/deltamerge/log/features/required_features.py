@@ -5,7 +5,7 @@ Source: delta-spark's ``DeltaLog.assertTableFeaturesMatchMetadata``. Protocols w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from deltamerge.log.actions import Metadata, Protocol
 from deltamerge.log.schema import StructField, StructType, contains_type, parse_schema
@@ -70,15 +70,22 @@ def features_not_in_protocol(protocol: Protocol, metadata: Metadata) -> frozense
     if protocol.min_reader_version < 3 and protocol.min_writer_version < 7:
         return frozenset()
     present = (protocol.writer_features or frozenset()) | (protocol.reader_features or frozenset())
-    asked = {*_asked_by_properties(metadata.configuration)}
+    asked = {*features_of_properties(metadata.configuration, _BY_PROPERTY)}
     schema = parse_schema(metadata.schema_string)
     asked |= {name for name, asks in _BY_SCHEMA.items() if asks(schema)}
     asked = {name for name in asked if _INSTEAD.get(name) not in present}
     return with_required(asked | present) - present
 
 
-def _asked_by_properties(configuration: Mapping[str, str]) -> Iterable[str]:
-    for key, (value, feature) in _BY_PROPERTY.items():
+def features_of_properties(
+    configuration: Mapping[str, str], by_property: Mapping[str, tuple[str, str]]
+) -> Iterator[str]:
+    """Yield the features that properties ask for.
+
+    Args:
+        by_property: The value that asks for a feature, and the feature, by the property's name.
+    """
+    for key, (value, feature) in by_property.items():
         if configuration.get(key, "").lower() == value:
             yield feature
     if configuration.get("delta.columnMapping.mode", "none").lower() != "none":

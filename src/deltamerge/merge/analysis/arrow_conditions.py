@@ -106,9 +106,11 @@ def _cast(literal: Literal, kind: Kind, zone: str | None) -> Constant | None:
     if kind in _NUMBERS and isinstance(value, Decimal):
         return Constant(value, "decimal") if is_certain and _is_short(value) else None
     if kind == "double":
-        is_whole = own == "whole" and isinstance(value, int) and abs(value) <= _DOUBLE_WHOLE
-        is_point = isinstance(value, (float, Decimal)) and is_certain
-        return Constant(float(value), "double") if is_whole or is_point else None  # type: ignore[arg-type]
+        if isinstance(value, (float, Decimal)):
+            return Constant(float(value), "double") if is_certain else None
+        if isinstance(value, int) and own == "whole" and abs(value) <= _DOUBLE_WHOLE:
+            return Constant(float(value), "double")
+        return None
     if kind == "day" and isinstance(value, str):
         days = parse_date(value)
         return None if days is None else Constant(EPOCH_DATE + timedelta(days), "day")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark.sql.types import StructType
@@ -18,7 +17,7 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.write.dependents import check_dependents
 
 
-def table_after(snapshot: Snapshot, merge: ResolvedMerge, new_id: Callable[[], str]) -> tuple[ResolvedMerge, Metadata]:
+def table_after(snapshot: Snapshot, merge: ResolvedMerge) -> tuple[ResolvedMerge, Metadata]:
     """Return the merge and the metadata of the table after it.
 
     New fields of the merge's output schema have the ids and physical names that files will know them by, wider ones
@@ -35,6 +34,6 @@ def table_after(snapshot: Snapshot, merge: ResolvedMerge, new_id: Callable[[], s
     check_names(evolved, snapshot.metadata.configuration)
     version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
     schema_string = schema_to_json(with_type_changes(snapshot.schema, evolved, version))
-    metadata = with_column_ids(replace(snapshot.metadata, schema_string=schema_string), new_id)
+    metadata = with_column_ids(replace(snapshot.metadata, schema_string=schema_string))
     schema = StructType.fromJson(json.loads(metadata.schema_string or schema_string))
     return replace(merge, output_schema=schema), metadata

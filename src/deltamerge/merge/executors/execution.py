@@ -13,7 +13,6 @@ import pyarrow as pa
 from deltamerge.log.actions import AddFile, Metadata
 from deltamerge.log.features.row_tracking import materialized_columns
 from deltamerge.log.paths import decode_path
-from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.join_keys import join_keys
@@ -28,7 +27,7 @@ from deltamerge.merge.planning.fit import stored_columns
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.planning.plan import Alternative, MergePlan
 from deltamerge.merge.planning.planner import make_plan
-from deltamerge.merge.planning.target_files import TargetFiles, key_slices
+from deltamerge.merge.planning.target_files import TargetFiles, key_histograms
 from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.source.source import Source, materialize_source
@@ -57,7 +56,6 @@ class Execution:
 
     Args:
         folder: A folder of the table in which nothing was ever written.
-        clock: Returns milliseconds since 1970.
         timestamp: The value of ``current_timestamp()``, microseconds since 1970.
         row_numbers: The numbers of the source's rows, where identity columns need them.
         scratch: The folder for what is written on the way, as tasks open it.
@@ -73,7 +71,6 @@ class Execution:
     metadata: Metadata
     steps: Steps
     folder: str
-    clock: Callable[[], int]
     timestamp: int
     row_numbers: RowNumbers | None = None
     scratch: str = ""
@@ -134,11 +131,9 @@ class Execution:
         return WriteTarget(
             store=self.table.store,
             schema=self.merge.output_schema,
-            log_schema=parse_schema(self.merge.output_schema.json()),
             partition_columns=self.metadata.partition_columns,
             configuration=self.metadata.configuration,
             folder=self.folder,
-            clock=self.clock,
             records_per_file=self._records_per_file(),
         )
 
@@ -168,8 +163,9 @@ def keep_source(execution: Execution, level: str) -> Source:
     merge, references = execution.merge, execution.references
     with execution.steps.step("materialize_source", "materializing the source"):
         keys = join_keys(merge, references.on)
-        slices = key_slices(execution.snapshot, references.on.target_predicate, keys, execution.conf.session_time_zone)
-        return materialize_source(merge, level, keys, slices, execution.limits)
+        zone = execution.conf.session_time_zone
+        histograms = key_histograms(execution.snapshot, references.on.target_predicate, keys, zone)
+        return materialize_source(merge, level, keys, histograms, execution.limits)
 
 
 def derivation_of(execution: Execution, clause: ResolvedClause) -> Derivation | None:

@@ -19,6 +19,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
 )
 from deltamerge.merge.source.dedupe import tie_in
+from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
@@ -51,11 +52,6 @@ def is_lost_source(error: BaseException) -> bool:
 def is_stopped(error: BaseException) -> bool:
     """Return whether a job was cancelled or ran out of memory, disk or executors, so that its data is not at fault."""
     return _STOPPED.search(str(error)) is not None
-
-
-def is_of_spark(error: BaseException) -> bool:
-    """Return whether an error is Spark's: some are Java's, of which PySpark makes none of its own."""
-    return isinstance(error, PySparkException) or hasattr(error, "java_exception")
 
 
 @contextmanager
@@ -162,7 +158,7 @@ def translated(error: Exception, table: str) -> Exception:
 
     What led to it is its ``__cause__``, unless that is only the signal which this library's own expressions raise.
     """
-    if isinstance(error, DeltaError) or not is_of_spark(error):
+    if isinstance(error, DeltaError) or not isinstance(error, SPARK_ERRORS):
         return error
     at_fault = violation_in(str(error), table) or excess_in(str(error)) or tie_in(str(error))
     if at_fault is not None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
@@ -20,10 +19,9 @@ from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.scan.column_presence import check_columns, check_footers
+from deltamerge.scan.column_presence import check_columns, check_footers, expected_columns
 from deltamerge.scan.row_positions import to_blocks
 from deltamerge.spark import tasks
-from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
 from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import Files
@@ -85,7 +83,7 @@ def find_pairs(
         raise _declined(f"deletion vectors cover more than {limits.positions:,} rows")
     if recipe.by_source:
         # Files in which nothing can match are read, too, and of those no keys.
-        check_columns(*_columns_of(execution), files, execution.snapshot.mapping_mode)
+        check_columns(execution.table, _expected_columns(execution), files)
     columns = {
         "path": [execution.located(decode_path(file.path)) for file in files],
         "file": [file.path for file in files],
@@ -122,7 +120,7 @@ def find_pairs(
         if row["pairs"] == UNFIT:
             # No operator may read a file without the table's columns.
             unfit = [file for file in files if file.path == row["file"]]
-            check_footers(*_columns_of(execution), unfit, execution.snapshot.mapping_mode)
+            check_footers(execution.table, _expected_columns(execution), unfit)
             raise _declined(f"{row['file']}: {row['detail']}" if row["file"] else row["detail"])
     if sum(row["found"] for row in found) > limits.pairs:
         raise _declined(f"there are more than {limits.pairs:,} pairs of source and target rows")
@@ -151,8 +149,9 @@ def _read_of_pairs(execution: Execution, recipe: LookupRecipe) -> Asked:
     return {name: (stored[name].name, stored[name].type) for name in read}
 
 
-def _columns_of(execution: Execution) -> tuple[Table, StructType, tuple[str, ...]]:
-    return execution.table, execution.merge.target_schema, execution.snapshot.metadata.partition_columns
+def _expected_columns(execution: Execution) -> tuple[str, ...]:
+    snapshot = execution.snapshot
+    return expected_columns(execution.merge.target_schema, snapshot.metadata.partition_columns, snapshot.mapping_mode)
 
 
 def _declined(reason: str) -> Declined:

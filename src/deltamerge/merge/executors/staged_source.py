@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException
 
 from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.executors.execution import Execution
-from deltamerge.merge.executors.job_errors import is_lost_source, is_of_spark, is_stopped
+from deltamerge.merge.executors.job_errors import is_lost_source, is_stopped
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
 from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_keep, read_of_pairs
 from deltamerge.merge.output.clause_expressions import (
@@ -34,10 +34,12 @@ from deltamerge.merge.planning.fit import arrow_type
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.source.key_summary import NO_ROWS, SourceSummary, ranged_keys, summary_of
 from deltamerge.merge.source.source import read_source
+from deltamerge.scan.parquet_files import GLOB
 from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.spark import columns as F
+from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.spark.tasks import python_workers
 from deltamerge.workers.staged_rows import (
     STAGED_SUFFIX,
@@ -55,7 +57,6 @@ from deltamerge.workers.staged_rows import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_GLOB = frozenset("*?[]{}\\,")
 _SLASHES = re.compile("^file:/+")
 
 
@@ -103,9 +104,8 @@ def _computing(execution: Execution, columns: StagedColumns) -> Iterator[None]:
     """Decline values that cannot be computed: of rows that match nothing nobody may ask for them."""
     try:
         yield
-    except Exception as error:
-        # A failed job is at times an error of Py4J's, which a Connect client need not have.
-        if not is_of_spark(error) or not columns.computed or is_lost_source(error) or is_stopped(error):
+    except SPARK_ERRORS as error:
+        if not columns.computed or is_lost_source(error) or is_stopped(error):
             raise
         reason = "a value or condition cannot be computed for every source row"
         raise Declined("changed_rows", execution.plan.changed_rows.choice, reason) from error
@@ -244,7 +244,7 @@ def _with_computed(
     if any(column.name.lower() == "_metadata" for column in merge.source_schema):
         raise unknown
     frame = merge.statement.source
-    if merge.source_alias is not None and files.is_whole and all(_GLOB.isdisjoint(f.path) for f in files.files):
+    if merge.source_alias is not None and files.is_whole and all(GLOB.isdisjoint(f.path) for f in files.files):
         # A view does not say which file a row is of.
         reader = execution.table.spark.read.schema(merge.source_schema)
         frame = reader.parquet(*(file.path for file in files.files))

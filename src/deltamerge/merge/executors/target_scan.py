@@ -7,10 +7,11 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StructType
+from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.analysis.join_keys import INTEGERS
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.output.frames import Rows, TargetSide, target_rows
 from deltamerge.merge.planning.target_files import TargetFiles
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 # Dates as literals go through java.sql.Date, which knows neither all of them nor their right places.
-_COMPARED = (ByteType, ShortType, IntegerType, LongType)
 _COMPARED_NAMES = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
@@ -82,7 +82,7 @@ def _may_match(ranges: InRanges, schema: StructType, most: int) -> Column | None
     if ranges.or_null or not ranges.ranges or len(ranges.column.path) > 1:
         return None
     index = schema.names.index(ranges.column.path[0])
-    if not isinstance(schema.fields[index].dataType, _COMPARED) or ranges.type_name not in _COMPARED_NAMES:
+    if not isinstance(schema.fields[index].dataType, INTEGERS) or ranges.type_name not in _COMPARED_NAMES:
         return None
     column = F.col(quote(schema.names[index]))
     ends = ranges.ranges if len(ranges.ranges) <= most else ((ranges.ranges[0][0], ranges.ranges[-1][1]),)

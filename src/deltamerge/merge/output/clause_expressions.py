@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
@@ -81,11 +82,17 @@ def _condition_name(clause: ResolvedClause, names: InternalColumns) -> str:
 
 
 def _first_true(clauses: Sequence[ResolvedClause], applies: Column, names: InternalColumns) -> Column:
-    number = None
-    for clause in clauses:
-        is_true = applies if clause.condition is None else F.col(_condition_name(clause, names))
-        number = (F.when if number is None else number.when)(is_true, F.lit(clause.number))
-    return F.lit(None).cast("int") if number is None else number
+    numbers = [
+        (applies if clause.condition is None else F.col(_condition_name(clause, names)), F.lit(clause.number))
+        for clause in clauses
+    ]
+    return _case(numbers, F.lit(None).cast("int"))
+
+
+def _case(branches: Sequence[tuple[Column, Column]], otherwise: Column) -> Column:
+    if not branches:
+        return otherwise
+    return reduce(lambda case, branch: case.when(*branch), branches[1:], F.when(*branches[0])).otherwise(otherwise)
 
 
 def generate_clause_values(
@@ -224,15 +231,17 @@ def generate_clause_output_exprs(
         return otherwise
     if len(clauses) == 1 and clauses[0].condition is None:
         return per_clause[clauses[0].number]
-    expressions = []
-    for index, fallback in enumerate(otherwise):
-        case = None
-        for clause_number, columns in per_clause.items():
-            if columns[index] is fallback:
-                continue
-            case = (F.when if case is None else case.when)(number == F.lit(clause_number), columns[index])
-        expressions.append(fallback if case is None else case.otherwise(fallback))
-    return expressions
+    return [
+        _case(
+            [
+                (number == F.lit(clause_number), columns[index])
+                for clause_number, columns in per_clause.items()
+                if columns[index] is not fallback
+            ],
+            fallback,
+        )
+        for index, fallback in enumerate(otherwise)
+    ]
 
 
 def generate_write_all_changes_output_cols(
@@ -250,7 +259,11 @@ def generate_write_all_changes_output_cols(
 
     def of(clauses: Sequence[ResolvedClause], kind: ClauseKind, otherwise: list[Column]) -> list[Column]:
         writing = {
-            clause.number: _with_copies(generate_all_action_exprs(merge, clause, defaults), clause, copies)
+            clause.number: [
+                # The very same expression where the target's value stays, so that its CASE can be left out.
+                copies[i] if isinstance(output, TakeTarget) else generate_action_expr(merge, clause, i, defaults)
+                for i, output in enumerate(clause.outputs)
+            ]
             for clause in clauses
             if clause.outputs
         }
@@ -273,14 +286,6 @@ def generate_write_all_changes_output_cols(
     return columns
 
 
-def _with_copies(columns: list[Column], clause: ResolvedClause, copies: list[Column]) -> list[Column]:
-    """Use the very same expression where a clause keeps the target's value, so that its CASE can be left out."""
-    return [
-        copy if isinstance(output, TakeTarget) else column
-        for column, output, copy in zip(columns, clause.outputs, copies, strict=True)
-    ]
-
-
 def row_change(merge: ResolvedMerge) -> Column:
     """Return what becomes of a joined row: ``insert``, ``update``, ``delete``, ``drop``, or NULL for a copy."""
     names = merge.names
@@ -291,10 +296,6 @@ def row_change(merge: ResolvedMerge) -> Column:
 
 
 def _change(clauses: Sequence[ResolvedClause], kind: ClauseKind, names: InternalColumns, otherwise: Column) -> Column:
-    case = None
-    for clause in clauses:
-        if clause.action == "do_nothing":
-            continue
-        taken = F.col(names.clause(kind)) == F.lit(clause.number)
-        case = (F.when if case is None else case.when)(taken, F.lit(clause.action))
-    return otherwise if case is None else case.otherwise(otherwise)
+    number = F.col(names.clause(kind))
+    changing = [clause for clause in clauses if clause.action != "do_nothing"]
+    return _case([(number == F.lit(clause.number), F.lit(clause.action)) for clause in changing], otherwise)

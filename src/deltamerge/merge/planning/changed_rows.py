@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget
 from deltamerge.merge.output.identity_columns import generated_identities
@@ -11,6 +11,7 @@ from deltamerge.merge.planning.derived_columns import derived_of
 from deltamerge.merge.planning.fit import (
     PARQUET_CODECS,
     Fits,
+    Operator,
     arrow_types,
     has_plain_partitions,
     no,
@@ -18,8 +19,6 @@ from deltamerge.merge.planning.fit import (
     yes,
 )
 from deltamerge.write.constraints import NotNull, constraints_of
-
-Operator = tuple[str, Callable[[PlanningContext, str], Fits]]
 
 
 def arrow(context: PlanningContext, _: str) -> Fits:

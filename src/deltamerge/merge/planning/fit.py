@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
 from deltamerge.scan.column_mapping import PARQUET_FIELD_ID, physical_field
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
+from deltamerge.workers.table_columns import FIELD_ID
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql.types import StructField
 
     from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+    from deltamerge.merge.planning.context import PlanningContext
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,10 @@ class Fits:
 
     fits: bool
     reason: str
+
+
+Operator: TypeAlias = "tuple[str, Callable[[PlanningContext, str], Fits]]"
+"""An operator's name, and whether it fits, given the operator of the decision before it."""
 
 
 def yes(reason: str) -> Fits:
@@ -107,7 +115,7 @@ def stored_columns(schema: StructType, mode: str) -> dict[str, pa.Field]:
 
 def _field_id(physical: StructField) -> dict[bytes, bytes] | None:
     number = physical.metadata.get(PARQUET_FIELD_ID)
-    return None if number is None else {b"PARQUET:field_id": str(number).encode()}
+    return None if number is None else {FIELD_ID: str(number).encode()}
 
 
 def arrow_types(schema: StructType) -> dict[str, pa.DataType] | str:

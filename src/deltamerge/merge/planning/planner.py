@@ -6,13 +6,13 @@ source or in a file, it reports by `Declined`; the planner is then asked again, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.planning import changed_rows, matching, sources, unchanged_rows
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits
+from deltamerge.merge.planning.fit import Fits, Operator
 from deltamerge.merge.planning.plan import PLAN_NAMES, Alternative, Decision, DecisionName, MergePlan
 
 
@@ -76,7 +76,7 @@ def _complete(context: PlanningContext, match: str) -> _Rest | Alternative:
 def _candidates(
     context: PlanningContext,
     decision: DecisionName,
-    operators: Sequence[tuple[str, Callable[[PlanningContext, str], Fits]]],
+    operators: Sequence[Operator],
     before: str,
     declined: list[Alternative],
 ) -> Iterator[Decision]:
@@ -92,7 +92,7 @@ def _candidates(
 def _first(
     context: PlanningContext,
     decision: DecisionName,
-    operators: Sequence[tuple[str, Callable[[PlanningContext, str], Fits]]],
+    operators: Sequence[Operator],
     before: str,
 ) -> Decision | Alternative:
     """Return the first operator that fits, or the last one's reason."""

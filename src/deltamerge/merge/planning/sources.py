@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits, no, yes
-
-Operator = tuple[str, Callable[[PlanningContext, str], Fits]]
+from deltamerge.merge.planning.fit import Fits, Operator, no, yes
 
 
 def in_place(context: PlanningContext, _: str) -> Fits:

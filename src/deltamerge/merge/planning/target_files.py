@@ -12,7 +12,7 @@ from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.join_keys import JoinKeys
-from deltamerge.merge.source.key_summary import has_slices, unscaled_digits
+from deltamerge.merge.source.key_summary import has_histogram, unscaled_digits
 from deltamerge.skipping.histogram import KeyHistogram, histogram_of
 from deltamerge.skipping.keys import Mask
 from deltamerge.skipping.predicates import Predicate
@@ -110,19 +110,19 @@ def may_match_mask(snapshot: Snapshot, predicate: Predicate, session_time_zone: 
     return files_that_may_match(predicate, snapshot.files, snapshot.schema, partition_columns, session_time_zone, among)
 
 
-def key_slices(
+def key_histograms(
     snapshot: Snapshot, target_predicate: Predicate, keys: JoinKeys, session_time_zone: str
 ) -> dict[tuple[str, ...], KeyHistogram]:
-    """Cut the spans of the target's key columns into slices, by which gaps between the source's keys are found.
+    """Return histograms of the target's key columns, by whose buckets gaps between the source's keys are found.
 
     Args:
         target_predicate: What a row fulfils that any of the keys can match.
 
     Returns:
-        The slices by the column's path; none where there is one file, of which nothing can be left out.
+        The histograms by the column's path; none where there is one file, of which nothing can be left out.
     """
     # Of a column that equals more than one key the decimal decides.
-    ordered = sorted(filter(has_slices, keys.keys), key=lambda key: unscaled_digits(key) is not None)
+    ordered = sorted(filter(has_histogram, keys.keys), key=lambda key: unscaled_digits(key) is not None)
     scales = {key.key.target.path: unscaled_digits(key) for key in ordered}
     if not scales:
         return {}
@@ -132,4 +132,4 @@ def key_slices(
     partition_columns = snapshot.metadata.partition_columns
     found = extents(scales, snapshot.files, snapshot.schema, partition_columns, session_time_zone, among)
     cut = {path: histogram_of(low, high, scales[path]) for path, (low, high) in found.items()}
-    return {path: slices for path, slices in cut.items() if slices is not None}
+    return {path: histogram for path, histogram in cut.items() if histogram is not None}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from deltamerge.log.schema import contains_type
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits, evolved_within, no, yes
-
-Operator = tuple[str, Callable[[PlanningContext, str], Fits]]
+from deltamerge.merge.planning.fit import Fits, Operator, evolved_within, no, yes
 
 
 def none(context: PlanningContext, _: str) -> Fits:

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 
 from deltamerge.exceptions import DeltaRuntimeException
 
+_STEP = "looking up what the statement changed"
+
 
 @contextmanager
-def after_commit(version: int, table: str, what: str) -> Iterator[None]:
-    """Name the version that is committed in the error of what is done afterwards.
-
-    Args:
-        what: What is done, such as ``reading the changed rows``.
+def after_commit(version: int, table: str) -> Iterator[None]:
+    """Name the version that is committed in the error of looking up what changed.
 
     Raises:
         DeltaRuntimeException: DELTA_POST_COMMIT_HOOK_FAILED, it failed. Delta: runPostCommitHooks.
@@ -23,8 +22,8 @@ def after_commit(version: int, table: str, what: str) -> Iterator[None]:
     except Exception as error:
         raise DeltaRuntimeException(
             "DELTA_POST_COMMIT_HOOK_FAILED",
-            f"Committing to the Delta table {table} succeeded, as version {version}, but {what} failed: {error}. Do "
+            f"Committing to the Delta table {table} succeeded, as version {version}, but {_STEP} failed: {error}. Do "
             "not run the statement again: its changes are in the table.",
             sqlstate="2DKD0",
-            parameters={"version": str(version), "name": what, "tableName": table},
+            parameters={"version": str(version), "name": _STEP, "tableName": table},
         ) from error

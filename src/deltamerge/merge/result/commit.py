@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,8 +21,7 @@ from deltamerge.merge.result.reconcile import reconciled
 from deltamerge.txn.application import session_transaction
 from deltamerge.txn.conflicts import WinningCommit
 from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
-from deltamerge.txn.transaction import commit
-from deltamerge.version import ENGINE_INFO
+from deltamerge.txn.transaction import commit, now_ms
 from deltamerge.write.identity_columns import with_high_water_marks
 from deltamerge.write.inert import schema_to_commit
 
@@ -46,25 +46,25 @@ class MergeCommit:
     superseded: frozenset[str] = frozenset()
 
 
-def commit_merge(changes: MergeChanges, txn_id: str) -> MergeCommit:
+def commit_merge(changes: MergeChanges) -> MergeCommit:
     """Commit a merge, after others where these changed other rows.
 
     Raises:
         DeltaConcurrentModificationException: Another writer's commit conflicts.
         CommitStateUnknownException: The store did not say whether the commit landed.
     """
-    attempt = _Attempt(changes, txn_id)
+    attempt = _Attempt(changes)
     if not attempt.prepared.actions:
         return attempt.committed(None)
-    return attempt.committed(commit(attempt.prepared, changes.execution.clock, attempt.reconcile).version)
+    return attempt.committed(commit(attempt.prepared, reconcile=attempt.reconcile).version)
 
 
 class _Attempt:
     """What is to be committed: at first what the merge found, then the same beside the rows of others."""
 
-    def __init__(self, changes: MergeChanges, txn_id: str) -> None:
+    def __init__(self, changes: MergeChanges) -> None:
         self._first = changes
-        self._txn_id = txn_id
+        self._txn_id = str(uuid.uuid4())
         self._others: list[LostCommit] = []
         self._vector_files: set[str] = set()
         self.prepare(changes)
@@ -113,7 +113,6 @@ def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) ->
         isolation_level=_isolation_level(snapshot.metadata.configuration),
         is_blind_append=False,
         user_metadata=conf.user_metadata,
-        engine_info=ENGINE_INFO,
         txn_id=txn_id,
         session_time_zone=conf.session_time_zone,
     )
@@ -127,7 +126,7 @@ def _isolation_level(configuration: Mapping[str, str]) -> IsolationLevel:
 
 def _actions(changes: MergeChanges) -> list[Action]:
     execution = changes.execution
-    now = execution.clock()
+    now = now_ms()
     actions: list[Action] = []
     appended = changes.appended
     metadata = _metadata(changes) if appended is None else appended.metadata
@@ -152,7 +151,7 @@ def rows_changed(changes: MergeChanges, version: int) -> tuple[ChangedFile, ...]
     """Return the files with the rows that a merge changed, also where the table keeps no change data."""
     of_table = [action for action in _actions(changes) if not isinstance(action, AddCDCFile)]
     commit = Commit(version, (*of_table, *changes.written.change_files))
-    return tuple(changed_files(commit, changes.execution.clock(), changes.execution.table.store))
+    return tuple(changed_files(commit, now_ms(), changes.execution.table.store))
 
 
 def _metadata(changes: MergeChanges) -> Metadata | None:

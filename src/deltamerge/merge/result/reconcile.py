@@ -12,9 +12,10 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.features.deletion_vectors import read_deletion_vectors, with_only
 from deltamerge.log.paths import canonical_path
 from deltamerge.merge.executors.execution import MergeChanges
-from deltamerge.merge.executors.job_errors import is_of_spark, is_stopped
+from deltamerge.merge.executors.job_errors import is_stopped
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.source.target_reads import reads_table
+from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.spark.tasks import PythonWorkersUnfit
 from deltamerge.txn.conflicts import WinningCommit, files_to_read
 from deltamerge.txn.prepared import PreparedCommit
@@ -78,9 +79,8 @@ def _reads_any(changes: MergeChanges, prepared: PreparedCommit, rows: Sequence[R
     assert changes.finds_rows is not None
     try:
         return changes.finds_rows(files)
-    except Exception as error:
-        # A failed job is at times an error of Py4J's, which a Connect client need not have.
-        if is_stopped(error) or not (isinstance(error, (Declined, PythonWorkersUnfit)) or is_of_spark(error)):
+    except (Declined, PythonWorkersUnfit, *SPARK_ERRORS) as error:
+        if is_stopped(error):
             raise
         # What cannot be looked at counts as read: the merge that runs again has other operators, and words its errors.
         logger.info("the rows of other writers cannot be looked at, so the merge runs again: %s", error)

@@ -112,13 +112,13 @@ def ranged_keys(keys: Sequence[JoinKey]) -> list[JoinKey]:
 def key_aggregates(
     keys: JoinKeys,
     names: InternalColumns,
-    slices: Mapping[tuple[str, ...], KeyHistogram] | None,
+    histograms: Mapping[tuple[str, ...], KeyHistogram] | None,
     limits: Limits,
 ) -> list[Column]:
     """Return the aggregates over the source's rows that `summary_of` reads.
 
     Args:
-        slices: The slices of the target's columns by which gaps between keys are found; None where the source may give
+        histograms: Of the target's columns, by which gaps between keys are found; None where the source may give
             other rows at the next read, so that its keys' gaps say nothing.
     """
     row = F.col(names.source_row_index)
@@ -158,11 +158,11 @@ def key_aggregates(
         if isinstance(key.given, StringType):
             aggregates.append(F.sum(F.octet_length(expression)).alias(f"bytes{i}"))
             aggregates.append(F.count(F.when(~F.is_valid_utf8(expression), F.lit(1))).alias(f"not_utf8{i}"))
-        if slices is None:
+        if histograms is None:
             continue
-        of_target = _slices_of(key, slices)
+        of_target = _histogram_of(key, histograms)
         if of_target is not None:
-            aggregates.append(F.bitmap_construct_agg(_slice_of(value, of_target)).alias(f"slices{i}"))
+            aggregates.append(F.bitmap_construct_agg(_bucket_of(value, of_target)).alias(f"buckets{i}"))
         if not isinstance(of_target, IntegerHistogram):
             is_first = is_among_first(limits.listed_rows, limits.listed_partitions)
             # As a string: Spark 4.0 does not hand out arrays that it observes.
@@ -170,36 +170,36 @@ def key_aggregates(
     return aggregates
 
 
-def _slice_of(value: Column, slices: KeyHistogram) -> Column:
-    """Return the number of the slice that a value is in (BIGINT), NULL for one outside of the span."""
-    if isinstance(slices, IntegerHistogram):
+def _bucket_of(value: Column, histogram: KeyHistogram) -> Column:
+    """Return the number of the bucket that a value is in (BIGINT), NULL for one outside of the span."""
+    if isinstance(histogram, IntegerHistogram):
         number = value.cast("bigint")
-        begin, last = (_bigint(end) for end in (slices.begin, min(slices.end - 1, _MOST_LONG)))
-        return F.when(number.between(begin, last), _part(number, slices))
-    if isinstance(slices, StringHistogram):
-        after = F.substring(value.cast("binary"), len(slices.prefix) + 1, STRING_BYTES)
+        begin, last = (_bigint(end) for end in (histogram.begin, min(histogram.end - 1, _MOST_LONG)))
+        return F.when(number.between(begin, last), _part(number, histogram))
+    if isinstance(histogram, StringHistogram):
+        after = F.substring(value.cast("binary"), len(histogram.prefix) + 1, STRING_BYTES)
         number = F.conv(F.rpad(F.hex(after), 2 * STRING_BYTES, "0"), 16, 10).cast("bigint")
-        return F.when(value.between(slices.low, slices.high), _part(number, slices.numbers))
-    as_long_as_units = f"decimal({UNIT_DIGITS},{slices.scale})"
-    low, high = (F.lit(str(end)).cast(as_long_as_units) for end in (slices.low, slices.high))
-    one = F.lit(str(10**slices.scale)).cast(f"decimal({slices.scale + 1},0)")
+        return F.when(value.between(histogram.low, histogram.high), _part(number, histogram.numbers))
+    as_long_as_units = f"decimal({UNIT_DIGITS},{histogram.scale})"
+    low, high = (F.lit(str(end)).cast(as_long_as_units) for end in (histogram.low, histogram.high))
+    one = F.lit(str(10**histogram.scale)).cast(f"decimal({histogram.scale + 1},0)")
     # A value with more digits after the point than the target's equals none of them, wherever it is rounded to.
     units = (value.cast(as_long_as_units) * one).cast("bigint")
-    return F.when(value.between(low, high), _part(units, slices.units))
+    return F.when(value.between(low, high), _part(units, histogram.units))
 
 
 def _bigint(number: int) -> Column:
     return F.lit(number).cast("bigint")
 
 
-def _part(number: Column, slices: IntegerHistogram) -> Column:
-    return F.call_function("div", number - _bigint(slices.begin), _bigint(slices.width))
+def _part(number: Column, histogram: IntegerHistogram) -> Column:
+    return F.call_function("div", number - _bigint(histogram.begin), _bigint(histogram.width))
 
 
 def summary_of(
     row: Mapping[str, Any],
     keys: Sequence[JoinKey],
-    slices: Mapping[tuple[str, ...], KeyHistogram] | None,
+    histograms: Mapping[tuple[str, ...], KeyHistogram] | None,
     limits: Limits,
 ) -> SourceSummary:
     """Return what the aggregates of `key_aggregates` show.
@@ -209,17 +209,17 @@ def summary_of(
             ``whole``, how many rows have no NULL that keeps them from a match, ``different``, how many keys these
             have, where partitions have few rows, and ``about_different``, about how many elsewhere; and of the i-th
             key whose order is kept ``lo<i>`` and ``hi<i>``, its range, ``n<i>``, how many are not NULL, ``bytes<i>``,
-            the bytes of its strings, ``not_utf8<i>``, how many are no UTF-8, ``slices<i>``, which of the target's
-            slices have a value, and ``few<i>``, its values where partitions have few rows, as JSON.
-        slices: As for `key_aggregates`.
+            the bytes of its strings, ``not_utf8<i>``, how many are no UTF-8, ``buckets<i>``, which buckets
+            of the target's histogram have a value, and ``few<i>``, its values where partitions have few rows, as JSON.
+        histograms: As for `key_aggregates`.
     """
     count = int(row["n"])
     ranged, width = ranged_keys(keys), len(keys)
     partitions = 0 if row["last"] is None else (int(row["last"]) >> _PARTITION_BITS) + 1
     parts: list[Predicate] = []
     for i, key in enumerate(ranged):
-        low, high, bits = row[f"lo{i}"], row[f"hi{i}"], row.get(f"slices{i}")
-        of_target = None if slices is None else _slices_of(key, slices)
+        low, high, bits = row[f"lo{i}"], row[f"hi{i}"], row.get(f"buckets{i}")
+        of_target = None if histograms is None else _histogram_of(key, histograms)
         ranges: Sequence[tuple[Any, Any]] = () if low is None else ((low, high),)
         few: list[Any] = []
         has_few = (row.get("longest") or 0) < limits.listed_rows and partitions <= limits.listed_partitions
@@ -249,12 +249,12 @@ def summary_of(
     return replace(summary, repeated_share=share if share >= limits.repeated_share else None)
 
 
-def _slices_of(key: JoinKey, slices: Mapping[tuple[str, ...], KeyHistogram]) -> KeyHistogram | None:
-    return slices.get(key.key.target.path) if has_slices(key) else None
+def _histogram_of(key: JoinKey, histograms: Mapping[tuple[str, ...], KeyHistogram]) -> KeyHistogram | None:
+    return histograms.get(key.key.target.path) if has_histogram(key) else None
 
 
-def has_slices(key: JoinKey) -> bool:
-    """Return whether gaps between a key's values can be found by slices of the target's span."""
+def has_histogram(key: JoinKey) -> bool:
+    """Return whether gaps between a key's values can be found by a histogram of the target's span."""
     if not _keep_order(key.given, key.wanted):
         return False
     given, scale = key.given, unscaled_digits(key)

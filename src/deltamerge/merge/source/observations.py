@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkAssertionError
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ def observed(observation: Observation) -> dict[str, Any]:
         return observation.get
     except PySparkAssertionError:
         return {}
-    except Exception as error:
+    except Py4JJavaError as error:
         # PySpark fails on the empty row that the JVM returns then.
-        if "toPyRow" in str(error) and hasattr(error, "java_exception"):
+        if "toPyRow" in str(error):
             return {}
         raise

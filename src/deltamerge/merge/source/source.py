@@ -105,7 +105,7 @@ def materialize_source(
     merge: ResolvedMerge,
     level: str,
     keys: JoinKeys,
-    slices: Mapping[tuple[str, ...], KeyHistogram],
+    histograms: Mapping[tuple[str, ...], KeyHistogram],
     limits: Limits,
 ) -> Source:
     """Compute the source once, keep its rows for all later reads and find the ranges of its keys on the way.
@@ -114,20 +114,20 @@ def materialize_source(
 
     Args:
         level: Where Spark keeps the rows, such as ``DISK_ONLY``.
-        slices: The slices of the target's columns by which gaps between keys are found.
+        histograms: Of the target's columns, by which gaps between keys are found.
     """
     names = merge.names
     frame = _numbered(merge.statement.source, names)
     if merge.source_alias is not None:
         frame = frame.alias(merge.source_alias)
     found = Observation()
-    counted = frame.observe(found, *key_aggregates(keys, names, slices, limits))
+    counted = frame.observe(found, *key_aggregates(keys, names, histograms, limits))
     kept = counted.localCheckpoint(eager=True, storageLevel=getattr(StorageLevel, level))
     seen = observed(found)
     if not seen:
         # Spark Connect does not hand out what a checkpoint observes.
-        return Source(kept, summarize_source(Source(kept), None, keys, names, slices, limits))
-    return Source(kept, summary_of(seen, keys.keys, slices, limits))
+        return Source(kept, summarize_source(Source(kept), None, keys, names, histograms, limits))
+    return Source(kept, summary_of(seen, keys.keys, histograms, limits))
 
 
 def _numbered(frame: DataFrame, names: InternalColumns) -> DataFrame:
@@ -139,10 +139,10 @@ def summarize_source(
     alias: str | None,
     keys: JoinKeys,
     names: InternalColumns,
-    slices: Mapping[tuple[str, ...], KeyHistogram] | None,
+    histograms: Mapping[tuple[str, ...], KeyHistogram] | None,
     limits: Limits,
 ) -> SourceSummary:
-    """Count the source's rows and find the range of each of its keys, in one job; slices as for `key_aggregates`."""
+    """Count the source's rows and find the range of each of its keys, in one job; see `key_aggregates`."""
     frame = source.frame if alias is None else source.frame.alias(alias)
-    found = frame.agg(*key_aggregates(keys, names, slices, limits)).collect()[0]
-    return summary_of(found.asDict(), keys.keys, slices, limits)
+    found = frame.agg(*key_aggregates(keys, names, histograms, limits)).collect()[0]
+    return summary_of(found.asDict(), keys.keys, histograms, limits)

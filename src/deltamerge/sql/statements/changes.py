@@ -63,7 +63,7 @@ def read_insert(cursor: Cursor) -> InsertRows:
     if cursor.peek() == "REPLACE" and cursor.peek(1) == "WHERE":
         cursor.index += 2
         replace_where = cursor.expression(f"{where} REPLACE WHERE", "a condition", *_QUERIES).text
-    query = read_rest(cursor, where, "a query")
+    query = read_rest(cursor, where)
     return InsertRows(table, overwrites, query, columns, by_name, partition, replace_where)
 
 

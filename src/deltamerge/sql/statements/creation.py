@@ -71,7 +71,7 @@ def _read_definition(cursor: Cursor, table: CreateTable) -> CreateTable:
     while (changed := _read_clause(cursor, table)) is not None:
         table = changed
     if cursor.accept("AS") or cursor.peek() in ("SELECT", "WITH", "VALUES", "TABLE", "FROM"):
-        return replace(table, query=read_rest(cursor, f"{_WHERE} AS", "a query"))
+        return replace(table, query=read_rest(cursor, f"{_WHERE} AS"))
     read_end(cursor, _WHERE)
     return table
 
@@ -189,7 +189,7 @@ def _read_view(cursor: Cursor) -> CreateTempView | None:
     name = cursor.name("CREATE TEMPORARY VIEW", "a name")
     if len(name) > 1 or not cursor.accept("AS"):
         return None
-    return CreateTempView(name[0], replaces, read_rest(cursor, "CREATE TEMPORARY VIEW", "a query"))
+    return CreateTempView(name[0], replaces, read_rest(cursor, "CREATE TEMPORARY VIEW"))
 
 
 def read_drop(cursor: Cursor) -> DropTable | None:

@@ -145,14 +145,14 @@ def read_columns(cursor: Cursor, where: str) -> tuple[str, ...]:
     return tuple(".".join(parts) for parts in cursor.names_in_brackets(where))
 
 
-def read_rest(cursor: Cursor, where: str, what: str) -> str:
+def read_rest(cursor: Cursor, where: str) -> str:
     """Read all that is left as a query, without semicolons at its end."""
     start = cursor.index
     end = len(cursor.tokens)
     while end > start and cursor.tokens[end - 1].text == ";":
         end -= 1
     if end == start:
-        cursor.fail(where, [what])
+        cursor.fail(where, ["a query"])
     cursor.index = end
     return cursor.sql_since(start)
 
