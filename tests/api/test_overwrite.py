@@ -125,3 +125,7 @@ def test_a_table_that_only_takes_appends(replaced: bool, spark: SparkSession, tm
         write_delta(spark.range(2), path, mode="overwrite", overwrite_schema=replaced)
     assert raised.value.getCondition() == "DELTA_CANNOT_MODIFY_APPEND_ONLY"
     assert files_below(path) == before
+    with pytest.raises(DeltaAnalysisException) as raised:
+        DeltaTable.createOrReplace(spark).location(path).addColumn("x", "INT").execute()
+    assert raised.value.getCondition() == "DELTA_CANNOT_MODIFY_APPEND_ONLY"
+    assert files_below(path) == before

@@ -83,8 +83,7 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
     check_identity_columns(definition.schema, definition.partition_columns)
     check_generation_expressions(table.spark, definition.schema)
     before = table.snapshot() if exists else None
-    _check_replaced(before, definition)
-    definition = identified(definition, before)
+    definition = _replacing(table, before, definition)
     entry = _created(mode, "", definition)
     commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
 
@@ -106,19 +105,23 @@ def create_table_as(
     if exists and mode == "create_if_not_exists":
         return
     before = table.snapshot() if exists else None
-    if before is not None:
-        before.check_writable()
-        refuse_append_only(before, table.name, "the overwrite deletes rows")
-    definition = _prepared_definition(table, definition)
-    _check_replaced(before, definition)
-    definition = identified(definition, before)
+    definition = _replacing(table, before, _prepared_definition(table, definition))
     entry = _created(mode, " AS SELECT", definition)
     _write_definition(table, frame, before, definition, FrameWrite("error", notes=notes), entry)
 
 
-def _check_replaced(before: Snapshot | None, definition: TableDefinition) -> None:
+def _replacing(table: Table, before: Snapshot | None, definition: TableDefinition) -> TableDefinition:
+    """Return a definition as it takes the place of a table, which must allow that; None is no table."""
+    if before is not None:
+        before.check_writable()
+        refuse_append_only(before, table.name, "its replacement deletes rows")
+        _check_partitions(before, definition)
+    return identified(definition, before)
+
+
+def _check_partitions(before: Snapshot, definition: TableDefinition) -> None:
     """Refuse partitions for what takes a clustered table's place: the protocol's feature stays."""
-    if before is not None and definition.partition_columns and FEATURE in writer_features(before.protocol):
+    if definition.partition_columns and FEATURE in writer_features(before.protocol):
         raise DeltaAnalysisException(
             "DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE",
             "Replacing a clustered Delta table with a partitioned table is not allowed. Drop the table first.",
