@@ -23,6 +23,7 @@ from deltamerge.render.units import duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from typing_extensions import Self
 
 _POLL_SECONDS = 0.25
 
@@ -57,13 +58,14 @@ class _LiveProgress(ABC):
         self._ended = threading.Event()
         self._began = time.monotonic()
 
-    def _start(self) -> None:
+    def __enter__(self) -> Self:
         self._began = time.monotonic()
         self._ended.clear()
         if self._open():
             if self._tasks is not None:
                 self._tasks.start()
             threading.Thread(target=self._watch, daemon=True).start()
+        return self
 
     def __exit__(
         self,
@@ -161,10 +163,6 @@ class TerminalProgress(_LiveProgress):
         self._live: Live | None = None
         self._spinner = Spinner("dots")
 
-    def __enter__(self) -> TerminalProgress:
-        self._start()
-        return self
-
     @property
     def _is_open(self) -> bool:
         return self._live is not None
@@ -230,10 +228,6 @@ class NotebookProgress(_LiveProgress):
         self._display: Any = display
         self._html: Any = HTML
         self._shown: Any = None
-
-    def __enter__(self) -> NotebookProgress:
-        self._start()
-        return self
 
     @property
     def _is_open(self) -> bool:
