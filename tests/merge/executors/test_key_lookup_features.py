@@ -18,8 +18,6 @@ from merge.tables import EXECUTOR, actions, latest_version, made_once, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.sessions
-
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 COUNT = "WHEN MATCHED THEN UPDATE SET n = t.n + s.n WHEN NOT MATCHED THEN INSERT *"
 CHANGES = (
@@ -41,6 +39,12 @@ def added(path: str) -> list[pq.ParquetFile]:
     return [pq.ParquetFile(Path(path) / unquote(file["path"])) for file in files]
 
 
+# Over Connect one merge shows a feature: the same workers handle it.
+CLAUSES = [
+    pytest.param(UPSERT, id="upsert"),
+    pytest.param(COUNT, id="count", marks=pytest.mark.sessions),
+    pytest.param(CHANGES, id="changes"),
+]
 PROPERTIES: dict[str, dict[str, str]] = {
     "mapped by name": {"delta.columnMapping.mode": "name"},
     "mapped by id, tracked": {"delta.columnMapping.mode": "id", "delta.enableRowTracking": "true"},
@@ -59,7 +63,7 @@ PROPERTIES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("clauses", [UPSERT, COUNT, CHANGES], ids=["upsert", "count", "changes"])
+@pytest.mark.parametrize("clauses", CLAUSES)
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_tables_with_features(spark: SparkSession, tmp_path: Path, name: str, clauses: str) -> None:
     properties = PROPERTIES[name]
@@ -102,6 +106,7 @@ CHECKED = {
 }
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("name", CHECKED)
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_constraints(spark: SparkSession, tmp_path: Path, name: str, vectors: str) -> None:
@@ -136,7 +141,7 @@ def test_constraints(spark: SparkSession, tmp_path: Path, name: str, vectors: st
         assert rows(DeltaTable.forPath(spark, path).toDF()) == before
 
 
-@pytest.mark.parametrize("clauses", [UPSERT, COUNT, CHANGES], ids=["upsert", "count", "changes"])
+@pytest.mark.parametrize("clauses", CLAUSES)
 @pytest.mark.parametrize("given", [False, True], ids=["generated", "given"])
 def test_generated_columns_and_constraints(spark: SparkSession, tmp_path: Path, given: bool, clauses: str) -> None:
     """What Spark computes of rows that change: generated columns, and constraints that PyArrow does not evaluate."""
@@ -177,6 +182,7 @@ def test_generated_columns_and_constraints(spark: SparkSession, tmp_path: Path, 
     assert said[0] == said[1]
 
 
+@pytest.mark.sessions
 def test_counters_where_nothing_matches(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.range(3).selectExpr("id", "id AS n").coalesce(1), path)
@@ -185,6 +191,7 @@ def test_counters_where_nothing_matches(spark: SparkSession, tmp_path: Path) -> 
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0, 0), (1, 1), (2, 2), (7, 7), (8, 8)]
 
 
+@pytest.mark.sessions
 def test_patched_files_of_a_widened_table(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     properties = {"delta.enableTypeWidening": "true"}
@@ -205,6 +212,7 @@ def test_patched_files_of_a_widened_table(spark: SparkSession, tmp_path: Path) -
     }
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("partition", [(), ("small",)])
 @pytest.mark.parametrize(
     "properties", [{}, {"delta.enableDeletionVectors": "true"}, {"delta.enableChangeDataFeed": "true"}]
@@ -236,6 +244,7 @@ def test_narrower_columns_of_a_source_are_read_in_place(
     assert rows(merged) == rows(expected)
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize(("value", "choice"), [("s.n", "arrow"), ("t.n + s.n - t.id", "pair_values")])
 def test_new_columns_are_in_patched_files(spark: SparkSession, tmp_path: Path, value: str, choice: str) -> None:
     path = str(tmp_path / "t")
@@ -250,6 +259,7 @@ def test_new_columns_are_in_patched_files(spark: SparkSession, tmp_path: Path, v
     assert all("extra" in file.schema_arrow.names for file in added(path))
 
 
+@pytest.mark.sessions
 def test_identity_columns(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     builder = DeltaTable.create(spark).location(path).addColumn("id", "BIGINT").addColumn("n", "BIGINT")
@@ -282,6 +292,7 @@ KEYS = {
 }
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_many_types(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     of_target, of_source = KEYS[kind]
@@ -300,6 +311,7 @@ def test_keys_of_many_types(spark: SparkSession, tmp_path: Path, kind: str) -> N
     assert found["key_lookup"] == found["classic"]
 
 
+@pytest.mark.sessions
 def test_columns_that_identifier_names(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.range(3).selectExpr("id", "id AS n", "id % 2 AS p").coalesce(1), path, partition_by="p")
