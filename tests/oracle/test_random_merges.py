@@ -22,7 +22,7 @@ from .random_merges.shrink import candidates, shrink
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MERGES = 100
+MERGES = 60
 IN_ONE_TEST = 20
 
 
