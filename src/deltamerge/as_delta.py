@@ -6,12 +6,10 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from deltamerge import exceptions, tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def install_as_delta() -> None:

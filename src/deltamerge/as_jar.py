@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
 from pyspark.sql.session import SparkSession as PySparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
@@ -26,9 +27,6 @@ from deltamerge.as_delta import install_as_delta
 from deltamerge.spark import columns as F
 from deltamerge.spark.data_source import drop_missing_catalog
 from deltamerge.spark.session import conf_value
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _STATE, _TABLE, _FRAME = "_deltamerge_asked", "_deltamerge_table", "_deltamerge_frame"
 _MARK = "_deltamerge_installed"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from pyspark.sql import Column
 
 from deltamerge.sql.merge_ast import Assignment, Default, Expression
 from deltamerge.sql.names import parse_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import Column
 
 Condition: TypeAlias = "str | Column | None"
 Values: TypeAlias = "Mapping[str, str | Column]"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from deltamerge.api.arguments import Condition, Values, assignments_of, condition_of
@@ -30,10 +29,6 @@ from deltamerge.scan.timestamps import timestamp_ms
 from deltamerge.spark.catalog import table_location
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 
 __all__ = ["DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.asked_options import asked_options
 from deltamerge.api.delta_table import DeltaTable
@@ -15,10 +17,6 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.relations import at_suffix
 from deltamerge.sql.statements.ast import TimeTravel
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 _TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
 

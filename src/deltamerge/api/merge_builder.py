@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
 
 from deltamerge.api.arguments import Condition, Values, assignments_of, condition_of
 from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.report import MergeReport
+from deltamerge.log.change_feed import ChangedFile
 from deltamerge.merge.analysis.checks import check_clause_order
 from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.explain import explain_merge
+from deltamerge.merge.outcome import Progress
 from deltamerge.merge.result.after_commit import after_commit
 from deltamerge.merge.result.commit import rows_changed
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.changes import changed_rows_frame
 from deltamerge.spark.session import alias_of
+from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import (
     Action,
     ClauseKind,
@@ -29,13 +33,6 @@ from deltamerge.sql.merge_ast import (
 )
 from deltamerge.sql.names import parse_name
 from deltamerge.txn.application import option_transaction
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from deltamerge.log.change_feed import ChangedFile
-    from deltamerge.merge.outcome import Progress
-    from deltamerge.spark.table import Table
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import columns_to_dedupe_by
@@ -17,9 +19,11 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.resolve import TARGET_ALIAS
 from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.explain import explain_merge
+from deltamerge.merge.outcome import Progress
 from deltamerge.merge.preparation import Begun, begin
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.parquet_files import read_parquet
+from deltamerge.spark.table import Table
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.merge_ast import Expression, NameParts, ParsedMerge, ParsedSource, ParsedTarget
 from deltamerge.sql.merge_parser import parse_merge
@@ -27,12 +31,6 @@ from deltamerge.sql.names import quote
 from deltamerge.sql.relations import replace_qualifier
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.txn.application import option_transaction
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from deltamerge.merge.outcome import Progress
-    from deltamerge.spark.table import Table
 
 NamedTables: TypeAlias = "Mapping[str, str | DeltaTable]"
 

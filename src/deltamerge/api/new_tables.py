@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from deltamerge.api.register import registered_on_demand
 from deltamerge.exceptions import DeltaAnalysisException
@@ -12,14 +14,9 @@ from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.catalog import catalog_entry, qualified, record_table, warehouse_location
 from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.names import quote_name
+from deltamerge.sql.statements.ast import TableName
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.table_writer import NO_NOTES, CommitNotes, create_table, create_table_as
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from deltamerge.sql.statements.ast import TableName
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from deltamerge.api.arguments import names_of
 from deltamerge.commands.optimize import Optimized, file_sizes, optimize
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from deltamerge.spark.table import Table
+from deltamerge.spark.table import Table
 
 _SIZES = "STRUCT<min: BIGINT, max: BIGINT, avg: DOUBLE, totalFiles: BIGINT, totalSize: BIGINT>"
 _CUBES = "STRUCT<num: BIGINT, size: BIGINT>"

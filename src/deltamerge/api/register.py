@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar, source_settings
 from deltamerge.workers.data_source import DeltaSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ON_DEMAND = threading.Event()
 """Set where a session's source is registered as soon as something needs it: by `install_in_pyspark`."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.page import Page
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, StepTiming
 from deltamerge.merge.planning.plan import MergePlan
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
+
+from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements.alterations import run_alter
 from deltamerge.api.statements.changes import run_delete, run_insert, run_merge_rows, run_truncate, run_update
 from deltamerge.api.statements.creation import run_clone, run_create, run_create_view, run_drop
@@ -29,11 +32,6 @@ from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.parser import parse_statement
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from deltamerge.api.delta_table import DeltaTable
 
 
 def sql(

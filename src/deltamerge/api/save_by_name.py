@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
+
+from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.save_frame import Save, save_to_table
 from deltamerge.api.statements.changes import check_arity
 from deltamerge.api.statements.creation import create_from_rows
@@ -12,11 +14,6 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import CreateMode, CreateTable, TableName
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from deltamerge.api.delta_table import DeltaTable
 
 # Table properties that Spark takes for parts of the table's definition.
 _LOCATION, _COMMENT = "location", "comment"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from deltamerge.api.arguments import column_name
 from deltamerge.api.asked_options import asked_options
@@ -17,9 +19,6 @@ from deltamerge.sql.merge_ast import Expression
 from deltamerge.txn.application import option_transaction
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, illegal_option, write_kind
 from deltamerge.write.table_writer import CommitNotes, FrameWrite
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
 _ERRORS = ("error", "errorifexists", "default")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.api.arguments import check, names_of
@@ -15,9 +16,6 @@ from deltamerge.sql.statements.ast import TableName
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION
 from deltamerge.write.identity_columns import identity_metadata
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class DeltaColumnBuilder:

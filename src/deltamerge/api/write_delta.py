@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from deltamerge.commands.replace_where import replace_rows, replaces_rows
 from deltamerge.log.snapshot import table_exists
@@ -12,9 +13,6 @@ from deltamerge.spark.session import merge_conf, reset_transaction
 from deltamerge.spark.table import Table, open_table
 from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.table_writer import CommitNotes, FrameWrite, write_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _MODES = ("append", "overwrite", "error")
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
+from pyspark.sql import SparkSession
 from rich.console import Console, RenderableType
 
 from deltamerge.api.merge_sql import merge_sql, plan_sql
@@ -23,9 +24,6 @@ from deltamerge.render.progress import TerminalProgress
 from deltamerge.render.terminal import render_terminal
 from deltamerge.storage.store import open_store
 from deltamerge.version import __version__
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 app = typer.Typer(
     name="deltamerge",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.cli.failures import CommandError
 from deltamerge.log.snapshot import table_exists
 from deltamerge.storage.store import open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _SUFFIXES = {
     ".parquet": "parquet",

@@ -24,10 +24,6 @@ def condition_of(sql: str, schema: StructType, table: StructType, request: Reque
     """Return a condition over columns by their positions.
 
     None where Arrow does not evaluate it as Spark does, or it names other columns.
-
-    Args:
-        schema: The columns.
-        table: The table's, which says which of them are CHAR: strings are padded as they are.
     """
     lengths = {name.lower(): length for name, length in char_lengths(table).items()}
     by_name = {field.name.lower(): index for index, field in enumerate(schema.fields)}

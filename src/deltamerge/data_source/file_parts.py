@@ -48,11 +48,7 @@ def file_parts(
     time_zone: str,
     constants: Sequence[Mapping[str, pa.Array]] | None = None,
 ) -> list[FilePart]:
-    """Return files as tasks read them.
-
-    Args:
-        constants: For each file the values of other columns that all of its rows have.
-    """
+    """Return files as tasks read them."""
     vectors = read_deletion_vectors(store, (file.deletion_vector for file in files if file.deletion_vector is not None))
     parts = []
     for number, file in enumerate(files):
@@ -69,11 +65,7 @@ def file_parts(
 
 
 def partition_value(string: str | None, kind: pa.DataType, time_zone: str) -> pa.Array:
-    """Return a partition's value as an array of one value. Protocol: Partition Value Serialization.
-
-    Raises:
-        ValueError: The string is none of the type's.
-    """
+    """Return a partition's value as an array of one value. Protocol: Partition Value Serialization."""
     if string is None or string == "":
         return pa.nulls(1, kind)
     try:

@@ -71,7 +71,6 @@ def plan_read(
     """Plan the read of a version.
 
     Args:
-        schema: The columns to read.
         pinned: The version; None for the one that the options ask for.
     """
     if "path" not in options:

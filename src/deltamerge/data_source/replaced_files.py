@@ -21,11 +21,7 @@ _INSTEAD = "DeltaTable.forPath(spark, path).delete(condition), then append"
 
 
 def rows_condition(sql: str, given: StructType, definition: TableDefinition, request: Request) -> tuple[Condition, str]:
-    """Return the condition of ``replaceWhere`` over a frame's columns, and the error of rows that do not match it.
-
-    Raises:
-        DeltaAnalysisException: It is not one over partition columns that Arrow evaluates as Spark does.
-    """
+    """Return the condition of ``replaceWhere`` over a frame's columns, and the error of rows that do not match it."""
     columns = _partition_schema(definition)
     _condition(sql, columns, columns, request)
     return _condition(sql, given, columns, request), (

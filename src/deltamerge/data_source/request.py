@@ -42,11 +42,7 @@ class Request:
 
     @cached_property
     def path(self) -> str:
-        """The table's path or URL, as it was given.
-
-        Raises:
-            DeltaAnalysisException: None was given.
-        """
+        """The table's path or URL, as it was given."""
         path = self.options.get("path")
         if path is None:
             raise DeltaAnalysisException(
@@ -72,11 +68,7 @@ class Request:
 
     @cached_property
     def files(self) -> Files:
-        """How tasks open the table's files.
-
-        Raises:
-            DeltaAnalysisException: They cannot.
-        """
+        """How tasks open the table's files."""
         files = self.store.files
         if isinstance(files, NotOpened):
             raise DeltaAnalysisException(
@@ -93,11 +85,7 @@ class Request:
         return SNAPSHOTS.load(self.store, version)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return an option that is true or false.
-
-        Raises:
-            DeltaIllegalArgumentException: It is neither.
-        """
+        """Return an option that is true or false."""
         value = self.options.get(name.lower())
         if value is None:
             return default
@@ -106,11 +94,7 @@ class Request:
         return value.lower() == "true"
 
     def number(self, name: str) -> int | None:
-        """Return an option that is a non-negative whole number; None where it is not given.
-
-        Raises:
-            DeltaIllegalArgumentException: It is none.
-        """
+        """Return an option that is a non-negative whole number; None where it is not given."""
         value = self.options.get(name.lower())
         if value is None:
             return None
@@ -124,11 +108,7 @@ class Request:
         return None if value is None else parse_bytes(name, value)
 
     def milliseconds(self, name: str) -> int | None:
-        """Return an option that is a timestamp, in milliseconds since 1970; None where it is not given.
-
-        Raises:
-            DeltaAnalysisException: It is none.
-        """
+        """Return an option that is a timestamp, in milliseconds since 1970; None where it is not given."""
         value = self.options.get(name.lower())
         if value is None:
             return None

@@ -28,11 +28,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def limited(field: StructField) -> tuple[str, int] | None:
-    """Return whether a column is CHAR or VARCHAR, and its length; None for another one.
-
-    Raises:
-        DeltaAnalysisException: There are such types inside of it.
-    """
+    """Return whether a column is CHAR or VARCHAR, and its length; None for another one."""
     ddl = (field.metadata or {}).get(CHAR_VARCHAR_TYPE)
     if ddl is None:
         return None
@@ -49,12 +45,7 @@ def char_lengths(schema: StructType) -> dict[str, int]:
 
 
 def stored_part(field: StructField, wanted: DataType, arrow: pa.DataType, mode: str) -> Part:
-    """Return how data files have a column of a table.
-
-    Args:
-        wanted: The type that is asked for.
-        arrow: The same in Arrow.
-    """
+    """Return how data files have a column of a table."""
     metadata = field.metadata or {}
     name = field.name if mode == NONE else metadata.get(PHYSICAL_NAME, field.name)
     length = limited(field)
@@ -109,12 +100,7 @@ def _file_type(data_type: DataType) -> pa.DataType:
 
 
 def given_part(name: str, target: DataType, arrow: pa.DataType) -> Part:
-    """Return how a frame has a column that is written: structs have their fields by name.
-
-    Args:
-        target: The column's type in the table.
-        arrow: Its type in files.
-    """
+    """Return how a frame has a column that is written: structs have their fields by name."""
     return Part(name, _given_shape(target, arrow))
 
 

@@ -58,11 +58,7 @@ class Offset:
 
 
 def open_stream(options: Mapping[str, str], settings: Mapping[str, str], schema: StructType) -> TableStream:
-    """Return a table as a stream of rows.
-
-    Args:
-        schema: The columns of the query.
-    """
+    """Return a table as a stream of rows."""
     request = Request(options, settings)
     return TableStream(request, TableRead.of(request, request.snapshot(), schema))
 

@@ -22,11 +22,7 @@ INSTEAD = "deltamerge.write_delta(df, path, mode)"
 
 
 def check_expressions(definition: TableDefinition, given: StructType) -> None:
-    """Refuse tables for whose rows Spark must evaluate expressions.
-
-    Raises:
-        DeltaAnalysisException: The table is such a one.
-    """
+    """Refuse tables for whose rows Spark must evaluate expressions."""
     names = {field.name.lower() for field in given.fields}
     for field in definition.schema.fields:
         metadata = field.metadata or {}
@@ -44,11 +40,7 @@ def check_expressions(definition: TableDefinition, given: StructType) -> None:
 def check_conditions(
     definition: TableDefinition, given: StructType, request: Request
 ) -> tuple[tuple[Condition, str], ...]:
-    """Return a table's CHECK constraints over a frame's columns, and the errors of rows that violate them.
-
-    Raises:
-        DeltaAnalysisException: One needs Spark.
-    """
+    """Return a table's CHECK constraints over a frame's columns, and the errors of rows that violate them."""
     found = []
     for constraint in constraints_of(definition.schema, definition.properties):
         if not isinstance(constraint, Check):
@@ -66,11 +58,7 @@ def check_conditions(
 
 
 def check_columns(definition: TableDefinition, given: StructType, table: str) -> None:
-    """Refuse a frame whose columns the table lacks, or has with types that do not take their values.
-
-    Raises:
-        DeltaAnalysisException: DELTA_SCHEMA_MISMATCH or DELTA_FAILED_TO_MERGE_FIELDS.
-    """
+    """Refuse a frame whose columns the table lacks, or has with types that do not take their values."""
     unknown = _unknown(given, definition.schema, ())
     if unknown:
         raise DeltaAnalysisException(

@@ -59,7 +59,6 @@ class WritePlan:
     Args:
         options: The query's; they may be secret.
         version: The version that was read; None where there is no table.
-        kind: As in `WriteOptions`.
     """
 
     options: Mapping[str, str] = field(repr=False)
@@ -96,16 +95,8 @@ def plan_write(
 ) -> tuple[RowsToWrite, str, Mapping[str, str]]:
     """Plan a write.
 
-    Args:
-        schema: The frame's columns.
-        overwrite: Whether the rows take the place of others.
-        streams: Whether it is one batch of a stream.
-
     Returns:
         How tasks write rows; what is to be committed, as JSON; the settings.
-
-    Raises:
-        DeltaAnalysisException: The rows do not fit the table, or the data source does not write it.
     """
     request = Request(options, settings)
     given = _without_location(schema)

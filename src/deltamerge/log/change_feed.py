@@ -50,9 +50,6 @@ def check_reserved_names(after: Metadata, before: Metadata | None) -> None:
 
     Delta: OptimisticTransaction.performCdcMetadataCheck.
 
-    Args:
-        before: The metadata that it replaces; None for a new table.
-
     Raises:
         DeltaAnalysisException: DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS where the feed would be new, else
             RESERVED_CDC_COLUMNS_ON_WRITE.
@@ -74,11 +71,7 @@ def check_reserved_names(after: Metadata, before: Metadata | None) -> None:
 
 
 def reserved_names(found: Iterable[str], otherwise: str) -> DeltaAnalysisException:
-    """Return the error of a write of change data into a table with columns of reserved names.
-
-    Args:
-        otherwise: What to do instead of renaming them.
-    """
+    """Return the error of a write of change data into a table with columns of reserved names."""
     names = ", ".join(found)
     return DeltaAnalysisException(
         "RESERVED_CDC_COLUMNS_ON_WRITE",
@@ -93,10 +86,6 @@ def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[Changed
     """Return the files with the changes of some versions, by version.
 
     Changes are read with the schema of `snapshot`, the latest version.
-
-    Raises:
-        DeltaAnalysisException: Changes were not recorded for a version, or its schema does not fit.
-        DeltaTableException: A version is no longer in the log.
     """
     store = snapshot.store
     begin = load_snapshot(store, first).metadata

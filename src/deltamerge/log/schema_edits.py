@@ -13,11 +13,7 @@ Fields: TypeAlias = tuple[StructField, ...]
 
 
 def find_field(schema: StructType, path: Sequence[str]) -> tuple[tuple[str, ...], StructField]:
-    """Return a column or field, and its path as the schema spells it.
-
-    Raises:
-        DeltaAnalysisException: There is none.
-    """
+    """Return a column or field, and its path as the schema spells it."""
     wanted = tuple(name.lower() for name in path)
     for spelled, field in schema.walk():
         if tuple(name.lower() for name in spelled) == wanted:
@@ -31,11 +27,7 @@ def find_field(schema: StructType, path: Sequence[str]) -> tuple[tuple[str, ...]
 
 
 def with_fields(schema: StructType, parent: Sequence[str], change: Callable[[Fields], Fields]) -> StructType:
-    """Return a schema with the fields of one struct changed; the empty path is the table itself.
-
-    Raises:
-        DeltaAnalysisException: There is no struct at the path.
-    """
+    """Return a schema with the fields of one struct changed; the empty path is the table itself."""
     changed = _within(schema, tuple(parent), change, tuple(parent))
     assert isinstance(changed, StructType)
     return changed
@@ -66,11 +58,7 @@ def _within(
 
 
 def placed(fields: Fields, field: StructField, after: str | None, *, first: bool = False) -> Fields:
-    """Return fields with one more: the first, behind another one, or the last.
-
-    Raises:
-        DeltaAnalysisException: There is no field to put it behind.
-    """
+    """Return fields with one more: the first, behind another one, or the last."""
     if first:
         return (field, *fields)
     if after is None:

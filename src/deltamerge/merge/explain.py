@@ -36,9 +36,6 @@ def explain_merge(
 ) -> MergeExplanation:
     """Explain a merge; nothing is written, and read access to the table is enough.
 
-    Args:
-        analyze: Whether to read the source and to match its rows as well.
-
     Raises:
         DeltaAnalysisException: The statement is wrong.
         DeltaTableException: The table cannot be read, or the merge could not write it.

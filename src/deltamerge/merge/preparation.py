@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from deltamerge.log.change_feed import DISABLE, reserved_among, reserved_names
 from deltamerge.log.features.type_widening import widening_mode
@@ -36,9 +37,6 @@ from deltamerge.workers.files import Files
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder
 from deltamerge.write.table_features import check_evolution
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -112,11 +110,7 @@ class MergeIntoCommand:
 
 
 def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, steps: Steps) -> Execution:
-    """Resolve, analyze and plan a merge whose timestamp is set.
-
-    Raises:
-        DeltaAnalysisException: The statement is wrong, or a plan that the session asks for does not fit.
-    """
+    """Resolve, analyze and plan a merge whose timestamp is set."""
     spark, timestamp = command.table.spark, command.timestamp
     assert timestamp is not None
     with steps.step("resolve", "resolving the statement"):
@@ -170,11 +164,7 @@ def _session_facts(spark: SparkSession, store: Store) -> SessionFacts:
 
 
 def check_change_data_names(context: PlanningContext) -> None:
-    """Refuse a merge that writes or returns change data of a table that has columns of its names, or would get them.
-
-    Raises:
-        DeltaAnalysisException: RESERVED_CDC_COLUMNS_ON_WRITE.
-    """
+    """Refuse a merge that writes or returns change data of a table that has columns of its names, or would get them."""
     names = context.merge.output_schema.names
     found = reserved_among(names) if context.writes_change_data else []
     if context.returns_changes:

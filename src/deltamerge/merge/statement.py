@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
+
+from pyspark.sql import Column, DataFrame
 
 from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 Operation: TypeAlias = Literal["MERGE", "UPDATE", "DELETE"]
 """The statement's name: in the commit, in Spark's UI and in errors."""

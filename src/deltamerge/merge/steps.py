@@ -6,15 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.outcome import MeasuredProgress, Progress, StepTiming
 from deltamerge.merge.statement import Operation
 from deltamerge.spark.session import job_description
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 

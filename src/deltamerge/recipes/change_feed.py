@@ -8,13 +8,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.outcome import MergeOutcome, Progress
 from deltamerge.merge.reruns import RUN_AGAIN, seconds_to_wait
 from deltamerge.recipes.changes import (
     CHANGE_LOG,
@@ -32,21 +36,13 @@ from deltamerge.recipes.changes import (
 from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
 from deltamerge.recipes.keyed_rows import rows_of_keys
 from deltamerge.recipes.own_merges import run_without_transaction
-from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of_target
+from deltamerge.recipes.targets import Place, Target, column_of, key_names, names_in, place_of_target
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote, unquote
 from deltamerge.txn.application import ApplicationTransaction, option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from deltamerge.api.merge_builder import DeltaMergeBuilder
-    from deltamerge.log.snapshot import Snapshot
-    from deltamerge.merge.outcome import MergeOutcome, Progress
-    from deltamerge.recipes.targets import Place
 
 AUTO_CDC = HistoryColumns("__START_AT", "__END_AT")
 

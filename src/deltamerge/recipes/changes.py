@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.source.dedupe import tie_error
 from deltamerge.recipes.keyed_rows import same_keys
@@ -23,11 +24,6 @@ from deltamerge.spark.exact_json import exact_json
 from deltamerge.spark.session import merge_conf
 from deltamerge.sql.names import quote
 from deltamerge.write.align import find_field
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from deltamerge.api.merge_builder import DeltaMergeBuilder
 
 CHANGE_LOG = "_deltamerge_changes"
 SEQUENCE, DELETED, ROW = "__sequence", "__deleted", "__row"

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules
 from deltamerge.recipes.values import comparable
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, WindowSpec
 
 AFTER_DELETE, END = "__after_delete", "__end"
 _RANK, _ERA, _STATE, _RUN = "__rank", "__era", "__state", "__run"

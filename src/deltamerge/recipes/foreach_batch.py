@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.recipes.targets import Target, place_of_target
 from deltamerge.recipes.upsert import Written, upsert
 from deltamerge.spark.session import is_connect
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 _QUERY_ID = "sql.streaming.queryId"
 # Spark's local properties are those of the query's thread, which ends with this run of the query.

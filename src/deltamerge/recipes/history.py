@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import BooleanType, StructField
 
 from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules
 from deltamerge.recipes.folding import AFTER_DELETE, END, newest_rows, ranked, versions_of_rows
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.values import all_of, comparable, is_comparable, kept_sql
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from deltamerge.api.merge_builder import DeltaMergeBuilder
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
@@ -19,9 +20,6 @@ from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.conditions import EquiKey
 from deltamerge.sql.names import free_prefix, quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def rows_of_keys(table: Table, snapshot: Snapshot, keys: DataFrame, *, null_safe: bool = True) -> DataFrame:

@@ -6,18 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql.types import StructField
 
 from deltamerge.merge.source.dedupe import KEYS, tie_error
 from deltamerge.recipes.values import comparable
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import free_prefix, quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)

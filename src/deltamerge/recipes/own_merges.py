@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.outcome import MergeOutcome
 from deltamerge.txn.application import NO_TRANSACTION
-
-if TYPE_CHECKING:
-    from deltamerge.api.merge_builder import DeltaMergeBuilder
-    from deltamerge.merge.outcome import MergeOutcome
 
 
 def run_without_transaction(builder: DeltaMergeBuilder) -> MergeOutcome:

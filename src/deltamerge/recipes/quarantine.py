@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
 
 from deltamerge.api.report import MergeReport
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.own_merges import run_without_transaction
+from deltamerge.recipes.targets import Place
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.exact_json import exact_json
@@ -24,11 +25,6 @@ from deltamerge.write.align import same_shape
 from deltamerge.write.char_varchar import length_limit
 from deltamerge.write.constraints import Check, NotNull, columns_in, constraints_of, holds
 from deltamerge.write.store_assignment import sql_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from deltamerge.recipes.targets import Place
 
 ROW_ID, REASON, REJECTED_AT = "_row_id", "_reason", "_rejected_at"
 _NESTED = (StructType, ArrayType, MapType, VariantType)

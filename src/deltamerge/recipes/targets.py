@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable, open_by_name
@@ -18,9 +19,6 @@ from deltamerge.spark.table import open_table
 from deltamerge.sql.names import near_misses, parse_name
 from deltamerge.write.align import find_field
 from deltamerge.write.table_writer import FrameWrite, write_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Target: TypeAlias = "DeltaTable | str"
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.merge.outcome import Progress
 from deltamerge.recipes.keyed_rows import rows_of_keys
 from deltamerge.recipes.one_row import KeyColumn, one_row_per_key
 from deltamerge.recipes.quarantine import Judged, WrittenColumn, judge, rejecting
@@ -25,11 +27,6 @@ from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import parse_name, quote, quote_name
 from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from deltamerge.merge.outcome import Progress
 
 Values: TypeAlias = "Mapping[str, str | Column]"
 Written: TypeAlias = "bool | Sequence[str] | Values"

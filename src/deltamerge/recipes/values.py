@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column
 from pyspark.sql.types import DataType, MapType, StructField, StructType, VariantType
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -13,9 +13,6 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.exact_json import exact_json
 from deltamerge.spark.nested_types import contains
 from deltamerge.sql.names import quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def is_comparable(data_type: DataType) -> bool:

@@ -28,11 +28,7 @@ def to_page(data: MergeOutcome | MergeExplanation) -> str:
 
 
 def progress_html(step: RunningStep, now: float) -> str:
-    """Return the running step of a merge as HTML.
-
-    Args:
-        now: The time, as `time.monotonic` tells it.
-    """
+    """Return the running step of a merge as HTML."""
     return _templates().get_template("progress.html").render(step=printable(step), now=now)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from deltamerge.log.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, ChangedFile
@@ -16,9 +16,6 @@ from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
 from deltamerge.workers.change_files import CHANGE_TYPE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 MERGE_ACTION = "merge_action"
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType, VarcharType
 
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def padded(value: Column, field: StructField) -> Column:
@@ -42,11 +39,7 @@ def convert_limited(
     convert: Callable[[Column, CharType | VarcharType, str], Column],
     kinds: tuple[type[DataType], ...] = (CharType, VarcharType),
 ) -> Column:
-    """Convert what a value has in places where its type is CHAR or VARCHAR.
-
-    Args:
-        value: The value, with STRING where the type is CHAR or VARCHAR.
-    """
+    """Convert what a value has in places where its type is CHAR or VARCHAR."""
     if isinstance(limited, (CharType, VarcharType)):
         return convert(value, limited, path) if isinstance(limited, kinds) else value
     if not contains(limited, kinds):

@@ -30,12 +30,6 @@ def check_columns(table: Table, expected: Sequence[str], files: Sequence[AddFile
 
     The footer is read only of files whose statistics name other columns than the table's; where no file has statistics
     of columns, of the first.
-
-    Args:
-        expected: As `expected_columns` returns them.
-
-    Raises:
-        DeltaTableException: A file has none of them (DELTAMERGE_FILE_WITHOUT_COLUMNS).
     """
     keys = [json.dumps(name, ensure_ascii=ascii_only) + ":" for name in expected for ascii_only in (False, True)]
     unseen = [file for file in files if not any(key in (file.stats or "") for key in keys)]
@@ -46,11 +40,7 @@ def check_columns(table: Table, expected: Sequence[str], files: Sequence[AddFile
 
 
 def check_footers(table: Table, expected: Sequence[str], files: Sequence[AddFile]) -> None:
-    """Refuse data files that have none of the table's columns by their footers.
-
-    Raises:
-        DeltaTableException: A file has none of them (DELTAMERGE_FILE_WITHOUT_COLUMNS).
-    """
+    """Refuse data files that have none of the table's columns by their footers."""
     if not files or not expected:
         return
     try:
@@ -69,11 +59,7 @@ def footers(table: Table, files: Sequence[AddFile]) -> list[pa.Schema]:
 
 
 def check_names(table: Table, expected: Sequence[str], file: AddFile, found: Sequence[str]) -> None:
-    """Refuse a data file with these columns if none is the table's.
-
-    Raises:
-        DeltaTableException: There is none (DELTAMERGE_FILE_WITHOUT_COLUMNS).
-    """
+    """Refuse a data file with these columns if none is the table's."""
     if not expected or not {name.lower() for name in expected}.isdisjoint(name.lower() for name in found):
         return
     path = table.store.absolute(decode_path(file.path))

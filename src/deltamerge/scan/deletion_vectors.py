@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import rows_about
@@ -21,9 +22,6 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
 from deltamerge.workers.row_blocks import BLOCK_ROWS, Blocks, blocks_table
 from deltamerge.workers.vector_blocks import passing_on, reading_vectors
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -45,15 +43,7 @@ _VECTOR = pa.struct(
 def without_deleted_rows(
     table: Table, frame: DataFrame, file_name: str, row_index: str, files: Sequence[AddFile]
 ) -> DataFrame:
-    """Return the rows that no deletion vector deletes. Protocol: Deletion Vectors.
-
-    Args:
-        file_name: Its column with the file's URI as Spark spells it (STRING).
-        row_index: Its column with the row's position in its file (BIGINT).
-
-    Raises:
-        DeltaTableException: A deletion vector is missing or damaged.
-    """
+    """Return the rows that no deletion vector deletes. Protocol: Deletion Vectors."""
     columns = file, number, words = [f"{file_name}_{part}" for part in ("file", "block", "words")]
     blocks = _blocks_by_tasks(table, files, columns) if _are_many(files) else None
     if blocks is None:

@@ -28,9 +28,6 @@ def fields_of_files(
     """Return the data columns as files have them, with the files that have them so; nearly always one entry.
 
     Footers are read only under id mapping, and only where a column has a physical name that no Delta writer generated.
-
-    Raises:
-        DeltaTableException: A file has none of the columns; see `check_columns`.
     """
     fields = [f for f in schema.fields if f.name not in set(partition_columns)]
     expected = tuple(physical_field(field, mode) for field in fields)

@@ -22,9 +22,6 @@ def naming_missing_files(table: str) -> Iterator[None]:
     """Raise an error that names the missing file where Spark cannot find one.
 
     Over Spark Connect paths are resolved later, and Spark's own PATH_NOT_FOUND names the file.
-
-    Raises:
-        DeltaTableException: A data file is missing (FAILED_READ_FILE.FILE_NOT_EXIST).
     """
     try:
         yield
@@ -46,9 +43,6 @@ def refuse_empty_files(table: Table, files: Iterable[AddFile]) -> None:
     """Refuse data files without a byte, which Spark would pass over as if they had no rows.
 
     A disk that was full, or lost power, may leave such files. Stores of objects have them only if somebody puts them.
-
-    Raises:
-        DeltaTableException: A file is empty (FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER).
     """
     if not table.store.is_local:
         return

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from deltamerge.scan.plain_parquet import local_path
@@ -22,9 +23,6 @@ from deltamerge.spark.table import Table, open_table
 from deltamerge.storage.store import Store
 from deltamerge.workers.files import LOCAL_FILES, Files
 from deltamerge.workers.parquet_patch import SPARK_SCHEMA
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 GLOB = frozenset("*?[]{}\\,")
 """Characters of paths that Spark takes for patterns."""
@@ -60,7 +58,6 @@ def read_parquet(
     partition, or have columns of a nested or rare type.
 
     Args:
-        table: The table, which is reached with `options`.
         opened_by: How its files are opened; None where they are by Spark only.
     """
     spark = table.spark
@@ -113,11 +110,7 @@ def _stored_files(store: Store) -> list[str]:
 
 
 def _data_files(entries: Iterable[tuple[str, bool]]) -> list[str]:
-    """List a folder's files in the order in which Spark looks for a footer; none where there are folders.
-
-    Args:
-        entries: Names, and whether each is a folder's.
-    """
+    """List a folder's files in the order in which Spark looks for a footer; none where there are folders."""
     found = []
     for name, is_folder in entries:
         is_hidden = name.startswith(("_", ".")) or name.endswith("._COPYING_")

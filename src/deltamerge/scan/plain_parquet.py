@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from deltamerge.scan.column_mapping import PARQUET_FIELD_ID
 from deltamerge.spark.session import physical_plan
@@ -24,9 +25,6 @@ from deltamerge.workers.staged_rows import (
     is_of_other_calendar,
     plain_types,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 # One scan of one path, with nothing above it and no filter. Of several paths one may be named twice, and
 # a catalog's partitions may be anywhere.
@@ -76,9 +74,6 @@ def plain_parquet(
     """Return the files of a source that is a scan of Parquet files with columns of these very types.
 
     Reads the plan and the footers, which must have statistics of `keys`.
-
-    Args:
-        root: Where the table is whose files are opened so.
     """
     identified = {field.name for field in frame.schema if PARQUET_FIELD_ID in (field.metadata or {})}
     if by_id := identified.intersection(types):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructField
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.file_table import FileTable
@@ -13,21 +14,9 @@ from deltamerge.spark.session import READING_MANY_FILES, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructField
-
 
 def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None) -> DataFrame:
-    """Return a version of a table; the frame stays at this version.
-
-    Args:
-        files: Those of its files that are read; None for all.
-
-    Raises:
-        DeltaAnalysisException: The table has no columns (DELTA_READ_TABLE_WITHOUT_COLUMNS).
-        DeltaTableException: A data file is missing.
-    """
+    """Return a version of a table; the frame stays at this version."""
     schema = spark_schema(snapshot)
     if not schema.fields:
         raise DeltaAnalysisException(

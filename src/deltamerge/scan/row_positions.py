@@ -6,16 +6,13 @@ Spark itself returns positions as bitmaps of 32,768 rows (``bitmap_construct_agg
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pyroaring import BitMap64
+from pyspark.sql import Column
 
 from deltamerge.spark import columns as F
 from deltamerge.workers.row_blocks import BLOCK_BITS, WORD_BITS, WORDS, Blocks, blocks_of_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 _PIECE_BITS = 15
 
@@ -53,7 +50,6 @@ def is_in_block(words: Column, row: Column) -> Column:
 
     Args:
         words: The set's words of the row's block (ARRAY<BIGINT>), NULL where it has none there.
-        row: The row's position (BIGINT).
     """
     word = F.shiftright(row, WORD_BITS).bitwiseAND(F.lit(WORDS - 1)).cast("int")
     bit = F.getbit(F.get(words, word), row.bitwiseAND(F.lit((1 << WORD_BITS) - 1)).cast("int"))

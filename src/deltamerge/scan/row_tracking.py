@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -18,9 +18,6 @@ from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
 from deltamerge.workers.row_tracking import HiddenColumns
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 METADATA = "_metadata"
 
 
@@ -33,9 +30,6 @@ def tracked_frame(
     stored: HiddenColumns,
 ) -> DataFrame:
     """Read files of a table that has row tracking enabled.
-
-    Args:
-        extra: Names for the file and position of each row.
 
     Returns:
         The columns of `target_frame`, then the row's id and the version that last changed it, under the names of the
@@ -57,11 +51,7 @@ def tracked_frame(
 
 
 def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
-    """Return a version's columns and a struct ``_metadata`` of ``row_id`` and ``row_commit_version``.
-
-    Raises:
-        DeltaAnalysisException: The table has no row tracking.
-    """
+    """Return a version's columns and a struct ``_metadata`` of ``row_id`` and ``row_commit_version``."""
     stored = materialized_columns(snapshot.metadata)
     if stored is None:
         raise DeltaAnalysisException(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, SparkSession
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
 
 
 def timestamp_ms(spark: SparkSession, timestamp: str | dt.datetime | dt.date) -> int:
@@ -19,9 +17,6 @@ def timestamp_ms(spark: SparkSession, timestamp: str | dt.datetime | dt.date) ->
         spark: The session; its time zone is that of a string without one.
         timestamp: A datetime (one without a time zone is the machine's local time), a date, or a string such as
             ``2024-05-01`` or ``2024-05-01 12:30:00``.
-
-    Raises:
-        DeltaAnalysisException: The string is no timestamp (DELTA_TIMESTAMP_INVALID).
     """
     if isinstance(timestamp, dt.datetime):
         since = timestamp.astimezone(dt.timezone.utc) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaTableNotFoundException
@@ -16,10 +16,6 @@ from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import SPARK_ERRORS, create_catalog_table, errors_not_logged
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import parse_name, quote_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
-
 
 _SESSION_CATALOG = "spark_catalog"
 # The errors that say that there is no such table; any other says nothing of it.
@@ -48,9 +44,6 @@ def delta_location(spark: SparkSession, parts: Sequence[str], options: Mapping[s
     """Return where a named Delta table is stored, None where the name is not one of a Delta table.
 
     The catalog's entry counts; where there is none, the folder that a managed table has in the session's warehouse.
-
-    Args:
-        options: The options of its object store.
     """
     if len(parts) == 2 and parts[0].lower() == "delta":
         return parts[1]
@@ -66,14 +59,7 @@ def delta_location(spark: SparkSession, parts: Sequence[str], options: Mapping[s
 
 
 def table_location(spark: SparkSession, name: str, options: Mapping[str, str] | None = None) -> str:
-    """Return the path or URL of a named table: the catalog's, else that of a managed table in the session's warehouse.
-
-    Args:
-        options: The options of its object store.
-
-    Raises:
-        DeltaTableNotFoundException: There is no Delta table in either place.
-    """
+    """Return a named table's path or URL: the catalog's, else that of a managed table in the session's warehouse."""
     location = delta_location(spark, parse_name(name), options)
     if location is None:
         own = not _is_of_another_catalog(parse_name(name))

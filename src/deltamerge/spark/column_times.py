@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column, SparkSession
 
 from deltamerge.spark import columns as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
 
 _EXPRESSION = "spark.connect.Expression"
 
@@ -18,7 +17,6 @@ def with_fixed_time(spark: SparkSession, column: Column, fixed: Callable[[str], 
     """Return a Column in which the functions of the current time are replaced; the same one where it has none.
 
     Args:
-        column: The Column; what `expr` was given in it is looked through, too.
         fixed: Replaces such functions in SQL; returns SQL without any unchanged.
     """
     given: Any = column

@@ -115,9 +115,6 @@ def read_conf(kind: type[Conf], get: Callable[[str], str | None]) -> Conf:
 
     Args:
         get: Returns the session's value of a key, or None where it is not set; delta-spark's default then applies.
-
-    Raises:
-        DeltaIllegalArgumentException: A value is not one that its key takes.
     """
     values: dict[str, object] = {}
     for setting in fields(kind):  # type: ignore[arg-type]

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyspark.sql import datasource
+from pyspark.sql import SparkSession, datasource
 
 from deltamerge.spark.config import KEYS
 from deltamerge.spark.session import SPARK_ERRORS, conf_value, errors_not_logged, is_connect, settings_below
 from deltamerge.workers.data_source import PUSHES_FILTERS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _PREFIXES = ("spark.databricks.delta.", "spark.deltamerge.", "spark.hadoop.fs.", "fs.")
 _KEYS = (

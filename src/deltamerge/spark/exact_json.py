@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column
 
 from deltamerge.spark import columns as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 # By default Spark writes times to milliseconds, in the session's time zone.
 _EXACT = {

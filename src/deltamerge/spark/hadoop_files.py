@@ -6,16 +6,14 @@ import posixpath
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.hadoop_store import ATOMIC_RENAME, FoundFile
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # Hadoop would ask a name node that does not answer for minutes.
 _PATIENCE = {
@@ -33,11 +31,7 @@ _opened: WeakKeyDictionary[SparkSession, dict[str, Any]] = WeakKeyDictionary()
 
 
 class JvmFiles:
-    """The file system of a URL; see `HadoopFiles`.
-
-    Raises:
-        DeltaTableException: The session's Hadoop has no file system for this kind of URL.
-    """
+    """The file system of a URL; see `HadoopFiles`."""
 
     def __init__(self, spark: SparkSession, url: str) -> None:
         java: Any = spark._jsparkSession

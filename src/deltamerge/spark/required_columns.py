@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.spark.session import is_connect
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def with_required(frame: DataFrame, names: Collection[str]) -> DataFrame:
     """Return a scan of files with columns that are not nullable; Spark's reader makes all nullable.
 
     No call of a DataFrame does this, so that over Connect the scan stays as it is.
-
-    Args:
-        frame: What `DataFrameReader.parquet` returned.
-        names: The columns without NULL.
     """
     spark = frame.sparkSession
     if not names or is_connect(spark):

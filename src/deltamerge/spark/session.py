@@ -8,20 +8,17 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.spark.config import KEYS, Conf, MergeConf, read_conf
 from deltamerge.sql.names import parse_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
-    from pyspark.sql.types import StructType
 
 logger = logging.getLogger("deltamerge.spark.session")
 

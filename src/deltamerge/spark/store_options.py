@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from deltamerge.spark.session import is_connect
 from deltamerge.storage.hadoop_options import keys_of_store, obstore_options, prefixes_of_store
 from deltamerge.storage.stored_file import SCHEME
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _PREFIX = "spark.hadoop."
 

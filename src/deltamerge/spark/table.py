@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from deltamerge.log.snapshot import Snapshot, load_snapshot
@@ -18,9 +19,6 @@ from deltamerge.spark.session import is_connect
 from deltamerge.spark.store_options import session_store_options
 from deltamerge.storage.store import Store, open_store
 from deltamerge.storage.stored_file import SCHEME
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class SnapshotCache:
@@ -56,7 +54,6 @@ class Table:
     Args:
         name: The table's name in messages: its path, URL or catalog name.
         opened_schema: The schema, as JSON, that it had when a user opened it; None where nobody did.
-        options: The options of the object store that it was opened with.
     """
 
     spark: SparkSession

@@ -7,16 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.spark.nested_types import as_nullable
 from deltamerge.spark.session import IN_TASKS, SPARK_ERRORS, empty_frame, is_connect, session_settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
@@ -41,11 +39,7 @@ class PythonWorkersUnfit(Exception):
 
 @contextmanager
 def python_workers() -> Iterator[None]:
-    """Run a job that needs PyArrow in tasks.
-
-    Raises:
-        PythonWorkersUnfit: The executors' Python cannot run it.
-    """
+    """Run a job that needs PyArrow in tasks."""
     try:
         yield
     except SPARK_ERRORS as error:

@@ -42,7 +42,6 @@ def fix_current_time(
     Args:
         columns: Those that the expression can see, by name; None where they are not known, so that a function without
             parentheses may be one.
-        zone: The session's time zone, where it is known.
     """
     try:
         tokens = tokenize(sql)

@@ -31,7 +31,6 @@ class Literal:
     """A constant.
 
     Args:
-        value: Its Python value; see `deltamerge.skipping.predicates.Comparison`.
         type_name: Spark's name of its type; ``void`` for NULL.
     """
 

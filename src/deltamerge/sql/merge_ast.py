@@ -30,7 +30,6 @@ class Expression:
     Args:
         text: The SQL as written; of a Column, the form in which it prints.
         span: Its place in the statement's SQL, if it was parsed from one.
-        evaluated: The SQL that Spark evaluates, if that is not `text`.
     """
 
     text: str

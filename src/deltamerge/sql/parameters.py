@@ -15,12 +15,7 @@ from deltamerge.sql.tokens import Kind, tokenize
 
 
 def bind_parameters(sql: str, args: Mapping[str, Any] | Sequence[Any]) -> str:
-    """Replace a statement's parameters by literals.
-
-    Raises:
-        DeltaAnalysisException: A parameter has no value.
-        TypeError: A value has no literal.
-    """
+    """Replace a statement's parameters by literals."""
     tokens = tokenize(sql)
     replaced: dict[Span, str] = {}
     place = 0
@@ -46,11 +41,7 @@ def bind_parameters(sql: str, args: Mapping[str, Any] | Sequence[Any]) -> str:
 
 
 def literal(value: object) -> str:
-    """Return a value as a literal of Spark's SQL.
-
-    Raises:
-        TypeError: There is none for its type.
-    """
+    """Return a value as a literal of Spark's SQL."""
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).upper()
     if isinstance(value, (int, float, Decimal)):

@@ -79,11 +79,7 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
 
 
 def relation_names(sql: str) -> tuple[tuple[str, ...], ...]:
-    """Return the names of the tables and views that a query reads, without its CTEs, each once, in lower case.
-
-    Raises:
-        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
-    """
+    """Return the names of the tables and views that a query reads, without its CTEs, each once, in lower case."""
     tokens = tokenize(sql)
     names = (tokens[start:end:2] for start, end, is_cte in _relations(tokens) if not is_cte)
     return tuple(dict.fromkeys(_folded(token.name for token in name) for name in names))
@@ -175,11 +171,7 @@ def _version(sql: str, tokens: tuple[Token, ...], start: int, end: int) -> int:
 
 
 def travels_by_parameter(sql: str) -> bool:
-    """Return whether a parameter, ``:name`` or ``?``, is in the value of a time travel.
-
-    Raises:
-        DeltaParseException: PARSE_SYNTAX_ERROR, a string, quoted name, comment or bracket is not closed.
-    """
+    """Return whether a parameter, ``:name`` or ``?``, is in the value of a time travel."""
     tokens = tokenize(sql)
     values = (i + 1 for i in range(2, len(tokens)) if [t.upper for t in tokens[i - 1 : i + 1]] == ["AS", "OF"])
     return any(token.text in (":", "?") for start in values for token in tokens[start : skip_value(tokens, start)])

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, matching_inner_types
 from deltamerge.write.store_assignment import StoreAssignment
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def same_name(left: str, right: str, case_sensitive: bool) -> bool:
@@ -48,10 +44,6 @@ def check_same_fields(
     allow_missing_struct_field: bool,
 ) -> None:
     """Refuse a value whose structs lack fields of the target's or have others, at any depth.
-
-    Args:
-        clause: The clause, for the message.
-        case_sensitive: The session's rule for names.
 
     Raises:
         DeltaAnalysisException: DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION. Delta: castIfNeeded, CastByName.
@@ -110,7 +102,6 @@ def align(
     """Return a value with the target's type; a NULL struct stays NULL.
 
     Args:
-        assignment: The session's rules for storing values.
         existing: The target's own value, from which fields come that a struct of the value's lacks; NULL without it. By
             position no field is missing.
     """

@@ -8,15 +8,7 @@ from deltamerge.log.snapshot import Snapshot
 
 
 def refuse_append_only(snapshot: Snapshot, name: str, why: str) -> None:
-    """Refuse to delete rows of a table that only takes appends. Protocol: Append-only Tables.
-
-    Args:
-        name: Its name in the message where the log has none.
-        why: What would change its rows, for the message.
-
-    Raises:
-        DeltaUnsupportedOperationException: It only takes appends.
-    """
+    """Refuse to delete rows of a table that only takes appends. Protocol: Append-only Tables."""
     if is_enabled(snapshot.metadata, "delta.appendOnly", default=False):
         raise DeltaUnsupportedOperationException(
             "DELTA_CANNOT_MODIFY_APPEND_ONLY",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column
 from pyspark.sql import types as T
 
 from deltamerge.exceptions import DeltaRuntimeException
@@ -13,9 +13,6 @@ from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains
 from deltamerge.sql.names import quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 _MARKER = "deltamerge-length:"
 

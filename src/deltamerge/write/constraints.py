@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.exceptions import DeltaParseException, InvariantViolationException
@@ -28,9 +28,6 @@ from deltamerge.write.char_varchar import fitted
 from deltamerge.write.data_files import as_stored
 from deltamerge.write.generated_columns import generated_value, generation_expression
 from deltamerge.write.stored_expressions import stored_column
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _MARKER = "deltamerge-constraint:"
 _END = ":end-of-constraint"
@@ -110,7 +107,6 @@ def checked(
 
     Args:
         is_table_row: TRUE for the rows that are to be checked, where not all are.
-        further: What is checked besides the table's own constraints.
     """
     frame = _as_stored(frame, schema, partition_columns)
     constraints = (*further, *constraints_of(schema, configuration))

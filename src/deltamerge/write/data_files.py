@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from deltamerge.exceptions import CommitStateUnknownException
@@ -31,9 +32,6 @@ from deltamerge.storage.store import Store, StoredFile
 from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.change_files import CHANGE_TYPE
 from deltamerge.workers.partition_names import NULL_PARTITION, escape_path_name, unescape_path_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 CHANGE_DATA_FOLDER = "_change_data"
 IS_CDC = "__is_cdc"

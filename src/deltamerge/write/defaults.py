@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from deltamerge.spark import columns as F
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.write.stored_expressions import stored_column
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 

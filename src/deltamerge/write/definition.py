@@ -39,11 +39,7 @@ def as_spelled(definition: TableDefinition) -> TableDefinition:
 
 
 def check_partition_columns(given: tuple[str, ...] | None, columns: tuple[str, ...], table: str) -> None:
-    """Refuse other partition columns than a table has; None for what it has.
-
-    Raises:
-        DeltaAnalysisException: DELTA_PARTITION_COLUMNS_MISMATCH.
-    """
+    """Refuse other partition columns than a table has; None for what it has."""
     if given is not None and [name.lower() for name in given] != [name.lower() for name in columns]:
         raise DeltaAnalysisException(
             "DELTA_PARTITION_COLUMNS_MISMATCH",
@@ -55,11 +51,7 @@ def check_partition_columns(given: tuple[str, ...] | None, columns: tuple[str, .
 
 
 def check_definition(definition: TableDefinition) -> None:
-    """Refuse a definition whose columns, partition columns or clustering columns are wrong.
-
-    Raises:
-        DeltaAnalysisException: They are.
-    """
+    """Refuse a definition whose columns, partition columns or clustering columns are wrong."""
     check_types(definition.schema)
     check_names(parse_schema(json.dumps(definition.schema.jsonValue())), definition.properties)
     names = [f.name.lower() for f in definition.schema.fields]
@@ -87,11 +79,7 @@ def check_definition(definition: TableDefinition) -> None:
 
 
 def check_clustering(definition: TableDefinition) -> None:
-    """Refuse clustering columns that a table cannot have.
-
-    Raises:
-        DeltaAnalysisException: They are too many, have no statistics, or the table is partitioned.
-    """
+    """Refuse clustering columns that a table cannot have."""
     if definition.clustered_by and definition.partition_columns:
         raise DeltaAnalysisException(
             "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY",

@@ -64,11 +64,7 @@ def all_of(changes: Sequence[VectorChanges]) -> VectorChanges:
 
 
 def writes_deletion_vectors(snapshot: Snapshot, permitted: bool) -> bool:
-    """Return whether the table's properties and protocol let a statement delete by deletion vectors.
-
-    Args:
-        permitted: Whether the session's settings let it.
-    """
+    """Return whether the table's properties and protocol let a statement delete by deletion vectors."""
     enabled = snapshot.metadata.configuration.get("delta.enableDeletionVectors", "").lower() == "true"
     supported = "deletionVectors" in features(snapshot.protocol)
     return permitted and enabled and supported
@@ -80,17 +76,12 @@ def write_deletion_vectors(
     """Write the vectors of files some of whose rows are deleted.
 
     Args:
-        folder: A folder, relative to the table's root, that only this commit writes to.
         deleted: The positions to delete by file, none of them deleted before.
         files: The files by the same keys, with the vectors that they have.
 
     Returns:
         What to commit in the place of these files: each is removed as it was, `VectorChanges.kept` are added.
         Protocol: Writer Requirements for Deletion Vectors.
-
-    Raises:
-        DeltaTableException: A vector that a file has is missing or damaged.
-        DeltaRuntimeException: A position is deleted already or is none of its file's.
     """
     touched = {key: files[key] for key in sorted(deleted, key=lambda key: files[key].path)}
     present = [f.deletion_vector for f in touched.values() if f.deletion_vector is not None]

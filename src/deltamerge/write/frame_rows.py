@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
@@ -33,9 +34,6 @@ from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_gener
 from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy, overflow_in
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 
 def new_schema(schema: StructType) -> StructType:
     """Return the schema of a new table: nullable and never generated, as delta-spark makes it of a frame's."""
@@ -60,12 +58,7 @@ def write_fitted(
     all_match: Expression | None = None,
     with_changes: bool = False,
 ) -> tuple[WrittenFiles, StructType]:
-    """Write rows of an existing table; return also its schema with the high water marks after them.
-
-    Args:
-        all_match: What must hold for each row, besides the table's constraints.
-        with_changes: Whether the rows are also written as change data.
-    """
+    """Write rows of an existing table; return also its schema with the high water marks after them."""
     schema = definition.schema
     fitted, given = _fitted(frame, schema, merge_conf(table.spark), table.name)
     with identities_given(fitted, schema, given) as (numbered, identities):
@@ -123,13 +116,7 @@ def write_checked(
     *,
     with_changes: bool = False,
 ) -> WrittenFiles:
-    """Write rows that have the table's columns, and check its constraints.
-
-    Args:
-        options: Of Spark's Parquet writer.
-        further: What is checked besides.
-        with_changes: Whether the rows are also written as change data.
-    """
+    """Write rows that have the table's columns, and check its constraints."""
     target = WriteTarget(
         store=table.store,
         schema=definition.schema,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -15,9 +15,6 @@ from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.names import quote
 from deltamerge.sql.stored_expressions import check_stored
 from deltamerge.write.stored_expressions import stored_column
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 GENERATION_EXPRESSION = "delta.generationExpression"
 

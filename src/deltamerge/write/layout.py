@@ -49,9 +49,6 @@ def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile])
 
     Returns:
         Rows, or None where the property is not set or the files have no statistics.
-
-    Raises:
-        DeltaAnalysisException: The property is no size.
     """
     wanted = target_file_size(configuration)
     if wanted is None:
@@ -65,11 +62,7 @@ def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile])
 
 
 def target_file_size(configuration: Mapping[str, str]) -> int | None:
-    """Return the bytes that a table's files are to have, None where its properties do not say.
-
-    Raises:
-        DeltaAnalysisException: The property is no size.
-    """
+    """Return the bytes that a table's files are to have, None where its properties do not say."""
     setting = configuration.get(TARGET_FILE_SIZE)
     if setting is None:
         return None

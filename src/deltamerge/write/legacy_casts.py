@@ -6,14 +6,10 @@ of Spark casts so while ``spark.sql.ansi.enabled`` is true, and the setting woul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column
 from pyspark.sql import types as T
 
 from deltamerge.spark import columns as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 _BITS: dict[type[T.DataType], int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _BLANK = r"[\x00-\x20\x7F]*"

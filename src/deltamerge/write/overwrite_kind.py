@@ -16,12 +16,7 @@ def write_kind(
     Delta: DeltaOptions.isDynamicPartitionOverwriteMode. Of a table without partitions ``dynamic`` is ``overwrite``.
 
     Args:
-        where: The option replaceWhere.
-        mode: The option partitionOverwriteMode.
         session_mode: `PARTITION_OVERWRITE_MODE`, which holds where no option says anything else.
-
-    Raises:
-        DeltaAnalysisException: The options do not go together.
     """
     if mode is not None and mode.lower() not in _MODES:
         raise illegal_option("partitionOverwriteMode", mode, "must be 'static' or 'dynamic'")

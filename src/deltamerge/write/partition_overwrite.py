@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from pyspark.sql.types import StructType
@@ -22,9 +21,6 @@ from deltamerge.spark.table import Table
 from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.table_commits import rows_definition
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 def replaced_files(
     table: Table, snapshot: Snapshot, kind: str, condition: str | None
@@ -32,7 +28,6 @@ def replaced_files(
     """Return what finds the files whose place new ones take; it returns None for an append.
 
     Args:
-        kind: ``append``, ``overwrite``, ``replace_where`` or ``dynamic``, as `write_kind` returns it.
         condition: For ``replace_where``: SQL over partition columns, which must hold for the new rows, too.
 
     Raises:
@@ -56,11 +51,7 @@ def replaced_files(
 
 
 def files_of_same_partitions(snapshot: Snapshot, files: WrittenFiles, session_time_zone: str) -> FileTable:
-    """Return a table's files of the partitions that got files; writers may spell one value in several ways.
-
-    Raises:
-        DeltaAnalysisException: A partition value of the table is none of its column's type.
-    """
+    """Return a table's files of the partitions that got files; writers may spell one value in several ways."""
     before = snapshot.files.add_files()
     if not files.files:
         return _filtered(snapshot, [False] * len(before))

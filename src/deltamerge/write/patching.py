@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyroaring import BitMap64
+from pyspark.sql import SparkSession
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
@@ -24,9 +24,6 @@ from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_blocks import block_columns
 from deltamerge.write.data_files import PATCHED_FOLDER, WriteTarget, WrittenFiles, files_of_tasks
 from deltamerge.write.layout import partition_folders
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FOOTER_THREADS = 16
 
@@ -57,9 +54,6 @@ def patch_files(
     """Write `patchable` files again without some of their rows, in one job.
 
     The new files are in the target's folder, by partition.
-
-    Args:
-        form: What they have once they are written again.
     """
     paths = _new_paths(patches, target)
     for folder in sorted({path.rpartition("/")[0] for path in paths}):

@@ -85,12 +85,6 @@ def named_properties(properties: Mapping[str, str], *, any_name: bool) -> dict[s
     """Return properties that a user gives under the names that Delta has for them.
 
     Delta: DeltaConfigs.validateConfigurations.
-
-    Args:
-        any_name: Whether keys may begin with ``delta.`` that are none of Delta's.
-
-    Raises:
-        DeltaAnalysisException: One of Delta's is not known.
     """
     found = {}
     for key, value in properties.items():

@@ -33,12 +33,7 @@ _TIMES = (DateType, TimestampType, TimestampNTZType)
 
 
 def evolved_definition(snapshot: Snapshot, definition: TableDefinition, given: StructType) -> TableDefinition:
-    """Add to a table's definition the columns and fields of a frame that is written to it.
-
-    Raises:
-        DeltaAnalysisException: A new column is VOID or of a type that the table's protocol lacks, or types are
-            incompatible.
-    """
+    """Add to a table's definition the columns and fields of a frame that is written to it."""
     schema = evolved_schema(definition.schema, given, ((name,) for name in given.names), case_sensitive=False)
     if schema == definition.schema:
         return definition
@@ -62,9 +57,6 @@ def evolved_schema(
     Args:
         used: Paths of the columns and fields that assignments name; one of a single part takes the whole column.
         widening: How far types may be widened: ``always``, ``same_family_type`` or ``never``.
-
-    Raises:
-        DeltaAnalysisException: A new column is VOID, or types are incompatible.
     """
     return _Merging(widening).struct(target, _filtered(source, tuple(used), case_sensitive), ())
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
+from pyspark.sql import Column
 from pyspark.sql import types as T
 
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, matching_inner_types
 from deltamerge.write.legacy_casts import legacy_cast
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 OVERFLOW_MARKER = "deltamerge-overflow:"
 _DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
@@ -33,7 +30,6 @@ class StoreAssignment:
 
     Args:
         policy: ``ANSI``, ``LEGACY`` or ``STRICT``.
-        case_sensitive: The session's rule for names.
         structs_by_name: Whether a struct's fields are taken by name, else by position.
         column: The column that a value is stored in, for the error of one that does not fit.
         whole: The types of the array or map that the value is in, as SQL; of a value in a struct its own.

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column
 
 from deltamerge.spark import columns as F
 from deltamerge.sql.stored_expressions import check_stored
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def stored_column(sql: str, place: str) -> Column:

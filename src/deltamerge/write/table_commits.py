@@ -59,14 +59,7 @@ def new_definition(
     """Return the definition of a new table, or of one whose schema is overwritten.
 
     Args:
-        snapshot: The table as it is; None where there is none.
         partition_columns: None leaves those of an overwritten table.
-        properties: What is asked for; an overwritten table keeps its others.
-        defaults: Other properties of a new table.
-
-    Raises:
-        DeltaAnalysisException: The definition is wrong.
-        DeltaUnsupportedOperationException: The table only takes appends.
     """
     definition = TableDefinition(schema, partition_columns or (), {**defaults, **properties})
     if snapshot is not None:
@@ -91,7 +84,6 @@ class WrittenRows:
 
     Args:
         definition: The table's after the commit.
-        protocol: The table's after the commit.
         removed: The files that they replace; None for an append.
         predicate: Of which rows they take the place, as the history shows it; None for all.
         is_dynamic: Whether they take the place of the rows of the same partitions.
@@ -123,9 +115,6 @@ def commit_rows(
     """Commit rows of an existing table; return its version, the one that was read where there is nothing to commit.
 
     Delta: ImplicitMetadataOperation, without overwriteSchema.
-
-    Args:
-        entry: What the history calls it; None for a write by its mode.
     """
     definition = rows.definition
     actions: tuple[Action, ...] = (
@@ -178,8 +167,6 @@ def commit_definition(
     """Commit a table's definition, and the rows that it has from then on; they take the place of all before.
 
     Args:
-        mode: The mode of a write that makes the table.
-        entry: What the history calls it; None for a write by its mode.
         overwrites: Whether the table there stays the same one, with its id and clustering; otherwise a new one takes
             its place.
     """

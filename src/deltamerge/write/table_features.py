@@ -59,10 +59,6 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
 
     Returns:
         Reader 1 and writer 2, or the versions asked for, where these are enough; else feature lists.
-
-    Raises:
-        DeltaAnalysisException: A version is no number.
-        DeltaUnsupportedFeatureException: It asks for a feature that is not implemented, or an unknown version.
     """
     wanted = {*features_of_properties(properties, _BY_PROPERTY), *_by_type(schema)}
     named = {key[len(_FEATURE_PREFIX) :] for key in properties if key.startswith(_FEATURE_PREFIX)}
@@ -125,12 +121,7 @@ def _with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol
 
 
 def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
-    """Refuse new columns whose types the table's protocol does not allow.
-
-    Raises:
-        DeltaUnsupportedFeatureException: A type needs a feature that is not implemented.
-        DeltaAnalysisException: A type needs a feature that the table does not have, or is none of Delta's.
-    """
+    """Refuse new columns whose types the table's protocol does not allow."""
     check_types(schema)
     needed = protocol_for(schema, {})
     present = features(snapshot.protocol)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -44,9 +44,6 @@ from deltamerge.write.table_commits import (
 )
 from deltamerge.write.table_features import protocol_for, upgraded
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 @dataclass(frozen=True)
 class CommitNotes:
@@ -71,10 +68,6 @@ def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
 
     Args:
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
-
-    Raises:
-        DeltaAnalysisException: There is a table where none may be, or none where one must be, or the definition is
-            wrong.
     """
     exists = _may_create(table, mode)
     if exists and mode == "create_if_not_exists":
@@ -95,11 +88,6 @@ def create_table_as(
 
     Args:
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
-
-    Raises:
-        DeltaAnalysisException: There is a table where none may be, or none where one must be, or the definition is
-            wrong.
-        InvariantViolationException: A row violates a constraint.
     """
     exists = _may_create(table, mode)
     if exists and mode == "create_if_not_exists":
@@ -183,7 +171,6 @@ class FrameWrite:
         condition: For ``replace_where``: over partition columns; it must hold for the new rows, too.
         partition_columns: Of a new table, or of one whose schema is replaced; None leaves an existing table's.
         properties: Of a new or overwritten table.
-        merges_schema: Whether an existing table gets the columns and fields that only the frame has.
         file_options: Options of Spark's Parquet writer; they go before the session's settings.
     """
 
@@ -206,10 +193,6 @@ def write_table(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None
 
     Returns:
         The version that was made, or None where the table has the transaction already.
-
-    Raises:
-        DeltaAnalysisException: The frame does not fit the table, or there is a table and the kind is ``error``.
-        InvariantViolationException: A row violates a constraint.
     """
     asked = replace(asked, properties=_named(table, asked.properties))
     exists = table_exists(table.store)

@@ -24,11 +24,7 @@ _SUPPORTED = (
 
 
 def check_types(schema: T.StructType) -> None:
-    """Refuse a schema with columns or fields of types that Delta lacks.
-
-    Raises:
-        DeltaAnalysisException: DELTA_UNSUPPORTED_DATA_TYPES.
-    """
+    """Refuse a schema with columns or fields of types that Delta lacks."""
     found = [f"{path}: {data_type.simpleString().upper()}" for path, data_type in _unsupported(schema, "")]
     if found:
         listed = f"[{', '.join(found)}]"

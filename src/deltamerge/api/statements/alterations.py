@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
+
+from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.columns import type_of, without_parent
+from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.alter_columns import (
     ColumnChange,
     NewColumn,
@@ -23,6 +27,7 @@ from deltamerge.commands.alter_properties import (
     unset_properties,
 )
 from deltamerge.commands.table_protocol import drop_feature
+from deltamerge.spark.table import Table
 from deltamerge.sql.statements.ast import (
     AddColumns,
     AddConstraint,
@@ -36,13 +41,6 @@ from deltamerge.sql.statements.ast import (
     SetProperties,
     UnsetProperties,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from deltamerge.api.delta_table import DeltaTable
-    from deltamerge.api.statements.tables import Tables
-    from deltamerge.spark.table import Table
 
 
 def run_alter(tables: Tables, found: DeltaTable, statement: AlterTable) -> DataFrame:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
+
+from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_sql import merge_command
 from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.report import MergeReport
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.queries import query_frame
+from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_frame
 from deltamerge.commands.delete_update import delete, update
 from deltamerge.commands.truncate import truncate
@@ -25,16 +28,10 @@ from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.names import quote
 from deltamerge.sql.relations import replace_qualifier
+from deltamerge.sql.statements.ast import DeleteRows, InsertRows, MergeRows, TruncateTable, UpdateRows
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
 from deltamerge.write.table_writer import FrameWrite
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from deltamerge.api.delta_table import DeltaTable
-    from deltamerge.api.statements.tables import Tables
-    from deltamerge.sql.statements.ast import DeleteRows, InsertRows, MergeRows, TruncateTable, UpdateRows
 
 
 def run_merge_rows(tables: Tables, statement: MergeRows, sql: str) -> DataFrame:

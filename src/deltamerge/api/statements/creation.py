@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from deltamerge.api.new_tables import create, find_place, record
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.columns import without_parent
 from deltamerge.api.statements.queries import query_frame
+from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.clone import shallow_clone
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.commit_times import CommitTimes, version_at
@@ -18,18 +19,12 @@ from deltamerge.scan.timestamps import expression_ms
 from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote
-from deltamerge.sql.statements.ast import ColumnDefinition
+from deltamerge.sql.statements.ast import CloneTable, ColumnDefinition, CreateTable, CreateTempView, DropTable
 from deltamerge.storage.own_files import own_files
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, as_spelled
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.table_writer import NO_NOTES, CommitNotes
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from deltamerge.api.statements.tables import Tables
-    from deltamerge.sql.statements.ast import CloneTable, CreateTable, CreateTempView, DropTable
 
 _CLONED = (
     "source_table_size",

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
 
+from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements import frames
+from deltamerge.api.statements.tables import Tables
 from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.spark.table import spark_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from deltamerge.api.delta_table import DeltaTable
-    from deltamerge.api.statements.tables import Tables
-    from deltamerge.sql.statements.ast import (
-        DescribeDetail,
-        DescribeHistory,
-        DescribeTable,
-        ShowColumns,
-        ShowProperties,
-    )
+from deltamerge.sql.statements.ast import (
+    DescribeDetail,
+    DescribeHistory,
+    DescribeTable,
+    ShowColumns,
+    ShowProperties,
+)
 
 _COLUMNS = "col_name STRING, data_type STRING, comment STRING"
 

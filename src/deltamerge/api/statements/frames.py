@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from deltamerge.merge.outcome import MergeOutcome
 from deltamerge.spark.session import empty_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from deltamerge.merge.outcome import MergeOutcome
 
 
 def nothing(spark: SparkSession) -> DataFrame:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.optimize_builder import optimized_frame
 from deltamerge.api.statements import frames
+from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.optimize import optimize, purge
 from deltamerge.commands.restore import restore_to_version, version_of
 from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.scan.timestamps import expression_ms
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.names import quote_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from deltamerge.api.statements.tables import Tables
-    from deltamerge.sql.statements.ast import Convert, Generate, Optimize, Reorganize, Restore, Vacuum
+from deltamerge.sql.statements.ast import Convert, Generate, Optimize, Reorganize, Restore, Vacuum
 
 
 def run_optimize(tables: Tables, statement: Optimize, _: str) -> DataFrame:

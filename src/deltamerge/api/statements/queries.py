@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
+
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.names import parse_name, quote, quote_name
 from deltamerge.sql.parameters import bind_parameters
@@ -16,12 +20,6 @@ from deltamerge.sql.relations import (
 )
 from deltamerge.sql.statements.ast import TimeTravel
 from deltamerge.sql.tokens import tokenize
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from deltamerge.api.delta_table import DeltaTable
-    from deltamerge.api.statements.tables import Tables
 
 
 def query_frame(tables: Tables, sql: str, args: Any = None) -> DataFrame:  # noqa: ANN401

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.delta_table import DeltaTable, open_by_name
 from deltamerge.scan.timestamps import expression_ms
 from deltamerge.spark.catalog import delta_location
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from deltamerge.sql.statements.ast import TableName, TimeTravel
+from deltamerge.sql.statements.ast import TableName, TimeTravel
 
 
 @dataclass(frozen=True)

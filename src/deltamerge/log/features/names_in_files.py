@@ -17,14 +17,7 @@ from deltamerge.storage.store import Store
 
 
 def are_mapped(store: Store, schema: StructType, partition_columns: Sequence[str], files: FileTable) -> bool:
-    """Return whether files know columns by their physical names, from the first and the last of them.
-
-    Args:
-        schema: The table's schema with the physical names that its files may have.
-
-    Raises:
-        DeltaUnsupportedFeatureException: Files have names of both kinds, or of none.
-    """
+    """Return whether files know columns by their physical names, from the first and the last of them."""
     # Columns that were there before the table was mapped have one name for both.
     names = {f.name: physical_name(f) for f in schema.fields if f.name != physical_name(f)}
     if files.num_files == 0 or not names:
@@ -48,15 +41,7 @@ def are_mapped(store: Store, schema: StructType, partition_columns: Sequence[str
 
 
 def check_partition_keys(files: pa.Table, expected: Iterable[str], root: str) -> None:
-    """Refuse files whose partition values are those of other columns: the table's would be NULL.
-
-    Args:
-        files: Rows of `ADD_SCHEMA`.
-        expected: The names that partition columns may have in the log.
-
-    Raises:
-        DeltaLogCorruptException: A file has a value for another column.
-    """
+    """Refuse files whose partition values are those of other columns: the table's would be NULL."""
     expected = frozenset(expected)
     unknown = [key for key in partition_keys(files) if key not in expected]
     if not unknown:

@@ -80,11 +80,7 @@ def features_not_in_protocol(protocol: Protocol, metadata: Metadata) -> frozense
 def features_of_properties(
     configuration: Mapping[str, str], by_property: Mapping[str, tuple[str, str]]
 ) -> Iterator[str]:
-    """Yield the features that properties ask for.
-
-    Args:
-        by_property: The value that asks for a feature, and the feature, by the property's name.
-    """
+    """Yield the features that properties ask for."""
     for key, (value, feature) in by_property.items():
         if configuration.get(key, "").lower() == value:
             yield feature

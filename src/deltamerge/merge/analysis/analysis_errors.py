@@ -30,7 +30,6 @@ def analysis_error(
     """Word Spark's error about one expression, with the clause that it is in.
 
     Args:
-        where: The clause, or ``ON``.
         operation: What it is the condition of, in Delta's words, since conditions must be deterministic and without
             aggregates; None for a value.
     """

@@ -17,11 +17,7 @@ _OMIT_CONDITION: dict[ClauseKind, str] = {
 
 
 def check_clause_order(statement: MergeStatement) -> None:
-    """Refuse a merge without clauses, or with a clause that hides the ones after it.
-
-    Raises:
-        DeltaAnalysisException: There is no WHEN clause, or one that is not the last of its kind has no condition.
-    """
+    """Refuse a merge without clauses, or with a clause that hides the ones after it."""
     if not statement.clauses:
         raise DeltaAnalysisException(
             "DELTA_MERGE_MISSING_WHEN",
@@ -43,11 +39,7 @@ def check_clause_order(statement: MergeStatement) -> None:
 
 
 def check_schema_since_analysis(table: Table, snapshot: Snapshot) -> None:
-    """Refuse a table whose columns were dropped, renamed or given other types since a user's call opened it.
-
-    Raises:
-        DeltaAnalysisException: The schema has changed so (DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS).
-    """
+    """Refuse a table whose columns were dropped, renamed or given other types since a user's call opened it."""
     if table.opened_schema is None or table.opened_schema == snapshot.metadata.schema_string:
         return
     opened = parse_schema(table.opened_schema)

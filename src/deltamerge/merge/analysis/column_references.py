@@ -188,7 +188,6 @@ class MergeReferences:
 
         Args:
             outputs: By a MATCHED or BY SOURCE clause the positions of the output columns that are computed.
-            conditions: Whether the conditions of MATCHED clauses are evaluated, too.
         """
         merge = self.merge
         target, source = set[int](), set[int]()

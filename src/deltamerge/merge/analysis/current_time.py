@@ -15,10 +15,6 @@ def at_one_time(statement: MergeStatement, microseconds: int, columns: Collectio
     """Fix the current time of a statement's expressions, also where several Spark queries evaluate them.
 
     Expressions whose time is fixed already keep it; what is shown of the statement stays as written.
-
-    Args:
-        microseconds: The timestamp, microseconds since 1970.
-        zone: The session's time zone.
     """
     spark = statement.source.sparkSession
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from pyspark.sql.types import ByteType, DataType, DecimalType, IntegerType, LongType, ShortType
+from pyspark.sql.types import ByteType, DataType, DecimalType, IntegerType, LongType, ShortType, StructField
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, type_at
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import ConditionShape, EquiKey
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructField
-
 
 # Equal values of these types, and of decimals, are equal for Arrow and for Spark alike.
 PLAIN_KEY_TYPES = frozenset(

@@ -6,9 +6,9 @@ Spark resolves every expression, each clause family on frames that see just what
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -57,9 +57,6 @@ from deltamerge.write.align import align, check_same_fields, find_field, same_na
 from deltamerge.write.schema_evolution import evolved_schema
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
 TARGET_ALIAS = "__dm_target"
 
 
@@ -70,14 +67,7 @@ def resolve(
     conf: MergeConf,
     widening: str,
 ) -> ResolvedMerge:
-    """Look up every name of a merge.
-
-    Args:
-        widening: How far the table's types may be widened: ``always``, ``same_family_type`` or ``never``.
-
-    Raises:
-        DeltaAnalysisException: A name, a type or a clause is wrong; no job has run.
-    """
+    """Look up every name of a merge."""
     evolves = statement.schema_evolution or conf.schema_auto_merge
     if not target_schema.fields and conf.empty_schema_target_check and not evolves:
         raise DeltaAnalysisException(

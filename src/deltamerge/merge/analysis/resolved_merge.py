@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from pyspark.sql import Column
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
@@ -14,9 +15,6 @@ from deltamerge.merge.statement import MergeStatement, to_column
 from deltamerge.sql.merge_ast import ClauseKind, MergeClause
 from deltamerge.sql.names import free_prefix
 from deltamerge.write.store_assignment import StoreAssignment
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def type_at(schema: StructType, path: Sequence[str]) -> DataType:
@@ -130,7 +128,6 @@ class ResolvedMerge:
     """A whole MERGE.
 
     Args:
-        source_alias: The name that qualifies the source's columns, or None.
         double_quoted_identifiers: Whether double quotes stand around names in the session's SQL.
     """
 

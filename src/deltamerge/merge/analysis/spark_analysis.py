@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -20,9 +21,6 @@ from deltamerge.spark.session import empty_frame, is_built_on_subquery
 from deltamerge.sql.conditions import contains_star, contains_subquery, tree_contains_subquery
 from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
 from deltamerge.sql.names import free_prefix
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 # Makes a frame that Spark can only make where conditions are sound.
 _Attempt: TypeAlias = "Callable[[list[Column]], Callable[[], DataFrame]]"
@@ -76,9 +74,6 @@ class Analysis:
         Returns:
             What is wrong with the types of the first condition whose names are all known. Delta finds it only after
             the schema has evolved (CheckAnalysis comes after ResolveDeltaMergeInto).
-
-        Raises:
-            DeltaAnalysisException: A name in one of them is wrong, or it holds a star or a subquery.
         """
         mistyped = []
         if self.statement.has_source:
@@ -176,11 +171,7 @@ class Analysis:
         return lambda: self.sides.target.where(both).join(self.sides.other, both, "inner")
 
     def typed_values(self, kind: ClauseKind) -> list[list[DataType]]:
-        """Return, for each clause of a kind, the types of the values that it assigns, but for DEFAULT.
-
-        Raises:
-            DeltaAnalysisException: A value is wrong.
-        """
+        """Return, for each clause of a kind, the types of the values that it assigns, but for DEFAULT."""
         clauses = self.statement.of_kind(kind)
         expressions = [(clause, value) for clause in clauses for value in clause.values]
         for clause, value in expressions:

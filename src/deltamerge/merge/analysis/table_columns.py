@@ -14,11 +14,7 @@ from deltamerge.write.identity_columns import explicit_insert, identity_column, 
 
 
 def outputs_of_table(clause: MergeClause, outputs: tuple[Output, ...], schema: StructType) -> tuple[Output, ...]:
-    """Return what an UPDATE or INSERT makes of the columns; generated ones that it does not set are computed anew.
-
-    Raises:
-        DeltaAnalysisException: The clause sets an identity column that it must not set.
-    """
+    """Return what an UPDATE or INSERT makes of the columns; generated ones that it does not set are computed anew."""
     return tuple(_output(clause, output, field) for output, field in zip(outputs, schema.fields, strict=True))
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 
 def generate_cdc_and_output_rows(

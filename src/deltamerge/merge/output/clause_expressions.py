@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
@@ -30,9 +30,6 @@ from deltamerge.merge.output.frames import Rows, own_columns, seeing_source, see
 from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind
 from deltamerge.write.align import align, set_fields
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -58,9 +55,6 @@ def generate_precomputed_conditions(
     rows: Rows, clauses: Sequence[ResolvedClause], kind: ClauseKind, applies: Column, names: InternalColumns
 ) -> Rows:
     """Add each clause's condition as a column, and the number of the clause that takes the row.
-
-    Args:
-        applies: TRUE for the rows that they look at.
 
     Returns:
         The rows with one BOOLEAN column a condition (``_update_condition_0_`` and so on) and one INT column for the

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql.types import StructField
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
 from deltamerge.merge.output.frames import Rows
@@ -13,10 +15,6 @@ from deltamerge.sql.names import quote
 from deltamerge.write.constraints import Check, holds
 from deltamerge.write.data_files import as_stored
 from deltamerge.write.generated_columns import generated_value
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import StructField
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.spark import columns as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge, TakeGenerated
 from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind
 from deltamerge.write.generated_columns import generated_value
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def generated_flags(merge: ResolvedMerge, kinds: tuple[ClauseKind, ...]) -> list[tuple[str, Column]]:

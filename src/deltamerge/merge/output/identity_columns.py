@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeDefault
 from deltamerge.spark import columns as F
 from deltamerge.write.identity_columns import RowNumbers, identity_column
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def generated_identities(merge: ResolvedMerge) -> frozenset[str]:

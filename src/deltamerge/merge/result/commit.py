@@ -33,8 +33,6 @@ class MergeCommit:
     """A merge that was committed.
 
     Args:
-        version: The new version; None where there was nothing to commit.
-        changes: What was committed.
         reconciled_with: The commits that came first and changed other rows of files that the merge read.
         superseded: The files of vectors that were written for it, which the commit does not name.
     """
@@ -47,12 +45,7 @@ class MergeCommit:
 
 
 def commit_merge(changes: MergeChanges) -> MergeCommit:
-    """Commit a merge, after others where these changed other rows.
-
-    Raises:
-        DeltaConcurrentModificationException: Another writer's commit conflicts.
-        CommitStateUnknownException: The store did not say whether the commit landed.
-    """
+    """Commit a merge, after others where these changed other rows."""
     attempt = _Attempt(changes)
     if not attempt.prepared.actions:
         return attempt.committed(None)

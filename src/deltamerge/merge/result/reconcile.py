@@ -32,7 +32,6 @@ def reconciled(
 
     Args:
         changes: What the merge found and wrote at the version that it read.
-        prepared: Its commit.
         winners: All commits since that version.
     """
     execution = changes.execution

@@ -14,7 +14,6 @@ class TableName:
     """A table as a statement names it.
 
     Args:
-        parts: The name's parts; of a bare path the path.
         path: The path where it is one: ``delta.`path` ``, ``'path'``, `` `a/b` ``.
     """
 
@@ -63,7 +62,6 @@ class InsertRows:
     Args:
         columns: The columns that are named; none where the query's are the table's, in their order.
         partition: Partition columns with their values as SQL, None for a dynamic one.
-        replace_where: The condition of REPLACE WHERE.
     """
 
     table: TableName
@@ -176,7 +174,6 @@ class ColumnDefinition:
     """A column of CREATE TABLE or ALTER TABLE.
 
     Args:
-        data_type: The type's DDL.
         generated: SQL of a generated column.
         identity: Start, step, and whether an INSERT may set the value.
         position: ``FIRST``, or the column after which it is added.

@@ -25,11 +25,7 @@ from deltamerge.sql.statements.maintenance import (
 
 
 def parse_statement(sql: str) -> Statement | None:
-    """Parse a statement, with a semicolon at its end or none; None where it is Spark's alone.
-
-    Raises:
-        DeltaParseException: It begins as a statement of Delta's, and cannot be read.
-    """
+    """Parse a statement, with a semicolon at its end or none; None where it is Spark's alone."""
     try:
         cursor = Cursor(sql)
     except DeltaParseException:
