@@ -15,11 +15,7 @@ Values: TypeAlias = "Mapping[str, str | Column]"
 
 
 def condition_of(condition: object, name: str = "'condition'") -> Expression | None:
-    """Return a condition as an expression, None without one.
-
-    Raises:
-        TypeError: It is neither SQL nor a Column.
-    """
+    """Return a condition as an expression, None without one."""
     if condition is None:
         return None
     found = _expression(condition)
@@ -35,12 +31,7 @@ def assignments_of(values: object, name: str) -> tuple[Assignment, ...]:
     """Return values by column name as assignments; the string ``DEFAULT`` is SQL's keyword.
 
     Args:
-        values: The argument.
         name: Its name, in quotes and perhaps with its method.
-
-    Raises:
-        ValueError: There are none.
-        TypeError: They are no dict of strings and Columns by strings.
     """
     if values is None:
         raise ValueError(f"{name} cannot be None")
@@ -84,11 +75,7 @@ def names_of(names: Sequence[object], what: str) -> tuple[str, ...]:
     """Return columns' names that are given one by one or in one list.
 
     Args:
-        names: The argument.
         what: The message that begins the error, such as ``Clustering column must be str.``.
-
-    Raises:
-        TypeError: One is no string.
     """
     if len(names) == 1 and isinstance(names[0], (list, tuple)):
         names = names[0]

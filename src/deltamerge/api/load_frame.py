@@ -52,12 +52,7 @@ class Load:
 
 
 def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
-    """Read the table at a path, which may end in ``@v3`` or in ``@`` and a timestamp.
-
-    Raises:
-        DeltaTableNotFoundException: There is no Delta table.
-        DeltaAnalysisException: An option is wrong.
-    """
+    """Read the table at a path, which may end in ``@v3`` or in ``@`` and a timestamp."""
     base, version, timestamp = at_suffix(path)
     if (version is None and timestamp is None) or DeltaTable.isDeltaTable(spark, path):
         return _frame(DeltaTable.forPath(spark, path), asked)
@@ -71,11 +66,7 @@ def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
 
 
 def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
-    """Read the table of a name; None where it is no Delta table.
-
-    Raises:
-        DeltaAnalysisException: An option is wrong.
-    """
+    """Read the table of a name; None where it is no Delta table."""
     parts = parse_name(name)
     if len(parts) == 2 and parts[0].lower() == "delta":
         return load_path(spark, parts[1], asked)

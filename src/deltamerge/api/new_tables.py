@@ -25,8 +25,6 @@ class Place:
 
     Args:
         table: The table there, which need not exist.
-        name: Its name with the database; none of a path.
-        given: Its location where that is given.
         has_entry: Whether the catalog knows the name.
         exists: Whether there is a Delta table of that name, or at that path.
     """
@@ -41,20 +39,7 @@ class Place:
 def find_place(
     spark: SparkSession, name: TableName, location: str | None, options: Mapping[str, str] | None = None
 ) -> Place:
-    """Return where a table of a name is to be.
-
-    Args:
-        spark: The session.
-        name: The table's name or path.
-        location: Its location, where that is given.
-        options: The options of the object store.
-
-    Returns:
-        The place.
-
-    Raises:
-        DeltaAnalysisException: The name is that of another table or view, or the location is not that of the path.
-    """
+    """Return where a table of a name is to be."""
     if name.path is not None:
         if location is not None and location != name.path:
             raise DeltaAnalysisException(
@@ -94,16 +79,9 @@ def create(
     """Create a table, and its entry in the catalog where it has a name and the session knows Delta's data source.
 
     Args:
-        place: Where it is to be.
-        definition: What it is to be.
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
         rows: What it holds, whose columns the definition has; None for a table without rows.
         requires_entry: Whether it must get an entry where its name would find nothing else.
-        notes: What the commit of rows records besides them.
-
-    Raises:
-        DeltaAnalysisException: There is a table where none may be, or none where one must be, or the definition is
-            wrong.
     """
     if place.exists and mode == "create_if_not_exists":
         return
@@ -129,16 +107,7 @@ def record(place: Place, schema: StructType, comment: str | None, *, requires_en
     """Add a new table to the catalog.
 
     Args:
-        place: Where it is to be.
-        schema: Its columns.
-        comment: Its comment.
         requires_entry: Whether it must get an entry where its name would find nothing else.
-
-    Returns:
-        Whether that was done.
-
-    Raises:
-        DeltaAnalysisException: It must get one, and the session does not know Delta's data source.
     """
     if not place.name or place.has_entry or place.exists:
         return False

@@ -25,11 +25,7 @@ def find_table(spark: SparkSession, name: str) -> DeltaTable | None:
 
 
 def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
-    """Write a frame to the table of a name.
-
-    Raises:
-        DeltaAnalysisException: There is a table where none may be, or the rows do not fit.
-    """
+    """Write a frame to the table of a name."""
     found = find_table(frame.sparkSession, name)
     if found is not None and asked.mode != "error":
         save_to_table(frame, found.table, asked)
@@ -38,11 +34,7 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
 
 
 def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> None:
-    """Make a table of a name, or at a path that is named as ``delta.`path` ``, with a frame's rows.
-
-    Raises:
-        DeltaAnalysisException: There is a table where none may be, or none where one must be.
-    """
+    """Make a table of a name, or at a path that is named as ``delta.`path` ``, with a frame's rows."""
     parts = parse_name(name)
     path = parts[1] if len(parts) == 2 and parts[0].lower() == "delta" else None
     given = {key.lower(): value for key, value in asked.properties.items()}
@@ -59,11 +51,7 @@ def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> Non
 
 
 def insert_into(frame: DataFrame, found: DeltaTable, asked: Save) -> None:
-    """Write a frame's columns, by their places, to an existing table.
-
-    Raises:
-        DeltaAnalysisException: The rows do not fit.
-    """
+    """Write a frame's columns, by their places, to an existing table."""
     names = spark_schema(found.table.snapshot()).names
     check_arity(found, len(names), len(frame.columns), names_given=False)
     mode = "overwrite" if asked.mode == "overwrite" else "append"

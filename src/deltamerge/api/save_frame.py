@@ -86,11 +86,7 @@ class Save:
         return self.condition if where is None else Expression(where)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return an option that is true or false.
-
-        Raises:
-            DeltaIllegalArgumentException: It is neither.
-        """
+        """Return an option that is true or false."""
         value = self.options.get(name.lower(), str(default)).lower()
         if value not in ("true", "false"):
             raise illegal_option(name, value, "must be 'true' or 'false'")
@@ -98,11 +94,7 @@ class Save:
 
     @property
     def notes(self) -> CommitNotes:
-        """What the commit records besides rows.
-
-        Raises:
-            DeltaIllegalArgumentException: The transaction is incomplete, or its version is no number.
-        """
+        """What the commit records besides rows."""
         version = self.options.get("txnversion")
         if version is not None and not version.isdigit():
             raise illegal_option("txnVersion", version, "must be a non-negative integer")
@@ -111,20 +103,12 @@ class Save:
 
 
 def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
-    """Write a frame to the table at a path.
-
-    Raises:
-        DeltaAnalysisException: There is a table where none may be, or the rows do not fit.
-    """
+    """Write a frame to the table at a path."""
     save_to_table(frame, open_table(frame.sparkSession, path), asked)
 
 
 def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
-    """Write a frame to a table, which need not exist.
-
-    Raises:
-        DeltaAnalysisException: There is a table where none may be, or the rows do not fit.
-    """
+    """Write a frame to a table, which need not exist."""
     mode = _mode(asked)
     if asked.mode == "ignore" and table_exists(table.store):
         return

@@ -338,11 +338,7 @@ class _Follower:
         return StructType([*columns, *own])
 
     def _without_history(self, target: StructType) -> StructType:
-        """Return the columns of rows; a history table must have its own columns besides.
-
-        Raises:
-            DeltaAnalysisException: It has not.
-        """
+        """Return the columns of rows; a history table must have its own columns besides."""
         names = () if self.history is None else self.history.names
         own = [column_of(target, name, "the history's columns", "the target", self._case_sensitive) for name in names]
         return StructType([field for field in target.fields if field not in own])

@@ -35,8 +35,6 @@ class Feed:
     """How to read a source's rows as change events.
 
     Args:
-        keys: The columns that identify a row of the target.
-        sequence: What orders the events of a key.
         argument: The argument that gave it, for messages.
         delete_when: Which events delete their row; None: none.
         except_columns: Source columns that the target does not get.
@@ -54,10 +52,7 @@ class FoldRules:
     """How events add up.
 
     Args:
-        keys: The key columns.
-        columns: The columns of a row.
         tracked: The columns whose changes begin a new version.
-        ignore_nulls: Whether NULL in an event leaves the value as it was.
     """
 
     keys: tuple[str, ...]
@@ -67,11 +62,7 @@ class FoldRules:
 
 
 def written_columns(source: DataFrame, feed: Feed) -> list[StructField]:
-    """Return the columns of a source that its target gets.
-
-    Raises:
-        DeltaAnalysisException: A key or an excepted column is missing, or a key is excepted.
-    """
+    """Return the columns of a source that its target gets."""
     case_sensitive = merge_conf(source.sparkSession).case_sensitive
     schema = source.schema
     keys = [column_of(schema, name, "keys", "the source", case_sensitive) for name in feed.keys]
@@ -92,11 +83,7 @@ def sequence_field(source: DataFrame, feed: Feed, name: str = SEQUENCE) -> Struc
 
 
 def shared_columns(source: DataFrame, feed: Feed, target: StructType) -> list[StructField]:
-    """Return the target's columns that its source gives, as the target has them.
-
-    Raises:
-        DeltaAnalysisException: The target lacks a key.
-    """
+    """Return the target's columns that its source gives, as the target has them."""
     case_sensitive = merge_conf(source.sparkSession).case_sensitive
     for name in feed.keys:
         column_of(target, name, "keys", "the target", case_sensitive)

@@ -101,9 +101,6 @@ def refuse_second_merge(spark: SparkSession, merged: str, batch_id: int, app_id:
 
     Args:
         merged: The local property that has the batch that this run of the query has merged last.
-
-    Raises:
-        DeltaIllegalArgumentException: This run of the query has merged the batch.
     """
     if runs_in_query(spark) and spark.sparkContext.getLocalProperty(merged) == str(batch_id):
         raise DeltaIllegalArgumentException(
@@ -117,11 +114,7 @@ def refuse_second_merge(spark: SparkSession, merged: str, batch_id: int, app_id:
 
 
 def query_id(spark: SparkSession) -> str:
-    """Return the id of the streaming query whose batch this thread runs; the query's checkpoint keeps it.
-
-    Raises:
-        DeltaIllegalArgumentException: It is not known.
-    """
+    """Return the id of the streaming query whose batch this thread runs; the query's checkpoint keeps it."""
     found = None if is_connect(spark) else spark.sparkContext.getLocalProperty(_QUERY_ID)
     if found is None:
         raise DeltaIllegalArgumentException(

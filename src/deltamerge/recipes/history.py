@@ -49,7 +49,6 @@ def merge_of_newest(
     """Return the merge that gives the target the newest row of each key.
 
     Args:
-        events: All events of the keys in question.
         kept_sequence: SQL for the sequence of a row of the target, if its columns have it: a row that it shows to be
             newer than all events stays.
     """

@@ -74,11 +74,7 @@ class Rejected:
 
 @contextmanager
 def rejecting(judged: Judged, known: Callable[[DataFrame], DataFrame], place: Place) -> Iterator[Rejected]:
-    """Write the rows that were judged unfit to a table; keep the judgement until the others are merged.
-
-    Args:
-        known: Returns the rows of the target with given keys.
-    """
+    """Write the rows that were judged unfit to a table; keep the judgement until the others are merged."""
     kept = judged.frame.persist()
     try:
         frame = judged.decided(kept, known)
@@ -105,12 +101,7 @@ class Judged:
     Args:
         frame: The source's row as a struct; its keys as the table stores them; the reasons against it where the table
             has a row with these keys and where it has none, arrays.
-        row: The struct's column.
-        keys: The keys' columns.
-        null_safe: Whether NULL is a key like any other.
-        if_known: The first array's column.
         if_new: The other one's, which may be the same.
-        reasons: The name of a column for the array that counts.
     """
 
     frame: DataFrame
@@ -167,7 +158,6 @@ def judge(
 
     Args:
         source: The rows; its alias qualifies the columns in `is_deleted`.
-        written: What the table would take of a row.
         is_deleted: The rows that nothing but the keys is read of.
     """
     prefix = free_prefix((*source.schema.names, *schema.names))

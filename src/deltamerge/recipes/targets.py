@@ -30,7 +30,6 @@ class Place:
     """Where a table is, whether or not there is one yet: a path, or else a name of the catalog.
 
     Args:
-        options: The options of its object store.
         opened: The table, where it was given.
     """
 
@@ -41,11 +40,7 @@ class Place:
     opened: DeltaTable | None = None
 
     def open(self) -> DeltaTable:
-        """Open the table.
-
-        Raises:
-            DeltaTableNotFoundException: There is none.
-        """
+        """Open the table."""
         if self.opened is not None:
             return self.opened
         if self.path is None:
@@ -82,11 +77,7 @@ def place_of(spark: SparkSession, target: str, options: Mapping[str, str] | None
 
 
 def place_of_target(spark: SparkSession, target: Target, options: Mapping[str, str] | None = None) -> Place:
-    """Return the place of a target; the options of a table that was opened are those of its place, too.
-
-    Raises:
-        TypeError: It is neither a table nor a string.
-    """
+    """Return the place of a target; the options of a table that was opened are those of its place, too."""
     if isinstance(target, DeltaTable):
         table = target.table
         return Place(spark, table.name, table.store.absolute(""), {**table.options, **(options or {})}, target)
@@ -96,11 +87,7 @@ def place_of_target(spark: SparkSession, target: Target, options: Mapping[str, s
 
 
 def names_in(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return an argument that is a column's name or several.
-
-    Raises:
-        TypeError: It holds something else.
-    """
+    """Return an argument that is a column's name or several."""
     names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if not isinstance(name, str):
@@ -109,11 +96,7 @@ def names_in(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def key_names(keys: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the key columns.
-
-    Raises:
-        ValueError: There are none.
-    """
+    """Return the key columns."""
     found = names_in("keys", keys)
     if not found:
         raise ValueError("`keys` must name one column or more")
@@ -121,15 +104,7 @@ def key_names(keys: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def column_of(schema: StructType, name: str, argument: str, table: str, case_sensitive: bool) -> StructField:
-    """Return a column by its name.
-
-    Args:
-        argument: The argument that names it, for the message.
-        table: What lacks it, for the message.
-
-    Raises:
-        DeltaAnalysisException: There is none (DELTA_MERGE_UNRESOLVED_EXPRESSION).
-    """
+    """Return a column by its name."""
     index = find_field(schema, name, case_sensitive)
     if index is not None:
         return schema.fields[index]

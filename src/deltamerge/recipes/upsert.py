@@ -137,11 +137,7 @@ def upsert(
 
 
 def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
-    """Return the merge that an upsert runs.
-
-    Raises:
-        DeltaAnalysisException: A column is missing, or cannot be compared.
-    """
+    """Return the merge that an upsert runs."""
     columns = _Columns(spark_schema(table.table.snapshot()), source.schema, source.sparkSession)
     for name in rules.order_by:
         columns.of_source(name, "order_by")
@@ -185,11 +181,7 @@ class _Columns:
         return parts[1:] if len(parts) > 1 and parts[0].lower() == "t" and not is_column else parts
 
     def field_at(self, path: tuple[str, ...]) -> StructField:
-        """Return a column of the target, or a field of it.
-
-        Raises:
-            DeltaAnalysisException: There is none.
-        """
+        """Return a column of the target, or a field of it."""
         field = self.of_target(path[0], "update")
         for place, name in enumerate(path[1:], 1):
             fields = field.dataType if isinstance(field.dataType, StructType) else StructType([])
@@ -223,11 +215,7 @@ class _Columns:
 
 
 def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> Judged:
-    """Return the rows of an upsert's source with the reasons why the target cannot take them.
-
-    Raises:
-        DeltaAnalysisException: What the target would get is not the source's values as they are.
-    """
+    """Return the rows of an upsert's source with the reasons why the target cannot take them."""
     if isinstance(rules.update, Mapping) or isinstance(rules.insert, Mapping) or rules.ignore_nulls:
         raise DeltaAnalysisException(
             "DELTA_ILLEGAL_USAGE",

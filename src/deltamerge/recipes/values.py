@@ -21,11 +21,7 @@ def is_comparable(data_type: DataType) -> bool:
 
 
 def check_comparable(fields: Sequence[StructField], argument: str) -> None:
-    """Refuse columns that Spark does not compare, for an argument that has to.
-
-    Raises:
-        DeltaAnalysisException: A column is a map or a VARIANT, or holds one.
-    """
+    """Refuse columns that Spark does not compare, for an argument that has to."""
     found = [field.name for field in fields if not is_comparable(field.dataType)]
     if found:
         raise DeltaAnalysisException(
@@ -44,14 +40,7 @@ def comparable(value: Column, data_type: DataType) -> Column:
 
 
 def kept_sql(given: str, kept: str, data_type: DataType, kept_type: DataType) -> str:
-    """Return SQL for a value that takes the place of another one unless it is NULL; so each field of a struct.
-
-    Args:
-        given: SQL of the new value.
-        kept: SQL of the value that stays where the new one is NULL.
-        data_type: The new value's type.
-        kept_type: The other's type.
-    """
+    """Return SQL for a value that takes the place of another one unless it is NULL; so each field of a struct."""
     if not (isinstance(data_type, StructType) and isinstance(kept_type, StructType)):
         return f"coalesce({given}, {kept})"
     fields = []

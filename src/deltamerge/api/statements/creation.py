@@ -49,7 +49,6 @@ def create_from_rows(
 
     Args:
         rows: What it holds, whose columns it has; None for a table without rows by its definition.
-        notes: What the commit of rows records besides them.
     """
     definition = _definition(statement)
     if rows is not None:

@@ -48,19 +48,11 @@ class Tables:
         return self.at(name.path) if name.path is not None else self.called(name.parts)
 
     def open(self, name: TableName) -> DeltaTable:
-        """Open the Delta table that a statement names.
-
-        Raises:
-            DeltaTableNotFoundException: There is none.
-        """
+        """Open the Delta table that a statement names."""
         return self.find(name) or DeltaTable(open_by_name(self.spark, quote_name(name.parts), self.options))
 
     def to_change(self, name: TableName) -> Table:
-        """Return the Delta table that a statement changes; one that is named by a path is not looked at yet.
-
-        Raises:
-            DeltaTableNotFoundException: There is none of the name.
-        """
+        """Return the Delta table that a statement changes; one that is named by a path is not looked at yet."""
         return self.open(name).table if name.path is None else open_table(self.spark, name.path, self.options)
 
     def version(self, table: DeltaTable, at: TimeTravel | None) -> DataFrame:
