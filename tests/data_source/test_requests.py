@@ -12,12 +12,13 @@ from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import grouped
 from deltamerge.data_source.filters import predicate_of
 from deltamerge.data_source.request import Request, parse_bytes
-from deltamerge.data_source.write_options import WriteOptions, default_properties
+from deltamerge.data_source.write_options import WriteOptions
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.predicates import And, ColumnRef, Comparison, In, Not, StartsWith, Unknown
 from deltamerge.workers.conditions import Constant, Operation
 from deltamerge.workers.table_rows import FilePart
+from deltamerge.write.property_names import default_properties
 
 COLUMNS = StructType([StructField("d", DateType()), StructField("p", IntegerType()), StructField("s", StringType())])
 
@@ -78,7 +79,7 @@ def test_properties_of_options_and_of_the_session() -> None:
     )
     wanted = WriteOptions.of(request, overwrite=False)
     assert wanted.properties == {"delta.enableChangeDataFeed": "true"}
-    assert default_properties(request) == {"delta.appendOnly": "true"}
+    assert default_properties(request.settings) == {"delta.appendOnly": "true"}
     assert wanted.partition_columns == ("a", "b")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,10 +22,10 @@ from deltamerge.storage.store import Store, open_store
 from deltamerge.storage.stored_file import SCHEME
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
+from deltamerge.write.layout import bytes_of
 from deltamerge.write.overwrite_kind import illegal_option
 
 _HADOOP = "spark.hadoop."
-_BYTES = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class Request:
 
 def parse_bytes(name: str, value: str) -> int:
     """Return a size such as ``128MB`` in bytes."""
-    match = _BYTES.fullmatch(value)
-    if match is None:
+    found = bytes_of(value)
+    if found is None:
         raise illegal_option(name, value, "must be a size in bytes, or such as '128mb'")
-    return int(match[1]) << 10 * ["", "k", "m", "g", "t"].index(match[2].lower())
+    return found

@@ -10,9 +10,7 @@ from deltamerge.data_source.request import Request
 from deltamerge.spark.config import MergeConf
 from deltamerge.txn.application import ApplicationTransaction, option_transaction
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, illegal_option, write_kind
-from deltamerge.write.property_names import BY_LOWER, spelled
-
-_DEFAULTS = "spark.databricks.delta.properties.defaults."
+from deltamerge.write.property_names import BY_LOWER
 
 
 @dataclass(frozen=True)
@@ -69,15 +67,6 @@ def _partition_columns(request: Request) -> tuple[str, ...] | None:
             "partitionBy", given, "must be names with commas between them, or a list as JSON"
         ) from None
     return tuple(str(name).strip() for name in found if str(name).strip())
-
-
-def default_properties(request: Request) -> dict[str, str]:
-    """Return the properties that the session sets for all new tables."""
-    return {
-        spelled(f"delta.{key.removeprefix(_DEFAULTS)}"): value
-        for key, value in request.settings.items()
-        if key.startswith(_DEFAULTS)
-    }
 
 
 def _properties(request: Request) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from deltamerge.data_source.replaced_files import rows_condition, where_files
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import arrow_schema, char_lengths, file_field, given_part, limited
 from deltamerge.data_source.write_checks import check_columns, check_conditions, check_expressions
-from deltamerge.data_source.write_options import WriteOptions, default_properties, write_conf
+from deltamerge.data_source.write_options import WriteOptions, write_conf
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot, table_exists
@@ -39,6 +39,7 @@ from deltamerge.write.definition import TableDefinition, check_partition_columns
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.layout import data_folder, target_file_size
 from deltamerge.write.partition_overwrite import files_of_same_partitions
+from deltamerge.write.property_names import default_properties
 from deltamerge.write.schema_evolution import evolved_definition
 from deltamerge.write.table_commits import (
     Destination,
@@ -145,7 +146,7 @@ def _definition(
 ) -> TableDefinition:
     """Return the table's definition after the write, and check that rows of the frame can be written to it."""
     if snapshot is None or wanted.kind == "overwrite_schema":
-        columns, defaults = wanted.partition_columns, default_properties(request)
+        columns, defaults = wanted.partition_columns, default_properties(request.settings)
         definition = new_definition(snapshot, request.path, new_schema(given), columns, wanted.properties, defaults)
         protocol_of(snapshot, definition)
     else:
@@ -290,28 +291,18 @@ def _commit(
         if plan.kind == "overwrite_schema":
             commit_definition(destination, snapshot, definition, files, named, entry=entry, overwrites=True)
             return
-        removed, predicate = _REMOVED[plan.kind](plan, request, snapshot, files)
-        protocol = snapshot.protocol
-        rows = WrittenRows(definition, protocol, files, removed, predicate, plan.kind == "dynamic")
+        removed = _replaced(plan, request, snapshot, files)
+        rows = WrittenRows(definition, snapshot.protocol, files, removed, plan.where, plan.kind == "dynamic")
         commit_rows(destination, snapshot, rows, named, entry)
 
 
-_Removed = Callable[[WritePlan, Request, Snapshot, WrittenFiles], tuple[FileTable | None, str | None]]
-
-
-def _of_where(
-    plan: WritePlan, request: Request, snapshot: Snapshot, _: WrittenFiles
-) -> tuple[FileTable | None, str | None]:
+def _replaced(plan: WritePlan, request: Request, snapshot: Snapshot, written: WrittenFiles) -> FileTable | None:
+    """Return the files whose place the written ones take; None for an append."""
+    if plan.kind == "append":
+        return None
+    if plan.kind == "overwrite":
+        return snapshot.files
+    if plan.kind == "dynamic":
+        return files_of_same_partitions(snapshot, written, request.conf.session_time_zone)
     assert plan.where is not None
-    return where_files(plan.where, plan.definition, request, snapshot), plan.where
-
-
-_REMOVED: dict[str, _Removed] = {
-    "append": lambda *_: (None, None),
-    "overwrite": lambda _plan, _request, snapshot, _files: (snapshot.files, None),
-    "replace_where": _of_where,
-    "dynamic": lambda _plan, request, snapshot, files: (
-        files_of_same_partitions(snapshot, files, request.conf.session_time_zone),
-        None,
-    ),
-}
+    return where_files(plan.where, plan.definition, request, snapshot)

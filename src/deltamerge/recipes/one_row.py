@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql.types import StructField
 
 from deltamerge.merge.source.dedupe import KEYS, tie_error
-from deltamerge.recipes.values import comparable
+from deltamerge.recipes.values import ColumnPair, comparable
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import free_prefix, quote
 
 
-@dataclass(frozen=True)
-class KeyColumn:
-    """A key's column of both sides."""
-
-    target: StructField
-    source: StructField
-
-
 def one_row_per_key(
-    source: DataFrame, keys: Sequence[KeyColumn], order_by: Sequence[str], null_safe: bool
+    source: DataFrame, keys: Sequence[ColumnPair], order_by: Sequence[str], null_safe: bool
 ) -> DataFrame:
     """Return a source's rows without repetitions, and of each key only the latest; no job runs.
 

@@ -17,6 +17,7 @@ from deltamerge.api.report import MergeReport
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.own_merges import run_without_transaction
 from deltamerge.recipes.targets import Place
+from deltamerge.recipes.values import ColumnPair
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.exact_json import exact_json
@@ -31,15 +32,7 @@ _NESTED = (StructType, ArrayType, MapType, VariantType)
 
 
 @dataclass(frozen=True)
-class WrittenColumn:
-    """A column of the target that a source column is written to."""
-
-    target: StructField
-    source: StructField
-
-
-@dataclass(frozen=True)
-class Written:
+class WrittenColumns:
     """What a table would take of a row.
 
     Args:
@@ -49,9 +42,9 @@ class Written:
         null_safe: Whether NULL is a key like any other.
     """
 
-    keys: tuple[WrittenColumn, ...]
-    update: tuple[WrittenColumn, ...] | None
-    insert: tuple[WrittenColumn, ...] | None
+    keys: tuple[ColumnPair, ...]
+    update: tuple[ColumnPair, ...] | None
+    insert: tuple[ColumnPair, ...] | None
     null_safe: bool
 
 
@@ -148,7 +141,7 @@ def judge(
     source: DataFrame,
     schema: StructType,
     configuration: Mapping[str, str],
-    written: Written,
+    written: WrittenColumns,
     is_deleted: Column | None,
 ) -> Judged:
     """Return a source's rows with the reasons why a table cannot take them; no job runs.
@@ -172,13 +165,13 @@ def judge(
         *(_fitting(column).alias(column.target.name) for column in columns.values() if _is_known(column)),
     )
 
-    def value(column: WrittenColumn) -> Column:
+    def value(column: ColumnPair) -> Column:
         return F.col(row).getField(column.source.name)
 
     # No row is found by a key that cannot be cast: the merge would fail.
     of_keys = [_of_cast(column, value(column)) for column in written.keys if not _is_nested(column)]
 
-    def against(taken: Sequence[WrittenColumn] | None) -> Column:
+    def against(taken: Sequence[ColumnPair] | None) -> Column:
         if taken is None:
             return _given(of_keys)
         all_taken = list({c.target.name: c for c in (*written.keys, *taken)}.values())
@@ -205,21 +198,21 @@ def _given(violations: Sequence[Column]) -> Column:
     return F.filter(F.array(F.lit(None).cast("string"), *violations), lambda reason: reason.isNotNull())
 
 
-def _is_nested(column: WrittenColumn) -> bool:
+def _is_nested(column: ColumnPair) -> bool:
     return isinstance(column.target.dataType, _NESTED) or isinstance(column.source.dataType, _NESTED)
 
 
-def _is_known(column: WrittenColumn) -> bool:
+def _is_known(column: ColumnPair) -> bool:
     """Return whether the value that the table would store is known here."""
     return not _is_nested(column) or same_shape(column.source.dataType, column.target.dataType)
 
 
-def _fitting(column: WrittenColumn) -> Column:
+def _fitting(column: ColumnPair) -> Column:
     value = F.col(quote(column.source.name))
     return value if column.source.dataType == column.target.dataType else value.try_cast(column.target.dataType)
 
 
-def _of_cast(column: WrittenColumn, value: Column) -> Column:
+def _of_cast(column: ColumnPair, value: Column) -> Column:
     name, target = column.target.name, column.target.dataType
     if column.source.dataType == target:
         return F.lit(None).cast("string")

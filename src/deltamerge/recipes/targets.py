@@ -16,7 +16,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import open_table
-from deltamerge.sql.names import near_misses, parse_name
+from deltamerge.sql.names import did_you_mean, parse_name
 from deltamerge.write.align import find_field
 from deltamerge.write.table_writer import FrameWrite, write_table
 
@@ -108,11 +108,10 @@ def column_of(schema: StructType, name: str, argument: str, table: str, case_sen
     index = find_field(schema, name, case_sensitive)
     if index is not None:
         return schema.fields[index]
-    misses = near_misses(name, schema.names)
-    meant = f" Did you mean {' or '.join(f'`{miss}`' for miss in misses)}?" if misses else ""
     raise DeltaAnalysisException(
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
-        f"Cannot resolve `{name}` in {argument}: {table} has the columns {', '.join(schema.names)}.{meant}",
+        f"Cannot resolve `{name}` in {argument}: {table} has the columns {', '.join(schema.names)}."
+        f"{did_you_mean(name, schema.names)}",
         sqlstate="42601",
         parameters={"sqlExpr": name, "clause": argument, "cols": ", ".join(schema.names)},
     )

@@ -15,12 +15,11 @@ from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.outcome import Progress
-from deltamerge.recipes.keyed_rows import rows_of_keys
-from deltamerge.recipes.one_row import KeyColumn, one_row_per_key
-from deltamerge.recipes.quarantine import Judged, WrittenColumn, judge, rejecting
-from deltamerge.recipes.quarantine import Written as JudgedColumns
+from deltamerge.recipes.keyed_rows import rows_of_keys, same_keys
+from deltamerge.recipes.one_row import one_row_per_key
+from deltamerge.recipes.quarantine import Judged, WrittenColumns, judge, rejecting
 from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of, place_of_target
-from deltamerge.recipes.values import all_of, check_comparable, differs_from, kept_sql
+from deltamerge.recipes.values import ColumnPair, all_of, check_comparable, differs_from, kept_sql
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
@@ -142,9 +141,8 @@ def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> 
     for name in rules.order_by:
         columns.of_source(name, "order_by")
     of_source = [columns.of_source(name, "keys") for name in rules.keys]
-    keys = [KeyColumn(columns.of_target(f.name, "keys"), f) for f in of_source]
-    sign = "<=>" if rules.null_safe else "="
-    on = " AND ".join(f"t.{quote(name)} {sign} s.{quote(name)}" for name in rules.keys)
+    keys = [ColumnPair(columns.of_target(f.name, "keys"), f) for f in of_source]
+    on = same_keys(rules.keys, "t", "s", null_safe=rules.null_safe)
     rows = one_row_per_key(source, keys, rules.order_by, rules.null_safe)
     builder = table.alias("t").merge(rows.alias("s"), on)
     newer = _is_newer(columns, rules.order_by)
@@ -192,16 +190,16 @@ class _Columns:
         """Return the source's columns that the target lacks."""
         return [f for f in self.source.fields if find_field(self.target, f.name, self.case_sensitive) is None]
 
-    def pairs(self, argument: str, names: Sequence[str]) -> tuple[WrittenColumn, ...]:
+    def pairs(self, argument: str, names: Sequence[str]) -> tuple[ColumnPair, ...]:
         """Return the columns of those names, of both sides."""
-        return tuple(WrittenColumn(self.of_target(n, argument), self.of_source(n, argument)) for n in names)
+        return tuple(ColumnPair(self.of_target(n, argument), self.of_source(n, argument)) for n in names)
 
-    def written(self, argument: str, which: bool | Sequence[str]) -> tuple[WrittenColumn, ...] | None:
+    def written(self, argument: str, which: bool | Sequence[str]) -> tuple[ColumnPair, ...] | None:
         """Return the columns that a clause writes; None where there is no clause."""
         if which is False:
             return None
         if which is True:
-            return tuple(WrittenColumn(t, s) for t, s in self.common(()))
+            return tuple(ColumnPair(t, s) for t, s in self.common(()))
         return self.pairs(argument, names_in(argument, which))
 
     def common(self, without: Sequence[str]) -> list[tuple[StructField, StructField]]:
@@ -226,7 +224,7 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
     snapshot = table.table.snapshot()
     schema = spark_schema(snapshot)
     columns = _Columns(schema, source.schema, source.sparkSession)
-    written = JudgedColumns(
+    written = WrittenColumns(
         keys=columns.pairs("keys", rules.keys),
         update=columns.written("update", rules.update),
         insert=columns.written("insert", rules.insert),

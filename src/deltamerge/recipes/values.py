@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column
@@ -13,6 +14,14 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.exact_json import exact_json
 from deltamerge.spark.nested_types import contains
 from deltamerge.sql.names import quote
+
+
+@dataclass(frozen=True)
+class ColumnPair:
+    """A column of the target, and the source's column of the same name that is written to it."""
+
+    target: StructField
+    source: StructField
 
 
 def is_comparable(data_type: DataType) -> bool:

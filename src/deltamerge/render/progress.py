@@ -63,6 +63,7 @@ class _LiveProgress(ABC):
         self._ended.clear()
         if self._open():
             if self._tasks is not None:
+                self._tasks.reset()
                 self._tasks.start()
             threading.Thread(target=self._watch, daemon=True).start()
         return self
@@ -88,7 +89,7 @@ class _LiveProgress(ABC):
         """
         del name  # The description is for people.
         if self._tasks is not None:
-            self._tasks.restart()
+            self._tasks.reset()
         with self._changing:
             self._step = RunningStep(description, self._began, time.monotonic())
         self._begin_step(self._step)

@@ -35,7 +35,7 @@ class TaskWatch(Protocol):
     def stop(self) -> None:
         """Leave the session as it was."""
 
-    def restart(self) -> None:
+    def reset(self) -> None:
         """Count from zero."""
 
     def read(self) -> SparkTasks | None:
@@ -64,12 +64,11 @@ class ClassicWatch:
         self._seen: set[int] = set()
 
     def start(self) -> None:
-        self._seen = set()
-
-    def stop(self) -> None:
         pass
 
-    def restart(self) -> None:
+    stop = start
+
+    def reset(self) -> None:
         self._seen = set()
 
     def read(self) -> SparkTasks | None:
@@ -97,13 +96,12 @@ class _ConnectWatch:
         self._stages: dict[tuple[str | None, int], Any] = {}
 
     def start(self) -> None:
-        self._stages = {}
         self._spark.registerProgressHandler(self._told)
 
     def stop(self) -> None:
         self._spark.removeProgressHandler(self._told)
 
-    def restart(self) -> None:
+    def reset(self) -> None:
         self._stages = {}
 
     def read(self) -> SparkTasks | None:

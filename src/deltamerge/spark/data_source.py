@@ -61,7 +61,7 @@ def source_settings(spark: SparkSession) -> dict[str, str]:
     """
     if hasattr(datasource, "Filter") and conf_value(spark, PUSHES_FILTERS) in (None, "false"):
         spark.conf.set(PUSHES_FILTERS, "true")
-    settings = {f"{prefix}{key}": value for prefix in _PREFIXES for key, value in settings_below(spark, prefix).items()}
+    settings = {key: value for prefix in _PREFIXES for key, value in settings_below(spark, prefix).items()}
     for key in _OF_ONE_WRITE:
         settings.pop(key, None)
     for key in (*_KEYS, PUSHES_FILTERS):

@@ -114,15 +114,13 @@ def conf_value(spark: SparkSession, key: str) -> str | None:
 
 
 def settings_below(spark: SparkSession, prefix: str) -> dict[str, str]:
-    """Return the session's settings whose keys begin with a prefix, by the rest of the key."""
+    """Return the session's settings whose keys begin with a prefix."""
     if is_connect(spark):
-        found = spark.conf.getAll
-    else:
-        # One call of the JVM, where PySpark makes several for each setting.
-        java: Any = spark._jsparkSession
-        pairs = java.sessionState().conf().getAllConfs().mkString("\0", "\0", "\0").split("\0")
-        found = dict(pair.split(" -> ", 1) for pair in pairs if pair.startswith(prefix))
-    return {key[len(prefix) :]: value for key, value in found.items() if key.startswith(prefix)}
+        return {key: value for key, value in spark.conf.getAll.items() if key.startswith(prefix)}
+    # One call of the JVM, where PySpark makes several for each setting.
+    java: Any = spark._jsparkSession
+    pairs = java.sessionState().conf().getAllConfs().mkString("\0", "\0", "\0").split("\0")
+    return dict(pair.split(" -> ", 1) for pair in pairs if pair.startswith(prefix))
 
 
 @contextmanager

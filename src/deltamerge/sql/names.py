@@ -109,3 +109,9 @@ def free_prefix(taken: Iterable[str]) -> str:
         number += 1
         prefix = f"__dm{number}_"
     return prefix
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """Return a question that follows a message about an unknown name; empty where no candidate is like it."""
+    misses = near_misses(name, candidates)
+    return f" Did you mean {' or '.join(map(quote, misses))}?" if misses else ""

@@ -15,9 +15,8 @@ TARGET_FILE_SIZE = "delta.targetFileSize"
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
 PREFIX_LENGTH = "delta.randomPrefixLength"
 
-_SIZE = re.compile(r"\s*(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib|t|tb|tib)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 _DATA_FOLDER = re.compile(r"deltamerge-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-source)?")
-_POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def data_folder(configuration: Mapping[str, str]) -> str:
@@ -66,12 +65,18 @@ def target_file_size(configuration: Mapping[str, str]) -> int | None:
     setting = configuration.get(TARGET_FILE_SIZE)
     if setting is None:
         return None
-    match = _SIZE.fullmatch(setting)
-    if match is None or not int(match[1]):
+    size = bytes_of(setting)
+    if not size:
         raise DeltaAnalysisException(
             "DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED",
             f"The table property {TARGET_FILE_SIZE} is '{setting}', which is no size. Write it in bytes, or such as "
             "'100mb'.",
             sqlstate="0A000",
         )
-    return int(match[1]) << 10 * _POWERS[(match[2] or "b")[0].lower()]
+    return size
+
+
+def bytes_of(size: str) -> int | None:
+    """Return the bytes of a size such as ``100``, ``128MB`` or ``1 gib``; None where it is no size."""
+    match = _SIZE.fullmatch(size)
+    return None if match is None else int(match[1]) << 10 * ["", "k", "m", "g", "t"].index(match[2].lower())

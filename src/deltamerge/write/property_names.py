@@ -70,6 +70,7 @@ _NAMES = [
 BY_LOWER = {f"delta.{name}".lower(): f"delta.{name}" for name in _NAMES}
 _FEATURE = "delta.feature."
 _FEATURES = {name.lower(): name for name in SUPPORTED_WRITER_FEATURES}
+DEFAULTS = "spark.databricks.delta.properties.defaults."
 _OF_ANY_NAME = ("delta.constraints.", _FEATURE, "delta.universalformat.config.")
 
 
@@ -79,6 +80,12 @@ def spelled(key: str) -> str:
     if lowered.startswith(_FEATURE):
         return _FEATURE + _FEATURES.get(lowered.removeprefix(_FEATURE), key[len(_FEATURE) :])
     return BY_LOWER.get(lowered, key)
+
+
+def default_properties(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that a session sets for all new tables. Delta: DeltaConfigs.mergeGlobalConfigs."""
+    found = ((key.removeprefix(DEFAULTS), value) for key, value in settings.items() if key.startswith(DEFAULTS))
+    return {spelled(f"delta.{name}"): value for name, value in found}
 
 
 def named_properties(properties: Mapping[str, str], *, any_name: bool) -> dict[str, str]:

@@ -34,21 +34,6 @@ _READER_WRITER = frozenset({
     "typeWidening", "typeWidening-preview", "variantType-preview", "variantShredding", "variantShredding-preview",
 })  # fmt: skip
 
-# What a property set to one of these values asks for.
-_BY_PROPERTY: dict[str, tuple[str, str]] = {
-    "delta.enableChangeDataFeed": ("true", "changeDataFeed"),
-    "delta.enableDeletionVectors": ("true", "deletionVectors"),
-    "delta.enableRowTracking": ("true", "rowTracking"),
-    "delta.enableTypeWidening": ("true", "typeWidening"),
-    "delta.enableVariantShredding": ("true", "variantShredding"),
-    "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
-    "delta.checkpointPolicy": ("v2", "v2Checkpoint"),
-    "delta.enableIcebergCompatV1": ("true", "icebergCompatV1"),
-    "delta.enableIcebergCompatV2": ("true", "icebergCompatV2"),
-    "delta.enableIcebergCompatV3": ("true", "icebergCompatV3"),
-    "delta.enableIcebergWriterCompatV1": ("true", "icebergWriterCompatV1"),
-}
-
 
 def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
     """Return the lowest protocol that a table's definition needs. Protocol: Table Features.
@@ -60,7 +45,7 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
     Returns:
         Reader 1 and writer 2, or the versions asked for, where these are enough; else feature lists.
     """
-    wanted = {*features_of_properties(properties, _BY_PROPERTY), *_by_type(schema)}
+    wanted = {*features_of_properties(properties), *_by_type(schema)}
     named = {key[len(_FEATURE_PREFIX) :] for key in properties if key.startswith(_FEATURE_PREFIX)}
     # A feature's preview that is asked for by name does instead of the feature.
     wanted = {name for name in wanted if f"{name}-preview" not in named} | named

@@ -13,7 +13,7 @@ from deltamerge.log.actions import SetTransaction
 from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.spark.config import PREFIX, CommandConf
+from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Expression
@@ -28,7 +28,7 @@ from deltamerge.write.generated_columns import check_generation_expressions
 from deltamerge.write.identity_columns import check_identity_columns
 from deltamerge.write.layout import data_folder
 from deltamerge.write.partition_overwrite import replaced_files
-from deltamerge.write.property_names import named_properties, spelled
+from deltamerge.write.property_names import DEFAULTS, default_properties, named_properties
 from deltamerge.write.schema_evolution import evolved_definition
 from deltamerge.write.table_commits import (
     Destination,
@@ -153,9 +153,7 @@ def _may_create(table: Table, mode: str) -> bool:
 
 
 def _default_properties(table: Table) -> dict[str, str]:
-    """Return the properties that the session sets for all new tables. Delta: DeltaConfigs.mergeGlobalConfigs."""
-    found = settings_below(table.spark, f"{PREFIX}properties.defaults.")
-    return {spelled(f"delta.{name}"): value for name, value in found.items()}
+    return default_properties(settings_below(table.spark, DEFAULTS))
 
 
 def _named(table: Table, properties: Mapping[str, str]) -> dict[str, str]:

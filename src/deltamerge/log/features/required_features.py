@@ -21,6 +21,7 @@ _REQUIRED: dict[str, frozenset[str]] = {
 }
 """What each feature needs besides itself, and what that needs."""
 
+# By a property the value that asks for a feature, and the feature.
 _BY_PROPERTY = {
     "delta.appendOnly": ("true", "appendOnly"),
     "delta.enableChangeDataFeed": ("true", "changeDataFeed"),
@@ -29,19 +30,20 @@ _BY_PROPERTY = {
     "delta.enableTypeWidening": ("true", "typeWidening"),
     "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
     "delta.checkpointPolicy": ("v2", "v2Checkpoint"),
-    "delta.enableVariantShredding": ("true", "variantShredding-preview"),
+    "delta.enableVariantShredding": ("true", "variantShredding"),
     "delta.enableIcebergCompatV1": ("true", "icebergCompatV1"),
     "delta.enableIcebergCompatV2": ("true", "icebergCompatV2"),
     "delta.enableIcebergCompatV3": ("true", "icebergCompatV3"),
+    "delta.enableIcebergWriterCompatV1": ("true", "icebergWriterCompatV1"),
     "delta.enableMaterializePartitionColumnsFeature": ("true", "materializePartitionColumns"),
 }
 
 _INSTEAD = {
     "typeWidening": "typeWidening-preview",
     "variantType": "variantType-preview",
-    "variantShredding-preview": "variantShredding",
+    "variantShredding": "variantShredding-preview",
 }
-"""A feature's other stage, which does as well."""
+"""A feature's preview, which does as well."""
 
 _IDENTITY = {"delta.identity.start", "delta.identity.step", "delta.identity.allowExplicitInsert"}
 
@@ -70,18 +72,16 @@ def features_not_in_protocol(protocol: Protocol, metadata: Metadata) -> frozense
     if protocol.min_reader_version < 3 and protocol.min_writer_version < 7:
         return frozenset()
     present = (protocol.writer_features or frozenset()) | (protocol.reader_features or frozenset())
-    asked = {*features_of_properties(metadata.configuration, _BY_PROPERTY)}
+    asked = {*features_of_properties(metadata.configuration)}
     schema = parse_schema(metadata.schema_string)
     asked |= {name for name, asks in _BY_SCHEMA.items() if asks(schema)}
     asked = {name for name in asked if _INSTEAD.get(name) not in present}
     return with_required(asked | present) - present
 
 
-def features_of_properties(
-    configuration: Mapping[str, str], by_property: Mapping[str, tuple[str, str]]
-) -> Iterator[str]:
-    """Yield the features that properties ask for."""
-    for key, (value, feature) in by_property.items():
+def features_of_properties(configuration: Mapping[str, str]) -> Iterator[str]:
+    """Yield the features that a table's properties ask for."""
+    for key, (value, feature) in _BY_PROPERTY.items():
         if configuration.get(key, "").lower() == value:
             yield feature
     if configuration.get("delta.columnMapping.mode", "none").lower() != "none":

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.caret import Span, point_at
 from deltamerge.sql.merge_ast import Expression
-from deltamerge.sql.names import near_misses, quote_name
+from deltamerge.sql.names import did_you_mean, quote_name
 from deltamerge.write.store_assignment import CastPart
 
 _UNRESOLVED = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "UNRESOLVED_STAR", "MISSING_ATTRIBUTES")
@@ -151,17 +151,12 @@ def _parameters(error: PySparkException) -> dict[str, str]:
     return {str(k): str(v) for k, v in (error.getMessageParameters() or {}).items()}
 
 
-def _did_you_mean(name: str, names: Sequence[str]) -> str:
-    misses = near_misses(name, names)
-    return f" Did you mean {' or '.join(f'`{m}`' for m in misses)}?" if misses else ""
-
-
 def unknown_target_column(
     path: Sequence[str], depth: int, within: StructType, where: str, statement: str | None
 ) -> DeltaAnalysisException:
     """An assignment to a column or field that the target lacks."""
     names = [f.name for f in within.fields]
-    hint = _did_you_mean(path[depth], names)
+    hint = did_you_mean(path[depth], names)
     if depth:
         return DeltaAnalysisException(
             "FIELD_NOT_FOUND",
@@ -243,7 +238,7 @@ def conflicting_assignments(left: Sequence[str], right: Sequence[str], where: st
 
 def missing_star_column(name: str, source: StructType, where: str) -> DeltaAnalysisException:
     names = [f.name for f in source.fields]
-    hint = _did_you_mean(name, names)
+    hint = did_you_mean(name, names)
     return DeltaAnalysisException(
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
         f"Cannot resolve `{name}` in {where}: the star takes every column of the target from the source, and the "

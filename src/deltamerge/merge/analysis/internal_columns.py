@@ -5,6 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+class _Name:
+    """A column's name: the prefix, then always the same."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, columns: InternalColumns, _: type[InternalColumns]) -> str:
+        return columns.prefix + self._name
+
+
 @dataclass(frozen=True)
 class InternalColumns:
     """The names of a merge's own columns; what follows the prefix is Delta's name for the same thing.
@@ -14,6 +24,38 @@ class InternalColumns:
     """
 
     prefix: str
+
+    file_name = _Name("file_name_")
+    """The target row's data file, as Spark spells its URI."""
+    row_index = _Name("target_row_index_")
+    """The target row's position in its data file."""
+    row_id = _Name("row_id")
+    """The target row's id (Protocol: Row Tracking)."""
+    row_commit_version = _Name("row_commit_version")
+    """The version that last changed the target row."""
+    source_row_index = _Name("source_row_index")
+    matched_source_row = _Name("matched_source_row")
+    """The number of a source row that matches some target row."""
+    source_row_present = _Name("source_row_present_")
+    """TRUE where the joined row has a source row, else NULL."""
+    target_row_present = _Name("target_row_present_")
+    """TRUE where the joined row has a target row, else NULL."""
+    file_rewritten = _Name("file_rewritten_")
+    """Whether the target row's file is to be rewritten."""
+    change = _Name("change")
+    """What becomes of a joined row: insert, update, delete, drop, or NULL for a copy."""
+    change_type = _Name("change_type")
+    """The change that the row records, or NULL for a row of the table."""
+    match_number = _Name("match_number")
+    """The number of the match among those of its target row."""
+    block_file = _Name("block_file")
+    """The file that a block of a set of rows is about."""
+    block = _Name("block")
+    """The number of a block of 4,096 rows in a set of rows."""
+    block_words = _Name("block_words")
+    """The block's bits, as words of 64 rows."""
+    packed = _Name("packed")
+    """The rows that one joined row becomes."""
 
     def target(self, index: int) -> str:
         """Return the name of the target's column at a position."""
@@ -63,82 +105,3 @@ class InternalColumns:
     def generated(self, index: int) -> str:
         """Return the name of the flag for rows whose output column is computed by its generation expression."""
         return f"{self.prefix}generated_{index}"
-
-    @property
-    def file_name(self) -> str:
-        """The target row's data file, as Spark spells its URI."""
-        return f"{self.prefix}file_name_"
-
-    @property
-    def row_index(self) -> str:
-        """The target row's position in its data file."""
-        return f"{self.prefix}target_row_index_"
-
-    @property
-    def row_id(self) -> str:
-        """The target row's id (Protocol: Row Tracking)."""
-        return f"{self.prefix}row_id"
-
-    @property
-    def row_commit_version(self) -> str:
-        """The version that last changed the target row."""
-        return f"{self.prefix}row_commit_version"
-
-    @property
-    def source_row_index(self) -> str:
-        return f"{self.prefix}source_row_index"
-
-    @property
-    def matched_source_row(self) -> str:
-        """The number of a source row that matches some target row."""
-        return f"{self.prefix}matched_source_row"
-
-    @property
-    def source_row_present(self) -> str:
-        """TRUE where the joined row has a source row, else NULL."""
-        return f"{self.prefix}source_row_present_"
-
-    @property
-    def target_row_present(self) -> str:
-        """TRUE where the joined row has a target row, else NULL."""
-        return f"{self.prefix}target_row_present_"
-
-    @property
-    def file_rewritten(self) -> str:
-        """Whether the target row's file is to be rewritten."""
-        return f"{self.prefix}file_rewritten_"
-
-    @property
-    def change(self) -> str:
-        """What becomes of a joined row: insert, update, delete, drop, or NULL for a copy."""
-        return f"{self.prefix}change"
-
-    @property
-    def change_type(self) -> str:
-        """The change that the row records, or NULL for a row of the table."""
-        return f"{self.prefix}change_type"
-
-    @property
-    def match_number(self) -> str:
-        """The number of the match among those of its target row."""
-        return f"{self.prefix}match_number"
-
-    @property
-    def block_file(self) -> str:
-        """The file that a block of a set of rows is about."""
-        return f"{self.prefix}block_file"
-
-    @property
-    def block(self) -> str:
-        """The number of a block of 4,096 rows in a set of rows."""
-        return f"{self.prefix}block"
-
-    @property
-    def block_words(self) -> str:
-        """The block's bits, as words of 64 rows."""
-        return f"{self.prefix}block_words"
-
-    @property
-    def packed(self) -> str:
-        """The rows that one joined row becomes."""
-        return f"{self.prefix}packed"

@@ -14,7 +14,7 @@ from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsExce
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import EquiKey
-from deltamerge.sql.names import free_prefix, near_misses, quote
+from deltamerge.sql.names import did_you_mean, free_prefix, quote
 
 KEYS = "keys"
 """As the argument of `tie_error`: nothing says which row is the latest, and the rows differ."""
@@ -28,11 +28,10 @@ def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive
     known = source.names if case_sensitive else [name.lower() for name in source.names]
     for name in dedupe_by:
         if (name if case_sensitive else name.lower()) not in known:
-            misses = near_misses(name, source.names)
-            meant = f" Did you mean {' or '.join(quote(miss) for miss in misses)}?" if misses else ""
             raise DeltaAnalysisException(
                 "DELTA_MERGE_UNRESOLVED_EXPRESSION",
-                f"Cannot resolve {quote(name)} in dedupe_by given columns {', '.join(source.names)}.{meant}",
+                f"Cannot resolve {quote(name)} in dedupe_by given columns {', '.join(source.names)}."
+                f"{did_you_mean(name, source.names)}",
                 sqlstate="42601",
                 parameters={"sqlExpr": name, "clause": "dedupe_by", "cols": ", ".join(source.names)},
             )
