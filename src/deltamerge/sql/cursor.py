@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
 from deltamerge.sql.caret import Span
 from deltamerge.sql.merge_ast import Expression, NameParts
@@ -23,6 +24,7 @@ _KEYWORDS = words(
     "VALUES DELETE DO NOTHING EXCEPT AS EXPLAIN ANALYZE"
 )
 _AFTER_COLUMN = words(". = == < > <=> IS IN")
+T = TypeVar("T")
 
 
 class Cursor:
@@ -117,16 +119,25 @@ class Cursor:
             self.fail(where, [f"{what} of one part"], "A name that holds a dot goes between backticks.", at=start + 1)
         return first
 
-    def names_in_brackets(self, where: str) -> tuple[NameParts, ...]:
-        """Read ``(a, b.c, …)``."""
-        self.expect(where, "(")
-        names = [self.name(where, "a column")]
+    def listed(self, item: Callable[[], T]) -> tuple[T, ...]:
+        """Read what `item` reads, once and again after each comma."""
+        found = [item()]
         while self.accept(","):
-            names.append(self.name(where, "a column"))
+            found.append(item())
+        return tuple(found)
+
+    def in_brackets(self, where: str, item: Callable[[], T]) -> tuple[T, ...]:
+        """Read a list between brackets: ``(a, b, …)``."""
+        self.expect(where, "(")
+        found = self.listed(item)
         if self.peek() != ")":
             self.fail(where, [",", ")"])
         self.index += 1
-        return tuple(names)
+        return found
+
+    def names_in_brackets(self, where: str) -> tuple[NameParts, ...]:
+        """Read ``(a, b.c, …)``."""
+        return self.in_brackets(where, lambda: self.name(where, "a column"))
 
     def skip_brackets(self) -> None:
         """Step over a bracket and all that is in it."""

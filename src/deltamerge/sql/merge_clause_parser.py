@@ -124,10 +124,7 @@ def _read_change(cursor: Cursor, where: str, kind: ClauseKind) -> Action:
 
 def read_assignments(cursor: Cursor, where: str, *stops: str) -> tuple[Assignment, ...]:
     """Read what follows SET, up to one of the words that may follow."""
-    assignments = [_read_assignment(cursor, where, stops)]
-    while cursor.accept(","):
-        assignments.append(_read_assignment(cursor, where, stops))
-    return tuple(assignments)
+    return cursor.listed(lambda: _read_assignment(cursor, where, stops))
 
 
 def _read_do_nothing(cursor: Cursor, where: str) -> DoNothing | None:
@@ -153,13 +150,7 @@ def _read_insert(cursor: Cursor, where: str) -> Action:
     columns = cursor.names_in_brackets(where)
     cursor.expect(where, "VALUES")
     start = cursor.index
-    cursor.expect(f"{where} VALUES", "(")
-    values = [_read_value(cursor, f"{where} VALUES")]
-    while cursor.accept(","):
-        values.append(_read_value(cursor, f"{where} VALUES"))
-    if cursor.peek() != ")":
-        cursor.fail(f"{where} VALUES", [",", ")"])
-    cursor.index += 1
+    values = cursor.in_brackets(f"{where} VALUES", lambda: _read_value(cursor, f"{where} VALUES"))
     if len(columns) != len(values):
         raise parse_error(
             cursor.sql,

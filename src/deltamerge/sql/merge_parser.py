@@ -6,10 +6,10 @@ from typing import Literal
 
 from deltamerge.sql.cursor import Cursor, like
 from deltamerge.sql.literals import string_value
-from deltamerge.sql.merge_ast import NameParts, ParsedMerge, ParsedSource, ParsedTarget
+from deltamerge.sql.merge_ast import ParsedMerge, ParsedSource, ParsedTarget
 from deltamerge.sql.merge_clause_parser import read_clauses
-from deltamerge.sql.names import parse_name
 from deltamerge.sql.operands import skip_value, starts_subquery
+from deltamerge.sql.statements.parts import read_name, read_table
 from deltamerge.sql.tokens import Kind, parse_error
 
 _FORMATS = frozenset({"delta", "parquet", "orc", "json", "csv", "avro", "text", "binaryfile", "xml"})
@@ -81,16 +81,7 @@ def _read_ctes(cursor: Cursor) -> str | None:
 
 def _read_target(cursor: Cursor) -> ParsedTarget:
     where = "MERGE INTO"
-    start = cursor.index
-    token = cursor.token
-    path: str | None
-    if token is not None and token.kind is Kind.STRING:
-        cursor.index += 1
-        path = string_value(token.text)
-        parts: NameParts = (path,)
-    else:
-        parts = _read_table_name(cursor, where, "a table's name or delta.`path`")
-        path = _path_of(cursor, start, parts)
+    table = read_table(cursor, where)
     if cursor.peek() in ("VERSION", "TIMESTAMP", "FOR") and cursor.peek(1) in ("AS", "VERSION", "TIMESTAMP"):
         raise parse_error(
             cursor.sql,
@@ -98,28 +89,7 @@ def _read_target(cursor: Cursor) -> ParsedTarget:
             f"{where}: a target cannot be read at an older version",
             hint="Leave it out.",
         )
-    return ParsedTarget(parts, path, _read_alias(cursor, where, "USING"))
-
-
-def _path_of(cursor: Cursor, start: int, parts: NameParts) -> str | None:
-    last = cursor.tokens[cursor.index - 1]
-    if len(parts) == 2 and parts[0].lower() == "delta" and cursor.tokens[start].kind is Kind.WORD:
-        return parts[1]
-    if len(parts) == 1 and last.kind is Kind.QUOTED and "/" in parts[0]:
-        return parts[0]
-    return None
-
-
-def _read_table_name(cursor: Cursor, where: str, what: str) -> NameParts:
-    """Read a name, also as ``IDENTIFIER('db.tbl')``."""
-    if cursor.peek() != "IDENTIFIER" or cursor.peek(1) != "(":
-        return cursor.name(where, what)
-    cursor.index += 2
-    token = cursor.token
-    if token is None or token.kind is not Kind.STRING or cursor.peek(1) != ")":
-        cursor.fail(where, ["a name in quotes within IDENTIFIER(…)"])
-    cursor.index += 2
-    return parse_name(string_value(token.text))
+    return ParsedTarget(table.parts, table.path, _read_alias(cursor, where, "USING"))
 
 
 def _read_alias(cursor: Cursor, where: str, following: str, *, names_columns: bool = False) -> str | None:
@@ -162,7 +132,7 @@ def _read_source(cursor: Cursor) -> ParsedSource:
         cursor.fail("USING", [_SOURCES])
     if cursor.peek() == "VALUES" and cursor.peek(1) not in ("ON", "AS", "."):
         return _read_values(cursor)
-    name = _read_table_name(cursor, "USING", _SOURCES)
+    name = read_name(cursor, "USING", _SOURCES)
     if cursor.peek() == "(":
         cursor.skip_brackets()
         return _read_relation(cursor, start)

@@ -89,12 +89,10 @@ def _read_add(cursor: Cursor) -> Alteration | None:
         return None
     where = f"{_WHERE} ADD COLUMNS"
     in_brackets = cursor.accept("(")
-    columns = [read_definition(cursor, where, alters=True)]
-    while cursor.accept(","):
-        columns.append(read_definition(cursor, where, alters=True))
+    columns = cursor.listed(lambda: read_definition(cursor, where, alters=True))
     if in_brackets:
         cursor.expect(where, ")")
-    return AddColumns(tuple(columns))
+    return AddColumns(columns)
 
 
 def _read_drop(cursor: Cursor) -> Alteration | None:
@@ -110,10 +108,7 @@ def _read_drop(cursor: Cursor) -> Alteration | None:
     if_exists = cursor.accept("IF", "EXISTS")
     if cursor.peek() == "(":
         return DropColumns(cursor.names_in_brackets(where), if_exists)
-    columns: list[NameParts] = [cursor.name(where, "a column")]
-    while cursor.accept(","):
-        columns.append(cursor.name(where, "a column"))
-    return DropColumns(tuple(columns), if_exists)
+    return DropColumns(cursor.listed(lambda: cursor.name(where, "a column")), if_exists)
 
 
 def _read_column_change(cursor: Cursor) -> ChangeColumn | RenameColumn | None:

@@ -69,13 +69,10 @@ def read_insert(cursor: Cursor) -> InsertRows:
 
 def _read_partition(cursor: Cursor, where: str) -> tuple[tuple[str, str | None], ...]:
     where = f"{where} PARTITION"
-    cursor.expect(where, "PARTITION", "(")
-    found: list[tuple[str, str | None]] = []
-    while True:
+
+    def column() -> tuple[str, str | None]:
         name = ".".join(cursor.name(where, "a partition column"))
-        value = cursor.expression(where, "a value", ",").text if cursor.accept("=") else None
-        found.append((name, value))
-        if not cursor.accept(","):
-            break
-    cursor.expect(where, ")")
-    return tuple(found)
+        return name, cursor.expression(where, "a value", ",").text if cursor.accept("=") else None
+
+    cursor.expect(where, "PARTITION")
+    return cursor.in_brackets(where, column)

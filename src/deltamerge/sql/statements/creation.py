@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deltamerge.sql.cursor import Cursor
-from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.statements.ast import (
     CloneTable,
     ColumnDefinition,
@@ -142,29 +141,26 @@ def _read_clause(cursor: Cursor, table: CreateTable) -> CreateTable | None:
 
 def _read_partitions(cursor: Cursor) -> tuple[ColumnDefinition | str, ...]:
     where = f"{_WHERE} PARTITIONED BY"
-    found: list[ColumnDefinition | str] = []
-    cursor.expect(where, "(")
-    while True:
-        start = cursor.index
-        name: NameParts = cursor.name(where, "a column")
-        if cursor.peek() == "(":
-            raise parse_error(
-                cursor.sql,
-                cursor.since(start),
-                "Delta tables are partitioned by columns",
-                error_class="DELTA_OPERATION_NOT_ALLOWED",
-                sqlstate="0AKDC",
-                hint="Use a generated column in the place of a transform.",
-            )
-        if cursor.peek() in (",", ")"):
-            found.append(".".join(name))
-        else:
-            cursor.index = start
-            found.append(read_definition(cursor, where))
-        if not cursor.accept(","):
-            break
-    cursor.expect(where, ")")
-    return tuple(found)
+    return cursor.in_brackets(where, lambda: _read_partition(cursor, where))
+
+
+def _read_partition(cursor: Cursor, where: str) -> ColumnDefinition | str:
+    """Read the name of a column, or the definition of one that comes after the others."""
+    start = cursor.index
+    name = cursor.name(where, "a column")
+    if cursor.peek() == "(":
+        raise parse_error(
+            cursor.sql,
+            cursor.since(start),
+            "Delta tables are partitioned by columns",
+            error_class="DELTA_OPERATION_NOT_ALLOWED",
+            sqlstate="0AKDC",
+            hint="Use a generated column in the place of a transform.",
+        )
+    if cursor.peek() in (",", ")"):
+        return ".".join(name)
+    cursor.index = start
+    return read_definition(cursor, where)
 
 
 def _read_clone(cursor: Cursor, table: TableName, mode: CreateMode) -> CloneTable:

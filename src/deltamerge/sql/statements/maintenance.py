@@ -38,17 +38,15 @@ def read_optimize(cursor: Cursor) -> Optimize:
             cursor.sql, cursor.span(), "OPTIMIZE FULL is not supported", hint="Leave FULL out: OPTIMIZE table."
         )
     where = read_where(cursor, "OPTIMIZE", "ZORDER")
-    order_by: list[str] = []
+    order_by: tuple[str, ...] = ()
     if cursor.accept("ZORDER"):
         cursor.expect("OPTIMIZE ZORDER", "BY")
         in_brackets = cursor.accept("(")
-        order_by.append(".".join(cursor.name("OPTIMIZE ZORDER BY", "a column")))
-        while cursor.accept(","):
-            order_by.append(".".join(cursor.name("OPTIMIZE ZORDER BY", "a column")))
+        order_by = cursor.listed(lambda: ".".join(cursor.name("OPTIMIZE ZORDER BY", "a column")))
         if in_brackets:
             cursor.expect("OPTIMIZE ZORDER BY", ")")
     read_end(cursor, "OPTIMIZE")
-    return Optimize(table, None if where is None else where.text, tuple(order_by))
+    return Optimize(table, None if where is None else where.text, order_by)
 
 
 def read_reorg(cursor: Cursor) -> Reorganize:

@@ -32,7 +32,7 @@ def read_name(cursor: Cursor, where: str, what: str) -> NameParts:
     if cursor.peek() != "IDENTIFIER" or cursor.peek(1) != "(":
         return cursor.name(where, what)
     cursor.index += 2
-    name = read_string(cursor, where, "a name in quotes within IDENTIFIER(…)")
+    name = read_string(cursor, where, "a name within IDENTIFIER(…)")
     cursor.expect(where, ")")
     return parse_name(name)
 
@@ -97,27 +97,12 @@ def read_time_travel(cursor: Cursor, where: str) -> TimeTravel | None:
 
 def read_properties(cursor: Cursor, where: str) -> dict[str, str]:
     """Read ``('key' = 'value', a.b = true, …)``."""
-    found: dict[str, str] = {}
-    cursor.expect(where, "(")
-    while True:
-        key = read_key(cursor, where)
-        if not cursor.accept("="):
-            cursor.accept("==")
-        found[key] = _read_property_value(cursor, where)
-        if not cursor.accept(","):
-            break
-    cursor.expect(where, ")")
-    return found
+    return dict(cursor.in_brackets(where, lambda: _read_property(cursor, where)))
 
 
 def read_keys(cursor: Cursor, where: str) -> tuple[str, ...]:
     """Read ``('key', a.b, …)``."""
-    cursor.expect(where, "(")
-    keys = [read_key(cursor, where)]
-    while cursor.accept(","):
-        keys.append(read_key(cursor, where))
-    cursor.expect(where, ")")
-    return tuple(keys)
+    return cursor.in_brackets(where, lambda: read_key(cursor, where))
 
 
 def read_key(cursor: Cursor, where: str) -> str:
@@ -126,6 +111,13 @@ def read_key(cursor: Cursor, where: str) -> str:
     if token is not None and token.kind is Kind.STRING:
         return read_string(cursor, where, "a key")
     return ".".join(cursor.name(where, "a property's key"))
+
+
+def _read_property(cursor: Cursor, where: str) -> tuple[str, str]:
+    key = read_key(cursor, where)
+    if not cursor.accept("="):
+        cursor.accept("==")
+    return key, _read_property_value(cursor, where)
 
 
 def _read_property_value(cursor: Cursor, where: str) -> str:
