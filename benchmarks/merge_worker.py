@@ -6,6 +6,7 @@ Its arguments are the engine's name and Spark's settings as JSON.
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -53,6 +54,8 @@ class Deltamerge:
             "files_scanned": report.metrics["numTargetFilesAfterSkipping"],
             "jobs": jobs,
             "job_seconds": self._job_seconds(),
+            # Files that are mapped into memory count, too.
+            "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
         }
 
     def _jobs(self) -> int:

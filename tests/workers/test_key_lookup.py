@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
@@ -18,6 +18,7 @@ import pytest
 from deltamerge.workers.conditions import ClauseChoice, Column, Condition, Constant, Operation
 from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.key_index import KeyIndex, write_index
 from deltamerge.workers.key_lookup import (
     NO_FILTERS,
     UNFIT,
@@ -26,6 +27,7 @@ from deltamerge.workers.key_lookup import (
     PairChoice,
     SourceChoice,
     TargetChoice,
+    comparable_keys,
     pairing,
 )
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns, blocks_of_rows
@@ -93,21 +95,41 @@ def look_up(
     }
     kept = stage(folder, source)
     names = [name for name in source.column_names if name.startswith("k")]
-    work = pairing(
-        LOCAL_FILES,
-        kept,
-        names,
-        clause,
-        keys,
-        by_source,
-        rest or {},
-        str(folder),
-        unique=unique,
-        most_pairs=1_000,
-        on=on,
+    found, by_index = (
+        _found(
+            pairing(
+                LOCAL_FILES,
+                kept,
+                names,
+                clause,
+                keys,
+                by_source,
+                rest or {},
+                str(folder),
+                unique=unique,
+                most_pairs=1_000,
+                on=on,
+                index=index,
+            )(pa.table(files).to_batches())
+        )
+        for index in (None, _index(folder, kept, names, keys, on))
     )
+    assert by_index == found
+    return found
+
+
+def _index(
+    folder: Path, kept: KeptRows, names: Sequence[str], keys: Sequence[ComparedKey], on: OnFilters
+) -> KeyIndex | None:
+    try:
+        return write_index(LOCAL_FILES, f"{folder}/keys", comparable_keys(LOCAL_FILES, kept, names, keys, on.source))
+    except (ValueError, OSError):
+        return None
+
+
+def _found(answers: Iterable[pa.RecordBatch]) -> Found:
     found = Found()
-    for answer in work(pa.table(files).to_batches()):
+    for answer in answers:
         for row in answer.to_pylist():
             name = row["file"]
             if row["pairs"] == UNFIT:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.file_columns import Asked, check_columns, check_holds_any, read_columns, read_row_groups
 from deltamerge.workers.files import Files
+from deltamerge.workers.key_index import KeyIndex, OpenedIndex
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, mask_of, read_blocks
 from deltamerge.workers.row_pairs import (
     NO_CLAUSE,
@@ -38,6 +39,7 @@ _ROWS_AT_ONCE = 4_000_000
 # many rows each clause takes, as JSON.
 _Found: TypeAlias = "tuple[str, str, int, int, int, str]"
 _BY_SOURCE = "by_source"
+_NOT_KEYS = frozenset({"row", "file", _BY_SOURCE})
 _OF_MACHINE = frozenset(
     {
         errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS, errno.ETIMEDOUT,
@@ -126,6 +128,7 @@ def pairing(
     unique: bool,
     most_pairs: int,
     on: OnFilters = NO_FILTERS,
+    index: KeyIndex | None = None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
@@ -137,6 +140,7 @@ def pairing(
         rest: The target's columns that are read once the pairs are known.
         unique: Whether no two source rows have the same keys, so that a row of the target is in one pair at most.
         most_pairs: How many pairs it makes at once where they may; more are declined.
+        index: The source's keys, sorted; None where each task puts them into a hash table.
 
     Returns:
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``joined`` (FALSE where
@@ -156,7 +160,7 @@ def pairing(
             yield _paired([found] if isinstance(found, tuple) else found)
         if not given[True]:
             return
-        wanted = _tried("", partial(_wanted, files, staged, keys, clause, columns, on.source))
+        wanted = _tried("", partial(_wanted, files, staged, keys, clause, columns, on.source, index))
         if isinstance(wanted, tuple):
             yield _paired([wanted])
             return
@@ -219,19 +223,22 @@ class _Wanted:
     """What is looked up.
 
     Args:
-        keys: The source's keys that may equal others, by `_comparable`, each with its row's number and the clause that
-            takes its pairs, or `NO_CLAUSE` where a choice returns it.
-        asked: The source's columns in the choice, all rows, in one piece each.
+        keys: The source's keys that may equal others, by `_comparable`, each with its row's number; or what finds them.
+        clauses: The clause that takes the pairs of each source row, or `NO_CLAUSE` where a choice returns it; one for
+            all.
+        asked: The source's columns in the choice or with the clauses, all rows.
     """
 
-    keys: pa.Table
-    choice: PairChoice | None = None
-    asked: pa.Table | None = None
+    keys: pa.Table | OpenedIndex
+    clauses: Any
+    choice: PairChoice | None
+    asked: pa.Table
 
-    @property
-    def names(self) -> list[str]:
-        names: list[str] = self.keys.column_names
-        return names[:-2]
+    def clauses_of(self, sources: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if isinstance(self.clauses, int):
+            return np.full(len(sources), self.clauses, np.int32)
+        found: np.ndarray[Any, Any] = taken(self.clauses, sources).fill_null(NO_CLAUSE).to_numpy()
+        return found
 
 
 def _comparable(columns: Sequence[Any], keys: Sequence[ComparedKey], admitted: Any = None) -> dict[str, Any]:  # noqa: ANN401
@@ -264,6 +271,23 @@ def _some_value(kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(False, kind) if pa.types.is_boolean(kind) else pa.scalar(0, kind)
 
 
+def comparable_keys(
+    files: Files,
+    staged: KeptRows,
+    keys: Sequence[str],
+    columns: Sequence[ComparedKey],
+    on_source: SourceChoice | None,
+) -> pa.Table:
+    """Return the source's keys, all rows, so that a join finds the equal ones; NULL equals nothing."""
+    of_on = [] if on_source is None else [*on_source.columns.values()]
+    rows = open_staged(files, staged, list(dict.fromkeys([*keys, *of_on])))
+    admitted = None
+    if on_source is not None:
+        seen = pa.table({name: rows.column(column) for name, column in on_source.columns.items()})
+        admitted = on_source.choice.of(seen).is_valid()
+    return pa.table(_comparable([*map(rows.column, keys)], columns, admitted))
+
+
 def _wanted(
     files: Files,
     staged: KeptRows,
@@ -271,24 +295,20 @@ def _wanted(
     clause: str | int | PairChoice,
     columns: Sequence[ComparedKey],
     on_source: SourceChoice | None,
+    index: KeyIndex | None,
 ) -> _Wanted:
     choice = clause if isinstance(clause, PairChoice) else None
     asked = [*choice.source.values()] if choice is not None else [clause] if isinstance(clause, str) else []
-    of_on = [] if on_source is None else [*on_source.columns.values()]
-    rows = open_staged(files, staged, list(dict.fromkeys([*keys, *asked, *of_on])))
-    admitted = None
-    if on_source is not None:
-        seen = pa.table({name: rows.column(column) for name, column in on_source.columns.items()})
-        admitted = on_source.choice.of(seen).is_valid()
-    if isinstance(clause, str):
-        clauses = rows.column(clause).fill_null(NO_CLAUSE)
-    else:
-        clauses = pa.array(np.full(len(rows), clause if isinstance(clause, int) else NO_CLAUSE, np.int32))
-    compared = _comparable([*map(rows.column, keys)], columns, admitted)
-    table = pa.table({**compared, "source": np.arange(len(rows)), "clause": clauses})
+    rows = open_staged(files, staged, asked)
+    clauses = rows.column(clause) if isinstance(clause, str) else clause if isinstance(clause, int) else NO_CLAUSE
+    if index is not None and index.codes.are_exact:
+        return _Wanted(OpenedIndex(files, index, None), clauses, choice, rows)
+    table = comparable_keys(files, staged, keys, columns, on_source)
+    if index is not None:
+        return _Wanted(OpenedIndex(files, index, table), clauses, choice, rows)
+    table = table.append_column("source", pa.array(np.arange(len(table))))
     whole = table.drop_null() if any(column.null_count for column in table.columns) else table
-    # To take rows of strings in several pieces puts these together each time.
-    return _Wanted(whole, choice, None if choice is None else rows.select(asked).combine_chunks())
+    return _Wanted(whole, clauses, choice, rows)
 
 
 def _read(
@@ -346,11 +366,11 @@ def _pairs(
     read: list[pa.Table], files: list[_File], wanted: _Wanted, folder: str, most_pairs: int | None
 ) -> list[_Found]:
     target = pa.concat_tables(read)
-    keys = target.select(wanted.names).append_column("at", pa.array(np.arange(len(target))))
-    if most_pairs is not None and _makes_more_pairs(most_pairs, keys, wanted.keys, wanted.names):
-        return [("", "", 0, UNFIT, 0, "few keys of many rows make very many pairs")]
-    joined = keys.join(wanted.keys, wanted.names, join_type="inner", use_threads=False)
-    at, sources, clauses = (joined[name].to_numpy() for name in ("at", "source", "clause"))
+    found = _tried("", partial(_equal_rows, target, wanted.keys, most_pairs))
+    if isinstance(found, tuple):
+        return [found]
+    at, sources = (found[name].to_numpy() for name in ("at", "source"))
+    clauses = wanted.clauses_of(sources)
     if _BY_SOURCE in target.column_names:
         by_source = target[_BY_SOURCE].to_numpy()
         unmatched = _unmatched(by_source, at)
@@ -370,6 +390,19 @@ def _pairs(
     return list(files[0].files.ahead(of_file, with_pairs, [files[place].path for place in with_pairs]))
 
 
+def _equal_rows(target: pa.Table, wanted: pa.Table | OpenedIndex, most_pairs: int | None) -> pa.Table:
+    """Return the rows of the target that equal one of the source, as ``at``, with that as ``source``."""
+    names = [name for name in target.column_names if name not in _NOT_KEYS]
+    keys = target.select(names)
+    if isinstance(wanted, OpenedIndex):
+        at, sources = wanted.find(keys, most_pairs)
+        return pa.table({"at": at, "source": sources})
+    if most_pairs is not None and _makes_more_pairs(most_pairs, keys, wanted, names):
+        raise ValueError("few keys of many rows make very many pairs")
+    keys = keys.append_column("at", pa.array(np.arange(len(target))))
+    return keys.join(wanted, names, join_type="inner", use_threads=False)
+
+
 def _kept_with_choice(file: _File, pairs: RowPairs, wanted: _Wanted, folder: str, *, unique: bool) -> _Found:
     check_columns(file.files, file.path, file.values, file.rest)
     return _kept(file, _with_choice(file, pairs, wanted), folder, unique=unique)
@@ -378,7 +411,7 @@ def _kept_with_choice(file: _File, pairs: RowPairs, wanted: _Wanted, folder: str
 def _with_choice(file: _File, pairs: RowPairs, wanted: _Wanted) -> RowPairs:
     """Choose the clause of each pair, where that depends on the target's row."""
     choice, source = wanted.choice, wanted.asked
-    if choice is None or source is None or not len(pairs.matched_sources):
+    if choice is None or not len(pairs.matched_sources):
         return pairs
     clauses = pairs.clauses.copy()
 

@@ -271,5 +271,27 @@ def in_plain_numbers(column: Any) -> Any:  # noqa: ANN401
 
 def taken(column: Any, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401
     """Return an array of some rows of a column, in their order."""
-    found = column.take(pa.array(rows))
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    if not isinstance(column, pa.ChunkedArray):
+        return column.take(pa.array(rows))
+    if column.num_chunks > 1 and (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+        return _taken_of_pieces(column, rows)
+    return column.take(pa.array(rows)).combine_chunks()
+
+
+def _taken_of_pieces(column: pa.ChunkedArray, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401
+    """Take strings from each piece: Arrow would put all pieces together first, which may be more than it addresses."""
+    order = None if (rows[1:] >= rows[:-1]).all() else np.argsort(rows, kind="stable")
+    ordered = rows if order is None else rows[order]
+    begins = np.cumsum([0, *map(len, column.chunks)])
+    places = np.searchsorted(ordered, begins)
+    pieces = [
+        chunk.take(pa.array(ordered[first:end] - begin))
+        for chunk, begin, first, end in zip(column.chunks, begins, places, places[1:], strict=False)
+        if first < end
+    ]
+    found = pa.concat_arrays(pieces) if pieces else pa.array([], column.type)
+    if order is None:
+        return found
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return found.take(pa.array(back))

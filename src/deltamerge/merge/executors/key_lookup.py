@@ -25,7 +25,13 @@ from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.pair_values import evaluate_pairs
 from deltamerge.merge.executors.scratch import scratch_folder
 from deltamerge.merge.executors.spark_changes import SparkChanges
-from deltamerge.merge.executors.staged_source import StagedSource, stage_source, with_gaps, with_keys_counted
+from deltamerge.merge.executors.staged_source import (
+    StagedSource,
+    stage_source,
+    with_gaps,
+    with_index,
+    with_keys_counted,
+)
 from deltamerge.merge.output.clause_expressions import evaluate_matched
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
@@ -63,7 +69,7 @@ def _finds_rows(execution: Execution, read: tuple[KeptFile, ...], files: Sequenc
         if staged.kept.files != read:
             return True
         unmatchable = frozenset() if staged.rows else frozenset(file.path for file in files)
-        return bool(find_pairs(again, recipe, staged, files, unmatchable))
+        return bool(find_pairs(again, recipe, with_index(again, staged, recipe), files, unmatchable))
 
 
 def _looked_up(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> MergeChanges:
@@ -101,6 +107,7 @@ def _with_keys(execution: Execution, recipe: LookupRecipe, staged: StagedSource)
     files = may_match_mask(execution.snapshot, predicate, execution.conf.session_time_zone)
     if not staged.rows:
         return staged, files
+    staged = with_index(execution, staged, recipe)
     keys = open_staged(execution.files, staged.kept, list(dict.fromkeys(staged.columns.keys)))
     staged = with_keys_counted(staged, recipe, keys)
     return (with_gaps(staged, recipe, keys) if files.sum() > 1 else staged), files

@@ -106,6 +106,7 @@ def find_pairs(
         on=OnFilters(recipe.on_target, recipe.on_source),
         unique=staged.has_unique_keys,
         most_pairs=limits.pairs_of_task,
+        index=staged.index,
     )
     # Of files and source only the key columns are read, and those in conditions.
     asked = set() if recipe.unmatched is None else {name for name, _ in recipe.unmatched.columns.values()}

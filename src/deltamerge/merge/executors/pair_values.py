@@ -75,17 +75,17 @@ def _kept(frames: PairFrames, evaluated: DataFrame, count: int) -> KeptRows:
         Declined: They are more than may be kept.
     """
     execution, recipe, number = frames.execution, frames.recipe, frames.execution.merge.names.source_row_index
-    width = 2 + len(recipe.of_pairs)
-    if count * width <= execution.limits.collected_values:
+    limits, width = execution.limits, 2 + len(recipe.of_pairs)
+    if count * width <= limits.collected_values:
         table = evaluated.toArrow()
         table = table.cast(plain_types(table.schema)).combine_chunks()
         file = KeptFile(f"{execution.scratch}/values{STAGED_SUFFIX}", 0, 0)
         execution.files.write_arrow(file.path, [table])
         files: tuple[KeptFile, ...] = (file,)
     else:
-        found = keep_rows(evaluated, execution, (), (), None, execution.limits.pairs)
+        found = keep_rows(evaluated, execution, (), (), None, limits.pairs, limits.source_bytes)
         if found is None:
-            reason = f"the values of matched rows are more than {execution.limits.source_bytes >> 20:,} MiB"
+            reason = f"the values of matched rows are more than {limits.source_bytes >> 20:,} MiB"
             raise Declined("changed_rows", "pair_values", reason)
         files = kept_files(found)
         check_there(execution, files)

@@ -6,6 +6,7 @@ What a source that is nothing but Parquet files has already is not written again
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -41,6 +42,8 @@ from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.spark.tasks import python_workers
+from deltamerge.workers.key_index import KeyIndex, write_index
+from deltamerge.workers.key_lookup import comparable_keys
 from deltamerge.workers.staged_rows import (
     STAGED_SUFFIX,
     TOO_MANY,
@@ -69,6 +72,7 @@ class StagedSource:
     bytes_in_memory: int
     summary: SourceSummary
     has_unique_keys: bool = False
+    index: KeyIndex | None = None
 
 
 def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
@@ -128,22 +132,41 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
+def with_index(execution: Execution, source: StagedSource, recipe: LookupRecipe) -> StagedSource:
+    """Sort the keys of a source with very many rows, which tasks then search."""
+    if source.rows <= execution.limits.source_rows:
+        return source
+    path = f"{execution.scratch}/keys.arrow"
+    try:
+        keys = comparable_keys(execution.files, source.kept, source.columns.keys, recipe.compared, recipe.on_source)
+        return replace(source, index=write_index(execution.files, path, keys))
+    except (ValueError, pa.ArrowException) as error:
+        raise Declined("match", "key_lookup", str(error)) from error
+
+
 def with_keys_counted(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
     """Count the rows that have NULL in a key, and those whose keys another row has; not where rows are left out."""
     if source.rows < source.summary.row_count:
         return source
+    if source.index is not None:
+        nulls, repeated = source.index.without_key, source.index.repeated
+    else:
+        nulls, repeated = _nulls_and_repeated(source, recipe, keys)
+    counted = replace(source, has_unique_keys=repeated == 0)
+    if recipe.on_source is not None or recipe.on_target is not None:
+        # What else ON requires may be why keys repeat.
+        return counted
+    return replace(counted, summary=replace(source.summary, null_keys=nulls, repeated_keys=repeated))
+
+
+def _nulls_and_repeated(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> tuple[int, int]:
     whole = keys
     # NULL is a value of a key that equals others in it.
     kinds = zip(source.columns.keys, recipe.keys.null_safe, strict=True)
     for name in {name for name, null_safe in kinds if not null_safe}:
         whole = whole.filter(pc.is_valid(whole.column(name))) if whole.column(name).null_count else whole
     different = whole.group_by(keys.column_names).aggregate([])
-    nulls, repeated = len(keys) - len(whole), len(whole) - len(different)
-    counted = replace(source, has_unique_keys=repeated == 0)
-    if recipe.on_source is not None or recipe.on_target is not None:
-        # What else ON requires may be why keys repeat.
-        return counted
-    return replace(counted, summary=replace(source.summary, null_keys=nulls, repeated_keys=repeated))
+    return len(keys) - len(whole), len(whole) - len(different)
 
 
 def with_gaps(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
@@ -192,19 +215,11 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
     kept = KeptRows(found.files, in_files)
     source = StagedSource(columns, kept, values["n"], found.bytes, found.bytes_in_memory, summary)
-    if source.rows > limits.source_rows or source.bytes_in_memory > limits.source_bytes:
-        raise _too_large(execution)
+    if source.bytes_in_memory > limits.source_bytes:
+        raise Declined(
+            "source", "in_place", f"it has more than {limits.source_bytes >> 20:,} MiB, which each task would read"
+        )
     return source, found
-
-
-def _too_large(execution: Execution) -> Declined:
-    limits = execution.limits
-    return Declined(
-        "match",
-        "key_lookup",
-        f"the source has more than {limits.source_rows:,} rows or {limits.source_bytes >> 20:,} MiB, "
-        "which is more than a hash table of its keys is to hold",
-    )
 
 
 def _with_chosen(execution: Execution, source: StagedSource) -> StagedSource | None:
@@ -303,10 +318,25 @@ def _stage(
     keys: Sequence[JoinKey] = (),
 ) -> list[dict[str, Any]]:
     types = [key.given.simpleString() for key in keys]
-    found = keep_rows(frame, execution, columns, types, clause, execution.limits.source_rows)
+    limits = execution.limits
+    most_bytes = _most_bytes(execution)
+    found = keep_rows(frame, execution, columns, types, clause, limits.indexed_rows, most_bytes)
     if found is None:
-        raise _too_large(execution)
+        raise Declined(
+            "match",
+            "key_lookup",
+            f"the source has more than {limits.indexed_rows:,} rows or {most_bytes >> 20:,} MiB, "
+            "which is more than tasks look keys up in",
+        )
     return found
+
+
+def _most_bytes(execution: Execution) -> int:
+    """Return how many bytes of a source are kept: tasks map files of this machine, and read others."""
+    limits, folder = execution.limits, execution.scratch
+    if not folder.startswith("/"):
+        return limits.source_bytes
+    return min(limits.mapped_bytes, shutil.disk_usage(folder).free // 2)
 
 
 def keep_rows(
@@ -316,10 +346,10 @@ def keep_rows(
     types: Sequence[str],
     clause: str | None,
     most_rows: int,
+    most_bytes: int,
 ) -> list[dict[str, Any]] | None:
     """Let tasks keep a frame's rows in Arrow files; None where they are more than may be kept."""
-    limits = execution.limits
-    kept = StagedRows(execution.scratch, columns, most_rows, limits.source_bytes, clause)
+    kept = StagedRows(execution.scratch, columns, most_rows, most_bytes, clause)
     with python_workers():
         found = [
             row.asDict() for row in frame.mapInArrow(staging(execution.files, kept), staged_schema(types)).collect()
