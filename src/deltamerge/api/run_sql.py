@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.statements import maintenance
 from deltamerge.api.statements.alterations import run_alter
 from deltamerge.api.statements.changes import run_delete, run_insert, run_merge_rows, run_truncate, run_update
 from deltamerge.api.statements.creation import run_clone, run_create, run_create_view, run_drop
@@ -17,14 +18,6 @@ from deltamerge.api.statements.descriptions import (
     run_describe_history,
     run_show_columns,
     run_show_properties,
-)
-from deltamerge.api.statements.maintenance import (
-    run_convert,
-    run_generate,
-    run_optimize,
-    run_reorg,
-    run_restore,
-    run_vacuum,
 )
 from deltamerge.api.statements.queries import query_frame, reads_tables
 from deltamerge.api.statements.tables import Tables
@@ -94,14 +87,14 @@ def _parsed(text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> tuple[
 
 _RUN: Mapping[type, Callable[[Tables, Any, str], DataFrame]] = {
     ast.MergeRows: run_merge_rows,
-    ast.Optimize: run_optimize,
-    ast.Reorganize: run_reorg,
-    ast.Vacuum: run_vacuum,
-    ast.Restore: run_restore,
+    ast.Optimize: maintenance.run_optimize,
+    ast.Reorganize: maintenance.run_reorg,
+    ast.Vacuum: maintenance.run_vacuum,
+    ast.Restore: maintenance.run_restore,
     ast.DescribeHistory: run_describe_history,
     ast.DescribeDetail: run_describe_detail,
-    ast.Convert: run_convert,
-    ast.Generate: run_generate,
+    ast.Convert: maintenance.run_convert,
+    ast.Generate: maintenance.run_generate,
     ast.CreateTable: run_create,
     ast.CloneTable: run_clone,
     ast.CreateTempView: run_create_view,

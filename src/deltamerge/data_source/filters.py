@@ -6,18 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from deltamerge.log.schema import DataType, PrimitiveType, StructType, simple_string
-from deltamerge.skipping.predicates import (
-    And,
-    ColumnRef,
-    Comparison,
-    In,
-    IsNotNull,
-    IsNull,
-    Not,
-    Predicate,
-    StartsWith,
-    Unknown,
-)
+from deltamerge.skipping import predicates
 
 _COMPARISONS = {
     "EqualTo": "=",
@@ -29,28 +18,28 @@ _COMPARISONS = {
 }
 
 
-def predicate_of(filters: Sequence[Any], schema: StructType) -> Predicate:
+def predicate_of(filters: Sequence[Any], schema: StructType) -> predicates.Predicate:
     """Return what all of Spark's filters say about a table's columns."""
-    return And(tuple(_predicate(each, schema) for each in filters))
+    return predicates.And(tuple(_predicate(each, schema) for each in filters))
 
 
-def _predicate(given: Any, schema: StructType) -> Predicate:  # noqa: ANN401
+def _predicate(given: Any, schema: StructType) -> predicates.Predicate:  # noqa: ANN401
     name = type(given).__name__
     if name == "Not":
-        return Not(_predicate(given.child, schema))
+        return predicates.Not(_predicate(given.child, schema))
     kind = _type_of(given.attribute, schema)
     if kind is None:
-        return Unknown()
-    column = ColumnRef(tuple(given.attribute))
+        return predicates.Unknown()
+    column = predicates.ColumnRef(tuple(given.attribute))
     if name in _COMPARISONS:
-        return Comparison(_COMPARISONS[name], column, given.value, simple_string(kind))
+        return predicates.Comparison(_COMPARISONS[name], column, given.value, simple_string(kind))
     if name == "In":
-        return In(column, tuple(given.value), simple_string(kind))
+        return predicates.In(column, tuple(given.value), simple_string(kind))
     if name == "StringStartsWith":
-        return StartsWith(column, given.value)
+        return predicates.StartsWith(column, given.value)
     if name == "IsNull":
-        return IsNull(column)
-    return IsNotNull(column) if name == "IsNotNull" else Unknown()
+        return predicates.IsNull(column)
+    return predicates.IsNotNull(column) if name == "IsNotNull" else predicates.Unknown()
 
 
 def _type_of(path: Sequence[str], schema: StructType) -> DataType | None:

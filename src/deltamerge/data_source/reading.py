@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    DataType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from deltamerge.data_source.file_parts import PartitionColumn, file_parts, grouped
 from deltamerge.data_source.filters import predicate_of
@@ -43,16 +36,16 @@ from deltamerge.workers.table_rows import FilePart, RowsOfTable
 
 _BATCH_ROWS = 10_000
 _CHANGE_COLUMNS = (
-    StructField(CHANGE_TYPE, StringType()),
-    StructField(COMMIT_VERSION, LongType()),
-    StructField(COMMIT_TIMESTAMP, TimestampType()),
+    T.StructField(CHANGE_TYPE, T.StringType()),
+    T.StructField(COMMIT_VERSION, T.LongType()),
+    T.StructField(COMMIT_TIMESTAMP, T.TimestampType()),
 )
 
 Plan = Callable[[Sequence[Any]], list[Sequence[FilePart]]]
 """Returns what each task reads, of the files that may have rows for which some of Spark's filters hold."""
 
 
-def schema_of(options: Mapping[str, str], settings: Mapping[str, str]) -> tuple[StructType, int]:
+def schema_of(options: Mapping[str, str], settings: Mapping[str, str]) -> tuple[T.StructType, int]:
     """Return a table's schema and version, which a frame then stays at."""
     request = Request(options, settings)
     snapshot = _asked(request)
@@ -60,13 +53,13 @@ def schema_of(options: Mapping[str, str], settings: Mapping[str, str]) -> tuple[
     if options.get("provider", "").lower() == "delta":
         # CREATE TABLE … USING delta LOCATION asks for the columns, and this is all that later queries know of it.
         first, *others = schema.fields
-        located = StructField(first.name, first.dataType, True, {**first.metadata, LOCATION: request.path})
-        schema = StructType([located, *others])
+        located = T.StructField(first.name, first.dataType, True, {**first.metadata, LOCATION: request.path})
+        schema = T.StructType([located, *others])
     return schema, snapshot.version
 
 
 def plan_read(
-    options: Mapping[str, str], settings: Mapping[str, str], schema: StructType, pinned: int | None
+    options: Mapping[str, str], settings: Mapping[str, str], schema: T.StructType, pinned: int | None
 ) -> tuple[RowsOfTable, Plan]:
     """Plan the read of a version.
 
@@ -90,7 +83,7 @@ def reads_changes(request: Request) -> bool:
     return request.flag("readChangeFeed", request.flag("readChangeData"))
 
 
-def readable_schema(snapshot: Snapshot, request: Request) -> StructType:
+def readable_schema(snapshot: Snapshot, request: Request) -> T.StructType:
     """Return the columns of a query: nullable, and without metadata of the log's."""
     schema = spark_schema(snapshot)
     if not schema.fields:
@@ -101,11 +94,11 @@ def readable_schema(snapshot: Snapshot, request: Request) -> StructType:
             sqlstate="428GU",
             parameters={"tableName": request.path},
         )
-    fields = [StructField(f.name, as_nullable(f.dataType), True, _comment(f)) for f in schema.fields]
-    return StructType([*fields, *(_CHANGE_COLUMNS if reads_changes(request) else ())])
+    fields = [T.StructField(f.name, as_nullable(f.dataType), True, _comment(f)) for f in schema.fields]
+    return T.StructType([*fields, *(_CHANGE_COLUMNS if reads_changes(request) else ())])
 
 
-def _comment(field: StructField) -> dict[str, Any]:
+def _comment(field: T.StructField) -> dict[str, Any]:
     return {key: value for key, value in (field.metadata or {}).items() if key == "comment"}
 
 
@@ -151,7 +144,7 @@ class TableRead:
     partitions: tuple[PartitionColumn, ...]
 
     @staticmethod
-    def of(request: Request, snapshot: Snapshot, schema: StructType) -> TableRead:
+    def of(request: Request, snapshot: Snapshot, schema: T.StructType) -> TableRead:
         arrow, mode = arrow_schema(schema), snapshot.mapping_mode
         of_table = spark_schema(snapshot)
         changes = _CHANGE_COLUMNS if reads_changes(request) else ()
@@ -207,9 +200,9 @@ def _of_feed(change: ChangedFile) -> dict[str, pa.Array]:
     return values
 
 
-def _is_read_as(stored: DataType, wanted: DataType) -> bool:
+def _is_read_as(stored: T.DataType, wanted: T.DataType) -> bool:
     """Return whether a column is read in a type: the same, but perhaps for some of its fields and nullability."""
-    if isinstance(stored, StructType) and isinstance(wanted, StructType):
+    if isinstance(stored, T.StructType) and isinstance(wanted, T.StructType):
         fields = {field.name.lower(): field.dataType for field in stored.fields}
         return all(f.name.lower() in fields and _is_read_as(fields[f.name.lower()], f.dataType) for f in wanted.fields)
     inner = matching_inner_types(stored, wanted)
@@ -218,7 +211,7 @@ def _is_read_as(stored: DataType, wanted: DataType) -> bool:
     return stored.simpleString() == wanted.simpleString()
 
 
-def _other_schema(request: Request, field: StructField, found: StructField | None) -> DeltaAnalysisException:
+def _other_schema(request: Request, field: T.StructField, found: T.StructField | None) -> DeltaAnalysisException:
     has = "the table has no such column" if found is None else f"in the table it is {found.dataType.simpleString()}"
     return DeltaAnalysisException(
         "DELTA_SCHEMA_CHANGED",

@@ -13,32 +13,19 @@ import pyarrow as pa
 
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.schema import StructType
+from deltamerge.skipping import predicates
 from deltamerge.skipping.bounds import data_bounds
 from deltamerge.skipping.columns import ColumnType, TargetColumn, find_column, referenced_columns
 from deltamerge.skipping.intervals import interval_of, may_differ, may_meet, may_meet_any, may_start_with
 from deltamerge.skipping.keys import Bounds, Key, Mask, as_mask
 from deltamerge.skipping.literals import span_function
 from deltamerge.skipping.partition_values import partition_bounds
-from deltamerge.skipping.predicates import (
-    And,
-    ColumnPredicate,
-    Comparison,
-    In,
-    IsNotNull,
-    IsNull,
-    Not,
-    Or,
-    Predicate,
-    StartsWith,
-    Unknown,
-    push_not_down,
-)
 
 _ORDERED = ("integral", "decimal", "string", "date", "timestamp")
 
 
 def files_that_may_match(
-    predicate: Predicate,
+    predicate: predicates.Predicate,
     files: FileTable,
     schema: StructType,
     partition_columns: Iterable[str],
@@ -50,7 +37,7 @@ def files_that_may_match(
     FALSE is certain: no row of the file matches, or it was not asked for. TRUE proves nothing. `schema` spells
     names as the predicate does. Only the files of `among` are asked for, one bool per file.
     """
-    pushed = push_not_down(predicate)
+    pushed = predicates.push_not_down(predicate)
     columns = _columns(sorted(referenced_columns(pushed)), schema, partition_columns)
     bounds = _partition_bounds(columns, files, session_time_zone)
     mask = _evaluate(pushed, _Scope(columns, bounds, files.num_files, session_time_zone))
@@ -123,44 +110,46 @@ def _partition_bounds(
     }
 
 
-def _evaluate(predicate: Predicate, scope: _Scope) -> Mask:
-    if isinstance(predicate, And):
+def _evaluate(predicate: predicates.Predicate, scope: _Scope) -> Mask:
+    if isinstance(predicate, predicates.And):
         mask = np.ones(scope.num_files, dtype=bool)
         for part in predicate.parts:
             mask &= _evaluate(part, scope)
         return mask
-    if isinstance(predicate, Or):
+    if isinstance(predicate, predicates.Or):
         mask = np.zeros(scope.num_files, dtype=bool)
         for part in predicate.parts:
             mask |= _evaluate(part, scope)
         return mask
-    if isinstance(predicate, (Unknown, Not)) or predicate.column.path not in scope.bounds:
+    if isinstance(predicate, (predicates.Unknown, predicates.Not)) or predicate.column.path not in scope.bounds:
         return np.ones(scope.num_files, dtype=bool)
     return _column_matches(predicate, scope)
 
 
-def _column_matches(predicate: ColumnPredicate, scope: _Scope) -> Mask:
+def _column_matches(predicate: predicates.ColumnPredicate, scope: _Scope) -> Mask:
     bounds = scope.bounds[predicate.column.path]
-    if isinstance(predicate, IsNull):
+    if isinstance(predicate, predicates.IsNull):
         return bounds.may_be_null
-    if isinstance(predicate, IsNotNull):
+    if isinstance(predicate, predicates.IsNotNull):
         return bounds.may_be_value
     kind = scope.columns[predicate.column.path].type
-    if isinstance(predicate, StartsWith):
+    if isinstance(predicate, predicates.StartsWith):
         if kind is None or kind.kind != "string":
             return bounds.may_be_value
         return as_mask(bounds.may_be_value & may_start_with(predicate.prefix, bounds))
     zone = scope.session_time_zone
-    if isinstance(predicate, Comparison):
+    if isinstance(predicate, predicates.Comparison):
         return _comparison(predicate, bounds, kind, zone)
-    if isinstance(predicate, In):
+    if isinstance(predicate, predicates.In):
         points = ((value, value) for value in predicate.values if value is not None)
         return _in_ranges(points, predicate.type_name, bounds, kind, zone)
     mask = _in_ranges(predicate.ranges, predicate.type_name, bounds, kind, zone)
     return as_mask(mask | bounds.may_be_null) if predicate.or_null else mask
 
 
-def _comparison(predicate: Comparison, bounds: Bounds, kind: ColumnType | None, session_time_zone: str) -> Mask:
+def _comparison(
+    predicate: predicates.Comparison, bounds: Bounds, kind: ColumnType | None, session_time_zone: str
+) -> Mask:
     if predicate.value is None:
         return bounds.may_be_null if predicate.op == "<=>" else np.zeros(len(bounds.may_be_null), dtype=bool)
     span_of = None if kind is None else span_function(kind, predicate.type_name, session_time_zone)

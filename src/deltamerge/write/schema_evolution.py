@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    DateType,
-    MapType,
-    NullType,
-    NumericType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.type_widening import NEVER, can_widen
@@ -29,10 +16,10 @@ from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.table_commits import identified
 from deltamerge.write.table_features import check_evolution
 
-_TIMES = (DateType, TimestampType, TimestampNTZType)
+_TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
-def evolved_definition(snapshot: Snapshot, definition: TableDefinition, given: StructType) -> TableDefinition:
+def evolved_definition(snapshot: Snapshot, definition: TableDefinition, given: T.StructType) -> TableDefinition:
     """Add to a table's definition the columns and fields of a frame that is written to it."""
     schema = evolved_schema(definition.schema, given, ((name,) for name in given.names), case_sensitive=False)
     if schema == definition.schema:
@@ -44,12 +31,12 @@ def evolved_definition(snapshot: Snapshot, definition: TableDefinition, given: S
 
 
 def evolved_schema(
-    target: StructType,
-    source: StructType,
+    target: T.StructType,
+    source: T.StructType,
     used: Iterable[tuple[str, ...]],
     case_sensitive: bool,
     widening: str = NEVER,
-) -> StructType:
+) -> T.StructType:
     """Add to a table's schema the source's columns and fields that a merge uses.
 
     New columns come last, in the source's order. Delta: SchemaMergingUtils.mergeSchemas.
@@ -61,18 +48,18 @@ def evolved_schema(
     return _Merging(widening).struct(target, _filtered(source, tuple(used), case_sensitive), ())
 
 
-def _filtered(source: StructType, used: tuple[tuple[str, ...], ...], case_sensitive: bool) -> StructType:
+def _filtered(source: T.StructType, used: tuple[tuple[str, ...], ...], case_sensitive: bool) -> T.StructType:
     kept = []
     for field in source.fields:
         below = [path[1:] for path in used if same_name(path[0], field.name, case_sensitive)]
         if not below:
             continue
-        if () in below or not isinstance(field.dataType, StructType):
+        if () in below or not isinstance(field.dataType, T.StructType):
             kept.append(field)
         else:
             inner = _filtered(field.dataType, tuple(path for path in below if path), case_sensitive)
-            kept.append(StructField(field.name, inner, field.nullable, field.metadata))
-    return StructType(kept)
+            kept.append(T.StructField(field.name, inner, field.nullable, field.metadata))
+    return T.StructType(kept)
 
 
 @dataclass(frozen=True)
@@ -81,37 +68,37 @@ class _Merging:
 
     widening: str
 
-    def struct(self, target: StructType, source: StructType, above: tuple[str, ...]) -> StructType:
+    def struct(self, target: T.StructType, source: T.StructType, above: tuple[str, ...]) -> T.StructType:
         fields = []
         for field in target.fields:
             index = find_field(source, field.name, case_sensitive=False)
             merged = field.dataType
             if index is not None:
                 merged = self.type(field.dataType, source.fields[index].dataType, (*above, field.name))
-            fields.append(StructField(field.name, merged, field.nullable, field.metadata))
+            fields.append(T.StructField(field.name, merged, field.nullable, field.metadata))
         for field in source.fields:
             if find_field(target, field.name, case_sensitive=False) is None:
                 _refuse_void(field, above)
-                fields.append(StructField(field.name, logical_type(field.dataType), True))
-        return StructType(fields)
+                fields.append(T.StructField(field.name, logical_type(field.dataType), True))
+        return T.StructType(fields)
 
-    def type(self, target: DataType, source: DataType, above: tuple[str, ...]) -> DataType:
-        if isinstance(target, StructType) and isinstance(source, StructType):
+    def type(self, target: T.DataType, source: T.DataType, above: tuple[str, ...]) -> T.DataType:
+        if isinstance(target, T.StructType) and isinstance(source, T.StructType):
             return self.struct(target, source, above)
-        if isinstance(target, ArrayType) and isinstance(source, ArrayType):
+        if isinstance(target, T.ArrayType) and isinstance(source, T.ArrayType):
             element = self.type(target.elementType, source.elementType, (*above, "element"))
-            return ArrayType(element, target.containsNull)
-        if isinstance(target, MapType) and isinstance(source, MapType):
-            return MapType(
+            return T.ArrayType(element, target.containsNull)
+        if isinstance(target, T.MapType) and isinstance(source, T.MapType):
+            return T.MapType(
                 self.type(target.keyType, source.keyType, (*above, "key")),
                 self.type(target.valueType, source.valueType, (*above, "value")),
                 target.valueContainsNull,
             )
-        nested = (StructType, ArrayType, MapType)
-        if isinstance(target, nested) != isinstance(source, nested) and not isinstance(source, NullType):
+        nested = (T.StructType, T.ArrayType, T.MapType)
+        if isinstance(target, nested) != isinstance(source, nested) and not isinstance(source, T.NullType):
             raise _incompatible(target, source, above)
         if isinstance(target, nested):
-            if not isinstance(source, (type(target), NullType)):
+            if not isinstance(source, (type(target), T.NullType)):
                 raise _incompatible(target, source, above)
             return target
         if can_widen(_log_name(target), _log_name(source), self.widening):
@@ -121,25 +108,25 @@ class _Merging:
         return target
 
 
-def _log_name(data_type: DataType) -> str:
+def _log_name(data_type: T.DataType) -> str:
     return str(data_type.jsonValue())
 
 
-def _is_convertible(source: DataType, target: DataType) -> bool:
+def _is_convertible(source: T.DataType, target: T.DataType) -> bool:
     """Return whether schemas with these types of a column can be merged: as Spark casts by itself outside ANSI mode.
 
     Delta: SchemaMergingUtils.mergeSchemas with allowImplicitConversions.
     """
-    if isinstance(source, NullType) or type(source) is type(target) or isinstance(target, StringType):
+    if isinstance(source, T.NullType) or type(source) is type(target) or isinstance(target, T.StringType):
         return True
-    if isinstance(target, NumericType):
-        return isinstance(source, (NumericType, StringType))
+    if isinstance(target, T.NumericType):
+        return isinstance(source, (T.NumericType, T.StringType))
     if isinstance(target, _TIMES):
-        return isinstance(source, (*_TIMES, StringType))
-    return isinstance(target, BinaryType) and isinstance(source, StringType)
+        return isinstance(source, (*_TIMES, T.StringType))
+    return isinstance(target, T.BinaryType) and isinstance(source, T.StringType)
 
 
-def _incompatible(target: DataType, source: DataType, path: tuple[str, ...]) -> DeltaAnalysisException:
+def _incompatible(target: T.DataType, source: T.DataType, path: tuple[str, ...]) -> DeltaAnalysisException:
     return DeltaAnalysisException(
         "DELTA_MERGE_INCOMPATIBLE_DATATYPE",
         f"Failed to merge incompatible data types {target.simpleString()} and {source.simpleString()} of "
@@ -149,8 +136,8 @@ def _incompatible(target: DataType, source: DataType, path: tuple[str, ...]) -> 
     )
 
 
-def _refuse_void(field: StructField, above: tuple[str, ...]) -> None:
-    if isinstance(field.dataType, NullType):
+def _refuse_void(field: T.StructField, above: tuple[str, ...]) -> None:
+    if isinstance(field.dataType, T.NullType):
         name = ".".join((*above, field.name))
         raise DeltaAnalysisException(
             "DELTA_MERGE_ADD_VOID_COLUMN",

@@ -28,27 +28,15 @@ from deltamerge.commands.alter_properties import (
 )
 from deltamerge.commands.table_protocol import drop_feature
 from deltamerge.spark.table import Table
-from deltamerge.sql.statements.ast import (
-    AddColumns,
-    AddConstraint,
-    AlterTable,
-    ChangeColumn,
-    ClusterBy,
-    DropColumns,
-    DropConstraint,
-    DropFeature,
-    RenameColumn,
-    SetProperties,
-    UnsetProperties,
-)
+from deltamerge.sql.statements import ast
 
 
-def run_alter(tables: Tables, found: DeltaTable, statement: AlterTable) -> DataFrame:
+def run_alter(tables: Tables, found: DeltaTable, statement: ast.AlterTable) -> DataFrame:
     _RUN[type(statement.change)](found.table, statement.change)
     return frames.nothing(tables.spark)
 
 
-def _add_columns(table: Table, change: AddColumns) -> None:
+def _add_columns(table: Table, change: ast.AddColumns) -> None:
     columns = []
     for column in change.columns:
         after = column.position[-1] if isinstance(column.position, tuple) else None
@@ -57,7 +45,7 @@ def _add_columns(table: Table, change: AddColumns) -> None:
     add_columns(table, columns)
 
 
-def _change_column(table: Table, change: ChangeColumn) -> None:
+def _change_column(table: Table, change: ast.ChangeColumn) -> None:
     column = ColumnChange(
         path=change.column,
         data_type=None if change.data_type is None else type_of(change.data_type),
@@ -71,14 +59,14 @@ def _change_column(table: Table, change: ChangeColumn) -> None:
 
 
 _RUN: Mapping[type, Callable[[Table, Any], None]] = {
-    SetProperties: lambda table, change: set_properties(table, change.properties),
-    UnsetProperties: lambda table, change: unset_properties(table, change.keys),
-    AddConstraint: lambda table, change: add_constraint(table, change.name, change.expression),
-    DropConstraint: lambda table, change: drop_constraint(table, change.name, if_exists=change.if_exists),
-    AddColumns: _add_columns,
-    DropColumns: lambda table, change: drop_columns(table, change.columns, if_exists=change.if_exists),
-    RenameColumn: lambda table, change: rename_column(table, change.column, change.to),
-    ChangeColumn: _change_column,
-    ClusterBy: lambda table, change: cluster_by(table, change.columns),
-    DropFeature: lambda table, change: drop_feature(table, change.name, truncate_history=change.truncates_history),
+    ast.SetProperties: lambda table, change: set_properties(table, change.properties),
+    ast.UnsetProperties: lambda table, change: unset_properties(table, change.keys),
+    ast.AddConstraint: lambda table, change: add_constraint(table, change.name, change.expression),
+    ast.DropConstraint: lambda table, change: drop_constraint(table, change.name, if_exists=change.if_exists),
+    ast.AddColumns: _add_columns,
+    ast.DropColumns: lambda table, change: drop_columns(table, change.columns, if_exists=change.if_exists),
+    ast.RenameColumn: lambda table, change: rename_column(table, change.column, change.to),
+    ast.ChangeColumn: _change_column,
+    ast.ClusterBy: lambda table, change: cluster_by(table, change.columns),
+    ast.DropFeature: lambda table, change: drop_feature(table, change.name, truncate_history=change.truncates_history),
 }

@@ -10,26 +10,20 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.statements.ast import (
-    DescribeDetail,
-    DescribeHistory,
-    DescribeTable,
-    ShowColumns,
-    ShowProperties,
-)
+from deltamerge.sql.statements import ast
 
 _COLUMNS = "col_name STRING, data_type STRING, comment STRING"
 
 
-def run_describe_history(tables: Tables, statement: DescribeHistory, _: str) -> DataFrame:
+def run_describe_history(tables: Tables, statement: ast.DescribeHistory, _: str) -> DataFrame:
     return tables.open(statement.table).history(statement.limit)
 
 
-def run_describe_detail(tables: Tables, statement: DescribeDetail, _: str) -> DataFrame:
+def run_describe_detail(tables: Tables, statement: ast.DescribeDetail, _: str) -> DataFrame:
     return tables.open(statement.table).detail()
 
 
-def run_describe(tables: Tables, found: DeltaTable, statement: DescribeTable) -> DataFrame:
+def run_describe(tables: Tables, found: DeltaTable, statement: ast.DescribeTable) -> DataFrame:
     snapshot = found.table.snapshot()
     columns = {
         field.name: (field.name, field.dataType.simpleString(), (field.metadata or {}).get("comment"))
@@ -75,7 +69,7 @@ def _properties(found: DeltaTable) -> list[tuple[str, str]]:
     }.items())  # fmt: skip
 
 
-def run_show_properties(tables: Tables, found: DeltaTable, statement: ShowProperties) -> DataFrame:
+def run_show_properties(tables: Tables, found: DeltaTable, statement: ast.ShowProperties) -> DataFrame:
     rows = _properties(found)
     if statement.key is not None:
         missing = f"Table {found.table.name} does not have property: {statement.key}"
@@ -83,6 +77,6 @@ def run_show_properties(tables: Tables, found: DeltaTable, statement: ShowProper
     return frames.table(tables.spark, rows, "key STRING, value STRING")
 
 
-def run_show_columns(tables: Tables, found: DeltaTable, _: ShowColumns) -> DataFrame:
+def run_show_columns(tables: Tables, found: DeltaTable, _: ast.ShowColumns) -> DataFrame:
     names = [(name,) for name in spark_schema(found.table.snapshot()).names]
     return frames.table(tables.spark, names, "col_name STRING")

@@ -10,21 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, ColumnType
 from deltamerge.skipping.literals import span_function
@@ -33,17 +19,17 @@ from deltamerge.sql.expression import Literal, Name, Node
 from deltamerge.sql.expression import Operation as ParsedOperation
 from deltamerge.workers.conditions import Column, Condition, Constant, Kind, Operation
 
-_KINDS: dict[DataType, Kind] = {
-    ByteType(): "whole",
-    ShortType(): "whole",
-    IntegerType(): "whole",
-    LongType(): "whole",
-    StringType(): "string",
-    DateType(): "day",
-    TimestampType(): "instant",
-    TimestampNTZType(): "local",
-    BooleanType(): "boolean",
-    DoubleType(): "double",
+_KINDS: dict[T.DataType, Kind] = {
+    T.ByteType(): "whole",
+    T.ShortType(): "whole",
+    T.IntegerType(): "whole",
+    T.LongType(): "whole",
+    T.StringType(): "string",
+    T.DateType(): "day",
+    T.TimestampType(): "instant",
+    T.TimestampNTZType(): "local",
+    T.BooleanType(): "boolean",
+    T.DoubleType(): "double",
 }
 _PYTHON: dict[type, Kind] = {int: "whole", str: "string", date: "day", bool: "boolean"}
 _ORDERED = frozenset({"whole", "decimal", "string", "day", "instant", "local"})
@@ -58,7 +44,7 @@ _MOST_BEFORE_POINT, _MOST_AFTER_POINT = 20, 18
 
 
 def arrow_condition(
-    node: Node, column: Callable[[Name], int | None], fields: Sequence[StructField], zone: str | None = None
+    node: Node, column: Callable[[Name], int | None], fields: Sequence[T.StructField], zone: str | None = None
 ) -> Condition | None:
     """Return a condition as Arrow evaluates it; None where something in it is left to Spark.
 
@@ -71,7 +57,7 @@ def arrow_condition(
 
 
 def _value(
-    node: Node, column: Callable[[Name], int | None], fields: Sequence[StructField], zone: str | None
+    node: Node, column: Callable[[Name], int | None], fields: Sequence[T.StructField], zone: str | None
 ) -> Condition | None:
     if isinstance(node, Name):
         index = column(node)
@@ -131,10 +117,10 @@ def _is_short(value: Decimal) -> bool:
     return is_exact and abs(value) < Decimal(10) ** _MOST_BEFORE_POINT
 
 
-def _kind_of(field: StructField) -> Kind:
+def _kind_of(field: T.StructField) -> Kind:
     # A CHAR column is compared with blanks at its end.
     is_padded = CHAR_VARCHAR_TYPE in (field.metadata or {})
-    if isinstance(field.dataType, DecimalType):
+    if isinstance(field.dataType, T.DecimalType):
         before_point = field.dataType.precision - field.dataType.scale
         is_short = before_point <= _MOST_BEFORE_POINT and field.dataType.scale <= _MOST_AFTER_POINT
         return "decimal" if is_short else "other"

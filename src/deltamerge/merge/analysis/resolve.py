@@ -12,20 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.analysis.analysis_errors import (
-    analysis_error,
-    conflicting_assignments,
-    default_of_field,
-    duplicate_insert_columns,
-    is_of_cast,
-    missing_set_column,
-    missing_star_column,
-    needs_legacy_policy,
-    nested_field_in_insert,
-    no_up_cast,
-    unknown_target_column,
-    unsettable_field,
-)
+from deltamerge.merge.analysis import analysis_errors
 from deltamerge.merge.analysis.resolved_merge import (
     Output,
     ResolvedClause,
@@ -164,37 +151,37 @@ class _Resolver:
         for path in paths:
             self._check_path(path, clause, schema)
             if isinstance(clause.action, Insert) and len(path) > 1:
-                raise nested_field_in_insert(path, clause.to_sql())
+                raise analysis_errors.nested_field_in_insert(path, clause.to_sql())
         for assignment, path in zip(clause.assignments, paths, strict=True):
             if isinstance(assignment.value, Default) and len(path) > 1:
-                raise default_of_field(path, schema, clause.to_sql())
+                raise analysis_errors.default_of_field(path, schema, clause.to_sql())
         spelled = [self._spelled(path, schema) for path in paths]
         if isinstance(clause.action, Insert):
             duplicates = [path for i, path in enumerate(spelled) if path in spelled[:i]]
             if duplicates:
-                raise duplicate_insert_columns(duplicates[0], clause.to_sql())
+                raise analysis_errors.duplicate_insert_columns(duplicates[0], clause.to_sql())
             return
         for i, left in enumerate(spelled):
             for right in spelled[i + 1 :]:
                 shorter = min(len(left), len(right))
                 if left[:shorter] == right[:shorter]:
-                    raise conflicting_assignments(left, right, clause.to_sql())
+                    raise analysis_errors.conflicting_assignments(left, right, clause.to_sql())
 
     def _check_known(self, clause: MergeClause, paths: tuple[tuple[str, ...], ...]) -> None:
         """Refuse names that no evolution can add, before any types are compared, as delta-spark does."""
         sides = (self.sides.target_schema, self.sides.source_schema)
         for path in paths:
             if all(find_field(schema, path[0], self.case_sensitive) is None for schema in sides):
-                raise unknown_target_column(path, 0, sides[0], clause.to_sql(), self.statement.sql)
+                raise analysis_errors.unknown_target_column(path, 0, sides[0], clause.to_sql(), self.statement.sql)
 
     def _check_path(self, path: tuple[str, ...], clause: MergeClause, schema: StructType) -> None:
         data_type: DataType = schema
         for depth, part in enumerate(path):
             if not isinstance(data_type, StructType):
-                raise unsettable_field(path, depth, data_type, clause.to_sql())
+                raise analysis_errors.unsettable_field(path, depth, data_type, clause.to_sql())
             index = find_field(data_type, part, self.case_sensitive)
             if index is None:
-                raise unknown_target_column(path, depth, data_type, clause.to_sql(), self.statement.sql)
+                raise analysis_errors.unknown_target_column(path, depth, data_type, clause.to_sql(), self.statement.sql)
             data_type = data_type.fields[index].dataType
 
     def _spelled(self, path: tuple[str, ...], schema: StructType) -> tuple[str, ...]:
@@ -240,18 +227,18 @@ class _Resolver:
         for name in star.except_columns:
             path = self._without_alias(name)
             if find_field(schema, path[0], self.case_sensitive) is None:
-                raise unknown_target_column(path, 0, schema, clause.to_sql(), self.statement.sql)
+                raise analysis_errors.unknown_target_column(path, 0, schema, clause.to_sql(), self.statement.sql)
         excepted = self._excepted(star)
         for field in schema.fields:
             wanted = field.name.lower() not in excepted and not self.evolution
             if wanted and self._source_column(field.name, clause) is None:
-                raise missing_star_column(field.name, self.sides.source_schema, clause.to_sql())
+                raise analysis_errors.missing_star_column(field.name, self.sides.source_schema, clause.to_sql())
         if self.evolution and isinstance(clause.action, Update):
             # What evolution has not added differs from a column of the table only in case.
             for field in self.sides.source_schema.fields:
                 is_set = field.name.lower() not in excepted
                 if is_set and find_field(schema, field.name, self.case_sensitive) is None:
-                    raise missing_set_column(field.name, schema, clause.to_sql())
+                    raise analysis_errors.missing_set_column(field.name, schema, clause.to_sql())
 
     def _star_outputs(self, clause: MergeClause, star: Star, schema: StructType) -> tuple[Output, ...]:
         excepted = self._excepted(star)
@@ -317,7 +304,7 @@ class _Resolver:
         if self.assignment.policy == "STRICT":
             lossy = first_lossy(given, wanted, structs_by_name=self.structs_by_name)
         if lossy is not None:
-            raise no_up_cast(column, lossy, clause.to_sql())
+            raise analysis_errors.no_up_cast(column, lossy, clause.to_sql())
         if self.structs_by_name:
             check_same_fields(
                 given,
@@ -336,11 +323,11 @@ class _Resolver:
         if error is None:
             self._assignable.add(pair)
             return
-        if self.assignment.policy == "ANSI" and is_of_cast(error):
+        if self.assignment.policy == "ANSI" and analysis_errors.is_of_cast(error):
             legacy = align(value, given, wanted, replace(self.assignment, policy="LEGACY"))
             if _error_of(frame, legacy) is None:
-                raise needs_legacy_policy(error, column, clause.to_sql())
-        raise analysis_error(error, Expression(column), clause.to_sql(), self.statement.sql, None)
+                raise analysis_errors.needs_legacy_policy(error, column, clause.to_sql())
+        raise analysis_errors.analysis_error(error, Expression(column), clause.to_sql(), self.statement.sql, None)
 
 
 def _error_of(frame: DataFrame, value: Column) -> PySparkException | None:

@@ -6,20 +6,7 @@ from dataclasses import replace
 
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.merge_ast import NameParts
-from deltamerge.sql.statements.ast import (
-    AddColumns,
-    AddConstraint,
-    Alteration,
-    AlterTable,
-    ChangeColumn,
-    ClusterBy,
-    DropColumns,
-    DropConstraint,
-    DropFeature,
-    RenameColumn,
-    SetProperties,
-    UnsetProperties,
-)
+from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.columns import read_default, read_definition, read_position, read_type
 from deltamerge.sql.statements.creation import read_check
 from deltamerge.sql.statements.parts import (
@@ -35,7 +22,7 @@ from deltamerge.sql.statements.parts import (
 _WHERE = "ALTER TABLE"
 
 
-def read_alter(cursor: Cursor) -> AlterTable | None:
+def read_alter(cursor: Cursor) -> ast.AlterTable | None:
     """Read what changes a table's definition; None for what only the catalog knows, such as RENAME TO."""
     if not cursor.accept("ALTER", "TABLE"):
         return None
@@ -44,35 +31,35 @@ def read_alter(cursor: Cursor) -> AlterTable | None:
     if change is None:
         return None
     read_end(cursor, _WHERE)
-    return AlterTable(table, change)
+    return ast.AlterTable(table, change)
 
 
-def read_comment(cursor: Cursor) -> AlterTable | None:
+def read_comment(cursor: Cursor) -> ast.AlterTable | None:
     if not cursor.accept("COMMENT", "ON", "TABLE"):
         return None
     table = read_table(cursor, "COMMENT ON TABLE")
     cursor.expect("COMMENT ON TABLE", "IS")
     if cursor.accept("NULL"):
-        return AlterTable(table, UnsetProperties(("comment",)))
+        return ast.AlterTable(table, ast.UnsetProperties(("comment",)))
     comment = read_string(cursor, "COMMENT ON TABLE", "a comment")
     read_end(cursor, "COMMENT ON TABLE")
-    return AlterTable(table, SetProperties({"comment": comment}))
+    return ast.AlterTable(table, ast.SetProperties({"comment": comment}))
 
 
-def _read_change(cursor: Cursor) -> Alteration | None:
+def _read_change(cursor: Cursor) -> ast.Alteration | None:
     if cursor.accept("SET", "TBLPROPERTIES"):
-        return SetProperties(read_properties(cursor, f"{_WHERE} SET TBLPROPERTIES"))
+        return ast.SetProperties(read_properties(cursor, f"{_WHERE} SET TBLPROPERTIES"))
     if cursor.accept("UNSET", "TBLPROPERTIES"):
         cursor.accept("IF", "EXISTS")
-        return UnsetProperties(read_keys(cursor, f"{_WHERE} UNSET TBLPROPERTIES"))
+        return ast.UnsetProperties(read_keys(cursor, f"{_WHERE} UNSET TBLPROPERTIES"))
     if cursor.accept("CLUSTER", "BY"):
         if cursor.accept("NONE"):
-            return ClusterBy(())
-        return ClusterBy(read_columns(cursor, f"{_WHERE} CLUSTER BY"))
+            return ast.ClusterBy(())
+        return ast.ClusterBy(read_columns(cursor, f"{_WHERE} CLUSTER BY"))
     if cursor.accept("RENAME", "COLUMN"):
         column = cursor.name(f"{_WHERE} RENAME COLUMN", "a column")
         cursor.expect(f"{_WHERE} RENAME COLUMN", "TO")
-        return RenameColumn(column, cursor.identifier(f"{_WHERE} RENAME COLUMN", "a name"))
+        return ast.RenameColumn(column, cursor.identifier(f"{_WHERE} RENAME COLUMN", "a name"))
     if cursor.accept("ADD"):
         return _read_add(cursor)
     if cursor.accept("DROP"):
@@ -82,9 +69,9 @@ def _read_change(cursor: Cursor) -> Alteration | None:
     return None
 
 
-def _read_add(cursor: Cursor) -> Alteration | None:
+def _read_add(cursor: Cursor) -> ast.Alteration | None:
     if cursor.peek() == "CONSTRAINT":
-        return AddConstraint(*read_check(cursor, f"{_WHERE} ADD"))
+        return ast.AddConstraint(*read_check(cursor, f"{_WHERE} ADD"))
     if not (cursor.accept("COLUMN") or cursor.accept("COLUMNS")):
         return None
     where = f"{_WHERE} ADD COLUMNS"
@@ -92,32 +79,32 @@ def _read_add(cursor: Cursor) -> Alteration | None:
     columns = cursor.listed(lambda: read_definition(cursor, where, alters=True))
     if in_brackets:
         cursor.expect(where, ")")
-    return AddColumns(columns)
+    return ast.AddColumns(columns)
 
 
-def _read_drop(cursor: Cursor) -> Alteration | None:
+def _read_drop(cursor: Cursor) -> ast.Alteration | None:
     if cursor.accept("CONSTRAINT"):
         if_exists = cursor.accept("IF", "EXISTS")
-        return DropConstraint(cursor.identifier(f"{_WHERE} DROP CONSTRAINT", "a name"), if_exists)
+        return ast.DropConstraint(cursor.identifier(f"{_WHERE} DROP CONSTRAINT", "a name"), if_exists)
     if cursor.accept("FEATURE"):
         name = read_key(cursor, f"{_WHERE} DROP FEATURE")
-        return DropFeature(name, cursor.accept("TRUNCATE", "HISTORY"))
+        return ast.DropFeature(name, cursor.accept("TRUNCATE", "HISTORY"))
     if not (cursor.accept("COLUMN") or cursor.accept("COLUMNS")):
         return None
     where = f"{_WHERE} DROP COLUMN"
     if_exists = cursor.accept("IF", "EXISTS")
     if cursor.peek() == "(":
-        return DropColumns(cursor.names_in_brackets(where), if_exists)
-    return DropColumns(cursor.listed(lambda: cursor.name(where, "a column")), if_exists)
+        return ast.DropColumns(cursor.names_in_brackets(where), if_exists)
+    return ast.DropColumns(cursor.listed(lambda: cursor.name(where, "a column")), if_exists)
 
 
-def _read_column_change(cursor: Cursor) -> ChangeColumn | RenameColumn | None:
+def _read_column_change(cursor: Cursor) -> ast.ChangeColumn | ast.RenameColumn | None:
     """Read ``ALTER COLUMN a TYPE …``, or Hive's ``CHANGE COLUMN a a type COMMENT …``."""
     is_change = cursor.peek() == "CHANGE"
     cursor.index += 1
     cursor.accept("COLUMN")
     where = f"{_WHERE} {'CHANGE' if is_change else 'ALTER'} COLUMN"
-    change = ChangeColumn(cursor.name(where, "a column"))
+    change = ast.ChangeColumn(cursor.name(where, "a column"))
     if cursor.accept("TYPE"):
         change = replace(change, data_type=read_type(cursor, where))
     elif cursor.accept("SET", "NOT", "NULL"):
@@ -139,9 +126,9 @@ def _read_column_change(cursor: Cursor) -> ChangeColumn | RenameColumn | None:
     return change
 
 
-def _read_hive_change(cursor: Cursor, where: str, column: NameParts) -> ChangeColumn | None:
+def _read_hive_change(cursor: Cursor, where: str, column: NameParts) -> ast.ChangeColumn | None:
     new = read_definition(cursor, where, alters=True)
     if new.name[-1].lower() != column[-1].lower():
         return None
     nullable = None if new.nullable else False
-    return ChangeColumn(column, new.data_type, nullable, new.comment, None, new.position)
+    return ast.ChangeColumn(column, new.data_type, nullable, new.comment, None, new.position)

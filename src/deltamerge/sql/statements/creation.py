@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deltamerge.sql.cursor import Cursor
-from deltamerge.sql.statements.ast import (
-    CloneTable,
-    ColumnDefinition,
-    CreateMode,
-    CreateTable,
-    CreateTempView,
-    DropTable,
-    Statement,
-    TableName,
-)
+from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.columns import read_definition
 from deltamerge.sql.statements.parts import (
     read_columns,
@@ -30,7 +21,7 @@ from deltamerge.sql.tokens import parse_error
 _WHERE = "CREATE TABLE"
 
 
-def read_create(cursor: Cursor) -> Statement | None:
+def read_create(cursor: Cursor) -> ast.Statement | None:
     """Read a statement that makes a Delta table or a temporary view; None for any other."""
     mode = _read_mode(cursor)
     if mode is None:
@@ -40,10 +31,10 @@ def read_create(cursor: Cursor) -> Statement | None:
         return _read_clone(cursor, table, mode)
     if table.path is None and not _uses_delta(cursor):
         return None
-    return _read_definition(cursor, CreateTable(table, mode))
+    return _read_definition(cursor, ast.CreateTable(table, mode))
 
 
-def _read_mode(cursor: Cursor) -> CreateMode | None:
+def _read_mode(cursor: Cursor) -> ast.CreateMode | None:
     if cursor.accept("CREATE", "OR", "REPLACE", "TABLE"):
         return "create_or_replace"
     if cursor.accept("REPLACE", "TABLE"):
@@ -64,7 +55,7 @@ def _uses_delta(cursor: Cursor) -> bool:
     return False
 
 
-def _read_definition(cursor: Cursor, table: CreateTable) -> CreateTable:
+def _read_definition(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable:
     if cursor.peek() == "(":
         table = _read_columns(cursor, table)
     while (changed := _read_clause(cursor, table)) is not None:
@@ -75,8 +66,8 @@ def _read_definition(cursor: Cursor, table: CreateTable) -> CreateTable:
     return table
 
 
-def _read_columns(cursor: Cursor, table: CreateTable) -> CreateTable:
-    columns: list[ColumnDefinition] = []
+def _read_columns(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable:
+    columns: list[ast.ColumnDefinition] = []
     checks: dict[str, str] = {}
     cursor.expect(_WHERE, "(")
     while cursor.peek() != ")":
@@ -109,7 +100,7 @@ def read_check(cursor: Cursor, where: str) -> tuple[str, str]:
     return name, cursor.sql_since(start)[1:-1].strip()
 
 
-def _read_clause(cursor: Cursor, table: CreateTable) -> CreateTable | None:
+def _read_clause(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable | None:
     if cursor.accept("USING"):
         cursor.name(f"{_WHERE} USING", "DELTA")
         return table
@@ -139,12 +130,12 @@ def _read_clause(cursor: Cursor, table: CreateTable) -> CreateTable | None:
     return None
 
 
-def _read_partitions(cursor: Cursor) -> tuple[ColumnDefinition | str, ...]:
+def _read_partitions(cursor: Cursor) -> tuple[ast.ColumnDefinition | str, ...]:
     where = f"{_WHERE} PARTITIONED BY"
     return cursor.in_brackets(where, lambda: _read_partition(cursor, where))
 
 
-def _read_partition(cursor: Cursor, where: str) -> ColumnDefinition | str:
+def _read_partition(cursor: Cursor, where: str) -> ast.ColumnDefinition | str:
     """Read the name of a column, or the definition of one that comes after the others."""
     start = cursor.index
     name = cursor.name(where, "a column")
@@ -163,7 +154,7 @@ def _read_partition(cursor: Cursor, where: str) -> ColumnDefinition | str:
     return read_definition(cursor, where)
 
 
-def _read_clone(cursor: Cursor, table: TableName, mode: CreateMode) -> CloneTable:
+def _read_clone(cursor: Cursor, table: ast.TableName, mode: ast.CreateMode) -> ast.CloneTable:
     where = "SHALLOW CLONE"
     if not cursor.accept("SHALLOW", "CLONE"):
         raise parse_error(
@@ -174,10 +165,10 @@ def _read_clone(cursor: Cursor, table: TableName, mode: CreateMode) -> CloneTabl
     properties = read_properties(cursor, f"{where} TBLPROPERTIES") if cursor.accept("TBLPROPERTIES") else {}
     location = read_string(cursor, f"{where} LOCATION", "a path") if cursor.accept("LOCATION") else None
     read_end(cursor, where)
-    return CloneTable(table, mode, source, at, properties, location)
+    return ast.CloneTable(table, mode, source, at, properties, location)
 
 
-def _read_view(cursor: Cursor) -> CreateTempView | None:
+def _read_view(cursor: Cursor) -> ast.CreateTempView | None:
     cursor.accept("CREATE")
     replaces = cursor.accept("OR", "REPLACE")
     if not (cursor.accept("TEMP") or cursor.accept("TEMPORARY")) or not cursor.accept("VIEW"):
@@ -185,14 +176,14 @@ def _read_view(cursor: Cursor) -> CreateTempView | None:
     name = cursor.name("CREATE TEMPORARY VIEW", "a name")
     if len(name) > 1 or not cursor.accept("AS"):
         return None
-    return CreateTempView(name[0], replaces, read_rest(cursor, "CREATE TEMPORARY VIEW"))
+    return ast.CreateTempView(name[0], replaces, read_rest(cursor, "CREATE TEMPORARY VIEW"))
 
 
-def read_drop(cursor: Cursor) -> DropTable | None:
+def read_drop(cursor: Cursor) -> ast.DropTable | None:
     if not cursor.accept("DROP", "TABLE"):
         return None
     cursor.accept("IF", "EXISTS")
     table = read_table(cursor, "DROP TABLE")
     cursor.accept("PURGE")
     read_end(cursor, "DROP TABLE")
-    return DropTable(table)
+    return ast.DropTable(table)

@@ -3,20 +3,7 @@
 from __future__ import annotations
 
 from deltamerge.sql.cursor import Cursor
-from deltamerge.sql.statements.ast import (
-    Convert,
-    DescribeDetail,
-    DescribeHistory,
-    DescribeTable,
-    Generate,
-    Optimize,
-    Reorganize,
-    Restore,
-    ShowColumns,
-    ShowProperties,
-    Statement,
-    Vacuum,
-)
+from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.parts import (
     read_end,
     read_integer,
@@ -30,7 +17,7 @@ from deltamerge.sql.statements.parts import (
 from deltamerge.sql.tokens import Kind, parse_error
 
 
-def read_optimize(cursor: Cursor) -> Optimize:
+def read_optimize(cursor: Cursor) -> ast.Optimize:
     cursor.expect("OPTIMIZE", "OPTIMIZE")
     table = read_table(cursor, "OPTIMIZE")
     if cursor.peek() == "FULL":
@@ -46,19 +33,19 @@ def read_optimize(cursor: Cursor) -> Optimize:
         if in_brackets:
             cursor.expect("OPTIMIZE ZORDER BY", ")")
     read_end(cursor, "OPTIMIZE")
-    return Optimize(table, None if where is None else where.text, order_by)
+    return ast.Optimize(table, None if where is None else where.text, order_by)
 
 
-def read_reorg(cursor: Cursor) -> Reorganize:
+def read_reorg(cursor: Cursor) -> ast.Reorganize:
     cursor.expect("REORG", "REORG", "TABLE")
     table = read_table(cursor, "REORG TABLE")
     where = read_where(cursor, "REORG", "APPLY")
     cursor.expect("REORG", "APPLY", "(", "PURGE", ")")
     read_end(cursor, "REORG")
-    return Reorganize(table, None if where is None else where.text)
+    return ast.Reorganize(table, None if where is None else where.text)
 
 
-def read_vacuum(cursor: Cursor) -> Vacuum:
+def read_vacuum(cursor: Cursor) -> ast.Vacuum:
     cursor.expect("VACUUM", "VACUUM")
     table = read_table(cursor, "VACUUM")
     found: dict[str, float | bool | str] = {}
@@ -78,7 +65,7 @@ def read_vacuum(cursor: Cursor) -> Vacuum:
     read_end(cursor, "VACUUM")
     hours = found.get("RETAIN")
     is_lite = found.get("kind") == "LITE"
-    return Vacuum(table, "LITE" if is_lite else "FULL", None if hours is None else float(hours), "DRY" in found)
+    return ast.Vacuum(table, "LITE" if is_lite else "FULL", None if hours is None else float(hours), "DRY" in found)
 
 
 def _read_number(cursor: Cursor) -> float:
@@ -90,7 +77,7 @@ def _read_number(cursor: Cursor) -> float:
     return sign * float(token.text.rstrip("lLdDfFsSyYbB"))
 
 
-def read_restore(cursor: Cursor) -> Restore:
+def read_restore(cursor: Cursor) -> ast.Restore:
     cursor.expect("RESTORE", "RESTORE")
     if cursor.peek() == "TABLE" and cursor.peek(1) not in (".", "TO"):
         cursor.index += 1
@@ -100,15 +87,15 @@ def read_restore(cursor: Cursor) -> Restore:
     if to is None:
         cursor.fail("RESTORE TABLE", ["TO VERSION AS OF", "TO TIMESTAMP AS OF"])
     read_end(cursor, "RESTORE TABLE")
-    return Restore(table, to)
+    return ast.Restore(table, to)
 
 
-def read_describe(cursor: Cursor) -> Statement | None:
+def read_describe(cursor: Cursor) -> ast.Statement | None:
     """Read DESCRIBE of a table; what else can be described is Spark's."""
     cursor.index += 1
     if cursor.peek() == "DETAIL" and cursor.peek(1) not in ("", ";", "."):
         cursor.index += 1
-        described = DescribeDetail(read_table(cursor, "DESCRIBE DETAIL"))
+        described = ast.DescribeDetail(read_table(cursor, "DESCRIBE DETAIL"))
         read_end(cursor, "DESCRIBE DETAIL")
         return described
     if cursor.peek() == "HISTORY" and cursor.peek(1) not in ("", ";", "."):
@@ -116,7 +103,7 @@ def read_describe(cursor: Cursor) -> Statement | None:
         table = read_table(cursor, "DESCRIBE HISTORY")
         limit = read_integer(cursor, "DESCRIBE HISTORY LIMIT", "a number") if cursor.accept("LIMIT") else None
         read_end(cursor, "DESCRIBE HISTORY")
-        return DescribeHistory(table, limit)
+        return ast.DescribeHistory(table, limit)
     if cursor.peek() in ("FUNCTION", "DATABASE", "SCHEMA", "NAMESPACE", "CATALOG", "QUERY", "SELECT", "WITH", "("):
         return None
     cursor.accept("TABLE")
@@ -128,10 +115,10 @@ def read_describe(cursor: Cursor) -> Statement | None:
         return None
     table = read_table(cursor, "DESCRIBE TABLE")
     is_over = cursor.peek() in ("", ";")
-    return DescribeTable(table, extended) if is_over else None
+    return ast.DescribeTable(table, extended) if is_over else None
 
 
-def read_show(cursor: Cursor) -> Statement | None:
+def read_show(cursor: Cursor) -> ast.Statement | None:
     cursor.index += 1
     if cursor.accept("TBLPROPERTIES"):
         table = read_table(cursor, "SHOW TBLPROPERTIES")
@@ -139,15 +126,15 @@ def read_show(cursor: Cursor) -> Statement | None:
         if cursor.accept("("):
             key = read_key(cursor, "SHOW TBLPROPERTIES")
             cursor.expect("SHOW TBLPROPERTIES", ")")
-        return ShowProperties(table, key)
+        return ast.ShowProperties(table, key)
     if cursor.accept("COLUMNS") and cursor.peek() in ("IN", "FROM"):
         cursor.index += 1
         table = read_table(cursor, "SHOW COLUMNS")
-        return ShowColumns(table) if cursor.peek() in ("", ";") else None
+        return ast.ShowColumns(table) if cursor.peek() in ("", ";") else None
     return None
 
 
-def read_convert(cursor: Cursor) -> Convert:
+def read_convert(cursor: Cursor) -> ast.Convert:
     cursor.expect("CONVERT", "CONVERT", "TO", "DELTA")
     parts = read_name(cursor, "CONVERT TO DELTA", "parquet.`path`")
     if cursor.accept("NO"):
@@ -161,10 +148,10 @@ def read_convert(cursor: Cursor) -> Convert:
         cursor.skip_brackets()
         columns = cursor.sql_since(start)[1:-1]
     read_end(cursor, "CONVERT TO DELTA")
-    return Convert(parts, columns)
+    return ast.Convert(parts, columns)
 
 
-def read_generate(cursor: Cursor) -> Generate:
+def read_generate(cursor: Cursor) -> ast.Generate:
     cursor.expect("GENERATE", "GENERATE")
     token = cursor.token
     if token is not None and token.kind is Kind.STRING:
@@ -174,4 +161,4 @@ def read_generate(cursor: Cursor) -> Generate:
     cursor.expect("GENERATE", "FOR", "TABLE")
     table = read_table(cursor, "GENERATE FOR TABLE")
     read_end(cursor, "GENERATE")
-    return Generate(mode, table)
+    return ast.Generate(mode, table)

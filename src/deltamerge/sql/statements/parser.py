@@ -8,20 +8,11 @@ from dataclasses import replace
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.relations import behind_ctes
+from deltamerge.sql.statements import maintenance
 from deltamerge.sql.statements.alterations import read_alter, read_comment
 from deltamerge.sql.statements.ast import MergeRows, Statement
 from deltamerge.sql.statements.changes import read_delete, read_insert, read_truncate, read_update
 from deltamerge.sql.statements.creation import read_create, read_drop
-from deltamerge.sql.statements.maintenance import (
-    read_convert,
-    read_describe,
-    read_generate,
-    read_optimize,
-    read_reorg,
-    read_restore,
-    read_show,
-    read_vacuum,
-)
 
 
 def parse_statement(sql: str) -> Statement | None:
@@ -65,15 +56,15 @@ _READERS: Mapping[str, Callable[[Cursor], Statement | None]] = {
     "UPDATE": read_update,
     "INSERT": read_insert,
     "TRUNCATE": read_truncate,
-    "OPTIMIZE": read_optimize,
-    "REORG": read_reorg,
-    "VACUUM": read_vacuum,
-    "RESTORE": read_restore,
-    "DESCRIBE": read_describe,
-    "DESC": read_describe,
-    "SHOW": read_show,
-    "CONVERT": read_convert,
-    "GENERATE": read_generate,
+    "OPTIMIZE": maintenance.read_optimize,
+    "REORG": maintenance.read_reorg,
+    "VACUUM": maintenance.read_vacuum,
+    "RESTORE": maintenance.read_restore,
+    "DESCRIBE": maintenance.read_describe,
+    "DESC": maintenance.read_describe,
+    "SHOW": maintenance.read_show,
+    "CONVERT": maintenance.read_convert,
+    "GENERATE": maintenance.read_generate,
     "CREATE": read_create,
     "REPLACE": read_create,
     "DROP": read_drop,
