@@ -27,8 +27,8 @@ def test_calls_of_a_writer_are_kept() -> None:
     assert (save.source, save.mode, save.partitions) == ("delta", "error", ("a", "b"))
     assert save.options == {"delta.appendonly": "true", "mergeschema": "True", "txnversion": "3"}
     assert save.properties == {"delta.appendOnly": "true"}
-    assert save.flag("mergeSchema")
-    assert not save.flag("overwriteSchema")
+    assert save.request.flag("mergeSchema")
+    assert not save.request.flag("overwriteSchema")
 
 
 @pytest.mark.parametrize(("given", "mode"), [("append", "append"), ("OVERWRITE", "overwrite"), ("default", "error")])

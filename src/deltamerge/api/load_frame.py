@@ -16,7 +16,7 @@ from deltamerge.data_source.request import Request
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.relations import at_suffix
-from deltamerge.sql.statements.ast import TimeTravel
+from deltamerge.sql.statements.ast import TableName, TimeTravel
 
 _TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
 
@@ -67,10 +67,10 @@ def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
 
 def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
     """Read the table of a name; None where it is no Delta table."""
-    parts = parse_name(name)
-    if len(parts) == 2 and parts[0].lower() == "delta":
-        return load_path(spark, parts[1], asked)
-    found = Tables(spark).called(parts)
+    named = TableName.of(parse_name(name))
+    if named.path is not None:
+        return load_path(spark, named.path, asked)
+    found = Tables(spark).called(named.parts)
     return None if found is None else _frame(found, asked)
 
 

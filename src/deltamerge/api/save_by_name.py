@@ -35,11 +35,9 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
 
 def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> None:
     """Make a table of a name, or at a path that is named as ``delta.`path` ``, with a frame's rows."""
-    parts = parse_name(name)
-    path = parts[1] if len(parts) == 2 and parts[0].lower() == "delta" else None
     given = {key.lower(): value for key, value in asked.properties.items()}
     statement = CreateTable(
-        TableName(parts, path),
+        TableName.of(parse_name(name)),
         mode,
         partitioned_by=asked.partitions or (),
         clustered_by=asked.cluster_by,

@@ -11,13 +11,15 @@ from pyspark.sql import DataFrame
 from deltamerge.api.arguments import column_name
 from deltamerge.api.asked_options import asked_options
 from deltamerge.api.write_delta import write_frame
+from deltamerge.data_source.request import Request
+from deltamerge.data_source.write_options import option_partition_columns
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.txn.application import option_transaction
-from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, illegal_option, write_kind
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
 from deltamerge.write.table_writer import CommitNotes, FrameWrite
 
 _MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
@@ -74,10 +76,7 @@ class Save:
     @property
     def partitions(self) -> tuple[str, ...] | None:
         """The partition columns, also where an option names them."""
-        named = self.options.get("partitionby")
-        if self.partition_by is not None or named is None:
-            return self.partition_by
-        return tuple(name.strip() for name in named.split(","))
+        return option_partition_columns(self.request) if self.partition_by is None else self.partition_by
 
     @property
     def replaced(self) -> Expression | None:
@@ -85,20 +84,15 @@ class Save:
         where = self.options.get("replacewhere")
         return self.condition if where is None else Expression(where)
 
-    def flag(self, name: str, default: bool = False) -> bool:
-        """Return an option that is true or false."""
-        value = self.options.get(name.lower(), str(default)).lower()
-        if value not in ("true", "false"):
-            raise illegal_option(name, value, "must be 'true' or 'false'")
-        return value == "true"
+    @property
+    def request(self) -> Request:
+        """The options, read as the data source reads them."""
+        return Request(self.options, {})
 
     @property
     def notes(self) -> CommitNotes:
         """What the commit records besides rows."""
-        version = self.options.get("txnversion")
-        if version is not None and not version.isdigit():
-            raise illegal_option("txnVersion", version, "must be a non-negative integer")
-        transaction = option_transaction(self.options.get("txnappid"), None if version is None else int(version))
+        transaction = option_transaction(self.options.get("txnappid"), self.request.number("txnVersion"))
         return CommitNotes(transaction, self.options.get("usermetadata"))
 
 
@@ -116,7 +110,7 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
     kind = write_kind(
         mode == "overwrite",
         None if where is None else where.text,
-        asked.flag("overwriteSchema"),
+        asked.request.flag("overwriteSchema"),
         asked.options.get("partitionoverwritemode"),
         conf_value(frame.sparkSession, PARTITION_OVERWRITE_MODE),
     )
@@ -128,7 +122,7 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
             where if kind == "replace_where" else None,
             asked.partitions,
             asked.properties,
-            asked.flag("mergeSchema", conf.schema_auto_merge),
+            asked.request.flag("mergeSchema", conf.schema_auto_merge),
             asked.notes,
             {key: asked.options[key] for key in _FILE_OPTIONS if key in asked.options},
         ),

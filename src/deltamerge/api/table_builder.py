@@ -335,8 +335,7 @@ class DeltaTableBuilder:
             if self.path is None:
                 raise ValueError("a new table needs a location or a tableName")
             return TableName((self.path,), self.path)
-        parts = parse_name(self.name)
-        return TableName(parts, parts[1] if len(parts) == 2 and parts[0].lower() == "delta" else None)
+        return TableName.of(parse_name(self.name))
 
     def _adding(self, fields: list[StructField]) -> DeltaTableBuilder:
         schema = StructType([*self.definition.schema.fields, *fields])

@@ -44,7 +44,7 @@ class WriteOptions:
             kind,
             request.flag("mergeSchema", request.conf.schema_auto_merge),
             where if kind == "replace_where" else None,
-            _partition_columns(request),
+            option_partition_columns(request),
             _properties(request),
             option_transaction(request.options.get("txnappid"), request.number("txnVersion")),
         )
@@ -56,7 +56,8 @@ def write_conf(request: Request) -> MergeConf:
     return request.conf if metadata is None else replace(request.conf, user_metadata=metadata)
 
 
-def _partition_columns(request: Request) -> tuple[str, ...] | None:
+def option_partition_columns(request: Request) -> tuple[str, ...] | None:
+    """Return the columns of the option ``partitionBy``; None where it is not given."""
     given = request.options.get("partitionby")
     if given is None:
         return None

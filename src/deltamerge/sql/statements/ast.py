@@ -20,6 +20,11 @@ class TableName:
     parts: NameParts
     path: str | None = None
 
+    @staticmethod
+    def of(parts: NameParts) -> TableName:
+        """Return the table of a name, whose path is in ``delta.`path` ``."""
+        return TableName(parts, parts[1] if len(parts) == 2 and parts[0].lower() == "delta" else None)
+
 
 @dataclass(frozen=True)
 class TimeTravel:
