@@ -38,7 +38,7 @@ _registered: WeakSet[Any] = WeakSet()
 
 
 def install_in_pyspark() -> None:
-    """Let a script that was written for delta-spark's JAR run as it is, on classic Spark and over Connect.
+    """Let a script written for delta-spark's JAR run unchanged, on classic Spark and over Connect.
 
     A script needs this call before its other imports and nothing else:
 
@@ -50,9 +50,9 @@ def install_in_pyspark() -> None:
       calls.
     - A session gets the source of `deltamerge.register` as soon as a stream or the catalog needs it; a stream takes the
       settings that the session has when it begins.
-    - ``spark.sql.catalog.spark_catalog`` is unset where it is delta-spark's class and there is no such class.
+    - ``spark.sql.catalog.spark_catalog`` is unset if it names delta-spark's class and there is no such class.
 
-    What concerns no Delta table goes to PySpark as before. It replaces methods of PySpark's classes in this process.
+    Calls that do not concern a Delta table go to PySpark as before. This replaces methods of PySpark's classes.
 
     Raises:
         ImportError: delta-spark's own package is imported already.

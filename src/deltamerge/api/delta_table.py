@@ -59,8 +59,7 @@ class DeltaTable(TableCommands):
             path: A local path or a URL.
             hadoopConf: Options of the object store, under obstore's names (``region``) or Hadoop's
                 (``fs.s3a.access.key``). By default the session's settings are used (``spark.hadoop.fs.s3a.*``, also
-                those of a bucket), then what the environment has. What Spark reads and writes itself, it reads and
-                writes with the session's settings.
+                those of a bucket), then the environment's. Spark itself always uses the session's settings.
 
         Returns:
             The table.
@@ -84,7 +83,7 @@ class DeltaTable(TableCommands):
             The table.
 
         Raises:
-            DeltaTableNotFoundException: There is no such table, or it is no Delta table.
+            DeltaTableNotFoundException: There is no such table, or it is not a Delta table.
         """
         return cls(open_by_name(sparkSession, tableOrViewName))
 
@@ -103,7 +102,7 @@ class DeltaTable(TableCommands):
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
-        """Begin a new table; an existing one is an error.
+        """Start building a table, which must not exist yet.
 
         Args:
             sparkSession: The session; the active one by default.
@@ -115,7 +114,7 @@ class DeltaTable(TableCommands):
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
-        """Begin a new table; an existing one stays as it is.
+        """Start building a table; an existing one stays as it is.
 
         Args:
             sparkSession: The session; the active one by default.
@@ -127,7 +126,7 @@ class DeltaTable(TableCommands):
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
-        """Begin a table that replaces an existing one; none is an error.
+        """Start building a table that replaces an existing one, which must exist.
 
         Args:
             sparkSession: The session; the active one by default.
@@ -139,7 +138,7 @@ class DeltaTable(TableCommands):
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
-        """Begin a table that replaces an existing one where there is one.
+        """Start building a table that replaces an existing one, if there is one.
 
         Args:
             sparkSession: The session; the active one by default.
@@ -155,7 +154,7 @@ class DeltaTable(TableCommands):
         sparkSession: SparkSession,  # noqa: N803
         colName: str | None = None,  # noqa: N803
     ) -> DeltaColumnBuilder:
-        """Begin a column of a new table.
+        """Start building a column of a new table.
 
         Args:
             sparkSession: The session.
@@ -173,19 +172,19 @@ class DeltaTable(TableCommands):
         identifier: str,
         partitionSchema: str | StructType | None = None,  # noqa: N803
     ) -> DeltaTable:
-        """Make a Delta table of a folder of Parquet files, which stay as they are.
+        """Convert a folder of Parquet files to a Delta table; the files stay as they are.
 
         Args:
             sparkSession: The session.
             identifier: The folder, as ``parquet.`/path` ``.
-            partitionSchema: The columns whose values are in the names of its folders, as DDL or a struct.
+            partitionSchema: The columns whose values are in the folders' names, as DDL or a struct.
 
         Returns:
             The table.
 
         Raises:
-            DeltaAnalysisException: The identifier names no folder of Parquet files, or the files' folders are not
-                those of the partition columns.
+            DeltaAnalysisException: The identifier does not name a folder of Parquet files, or the folders do not
+                match the partition columns.
             DeltaTableNotFoundException: The folder holds no Parquet files.
         """
         parts = parse_name(identifier)
@@ -239,7 +238,7 @@ class DeltaTable(TableCommands):
 
         Raises:
             DeltaTableException: There is no such version.
-            DeltaAnalysisException: Both or neither are given, or no version can be read for the timestamp.
+            DeltaAnalysisException: Both or neither are given, or there is no readable version for the timestamp.
         """
         if (version is None) == (timestamp is None):
             raise DeltaAnalysisException(
@@ -255,8 +254,8 @@ class DeltaTable(TableCommands):
         """Read a table that has row tracking with the id of each row.
 
         Returns:
-            The table's columns and a struct ``_metadata`` of ``row_id`` (BIGINT), which a row keeps for as long as it
-            lives, and ``row_commit_version`` (BIGINT), the version that last changed it.
+            The table's columns and a struct ``_metadata`` of ``row_id`` (BIGINT), which a row keeps for life,
+            and ``row_commit_version`` (BIGINT), the version that last changed it.
 
         Raises:
             DeltaAnalysisException: The table has no row tracking.
@@ -273,7 +272,7 @@ class DeltaTable(TableCommands):
             A frame that stays at that version.
 
         Raises:
-            DeltaAnalysisException: No version can be read for the time.
+            DeltaAnalysisException: There is no readable version for the time.
         """
         times = CommitTimes.of(self.table.snapshot())
         return table_frame(self.table, self.table.snapshot(version_at(times, milliseconds)))
@@ -314,14 +313,14 @@ class DeltaTable(TableCommands):
     def merge(
         self, source: DataFrame, condition: str | Column, *, dedupe_by: str | Sequence[str] | None = None
     ) -> DeltaMergeBuilder:
-        """Begin a merge into the table.
+        """Start a merge into the table.
 
         Args:
             source: The source's rows; its alias qualifies its columns.
             condition: ON: SQL or a Column over both sides.
-            dedupe_by: A source column or several, such as the time of a change. Of the source rows that ON's
-                equalities give one key, the one with the greatest value there is merged and the others are left out;
-                where two have it, the merge fails and names the key.
+            dedupe_by: A source column or several, such as the time of a change. Of the source rows that share
+                a key of ON's equalities, the one with the greatest value is merged and the others are ignored; if two
+                have it, the merge fails and names the key.
 
         Returns:
             A builder; add clauses, then call ``execute()`` or ``run()``.
@@ -332,11 +331,11 @@ class DeltaTable(TableCommands):
         """Delete rows.
 
         Args:
-            condition: Which: SQL or a Column over the table; None means all.
+            condition: Which rows: SQL or a Column over the table; None means all.
 
         Raises:
             TypeError: The condition is neither SQL nor a Column.
-            DeltaAnalysisException: The condition is wrong, or the table only takes appends; nothing was changed.
+            DeltaAnalysisException: The condition is wrong, or the table is append-only; nothing was changed.
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
         delete(self.table, self._alias, condition_of(condition))
@@ -345,14 +344,14 @@ class DeltaTable(TableCommands):
         """Set columns of rows.
 
         Args:
-            condition: Of which rows: SQL or a Column over the table; None means all.
+            condition: Which rows: SQL or a Column over the table; None means all.
             set: Values by column, or by a field such as ``a.b``; SQL or Columns over the table.
 
         Raises:
             ValueError: There are no values.
             TypeError: The condition or a value is neither SQL nor a Column.
-            DeltaAnalysisException: The statement is wrong, or the table only takes appends; nothing was changed.
-            DeltaRuntimeException: The data is at fault; the table is as it was.
+            DeltaAnalysisException: The statement is wrong, or the table is append-only; nothing was changed.
+            DeltaRuntimeException: The data is at fault; the table is unchanged.
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
         assignments = assignments_of(set, "'set'")
@@ -362,7 +361,7 @@ class DeltaTable(TableCommands):
         """List the table's commits, newest first.
 
         Args:
-            limit: How many at most.
+            limit: The maximum number of commits.
 
         Returns:
             version, timestamp, userId, userName, operation, operationParameters, job, notebook, clusterId,
@@ -441,7 +440,7 @@ def open_by_name(spark: SparkSession, name: str, options: Mapping[str, str] | No
     """Open a table of the session's catalog, with the options of its object store.
 
     Raises:
-        DeltaTableNotFoundException: There is no such table, or it is no Delta table.
+        DeltaTableNotFoundException: There is no such table, or it is not a Delta table.
     """
     return _opened(open_table(spark, table_location(spark, name, options), options, name))
 

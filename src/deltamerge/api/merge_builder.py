@@ -37,7 +37,7 @@ from deltamerge.txn.application import option_transaction
 
 @dataclass(frozen=True)
 class DeltaMergeBuilder:
-    """A MERGE in the making; every method returns a new builder and changes none.
+    """A MERGE under construction; every method returns a new builder.
 
     Args:
         table: The target.
@@ -87,7 +87,7 @@ class DeltaMergeBuilder:
         return self._with("matched", condition, Delete())
 
     def whenMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
-        """Leave a matched target row as it is: no later clause sees it.
+        """Leave a matched target row unchanged; later clauses do not see it.
 
         Args:
             condition: When to do so, over both sides; None means always.
@@ -114,7 +114,7 @@ class DeltaMergeBuilder:
     def whenNotMatchedInsertAll(  # noqa: N802
         self, condition: Condition = None, *, except_cols: Sequence[str] = ()
     ) -> DeltaMergeBuilder:
-        """Insert a source row that matched nothing, column by column of the same name.
+        """Insert every column of a source row that matched nothing, by name.
 
         Args:
             condition: When to do so, over the source; None means always.
@@ -126,7 +126,7 @@ class DeltaMergeBuilder:
         return self._with("not_matched", condition, Insert(_star(except_cols)))
 
     def whenNotMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
-        """Leave a source row out that matched nothing: no later clause sees it.
+        """Ignore a source row that matched nothing; later clauses do not see it.
 
         Args:
             condition: When to do so, over the source; None means always.
@@ -164,7 +164,7 @@ class DeltaMergeBuilder:
         return self._with("not_matched_by_source", condition, Delete())
 
     def whenNotMatchedBySourceDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
-        """Leave a target row as it is that no source row matched: no later clause sees it.
+        """Leave a target row that no source row matched unchanged; later clauses do not see it.
 
         Args:
             condition: When to do so, over the target; None means always.
@@ -175,7 +175,7 @@ class DeltaMergeBuilder:
         return self._with("not_matched_by_source", condition, DoNothing())
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:  # noqa: N802
-        """Let the target gain the source's columns and fields that its clauses use.
+        """Add the source's columns and fields that the clauses use to the target.
 
         Returns:
             The builder with schema evolution on.
@@ -188,9 +188,9 @@ class DeltaMergeBuilder:
         """Run the merge.
 
         Args:
-            txn_app_id: The application that merges; with `txn_version` the merge is done once, however often the
-                application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
-            txn_version: The application's number for this merge, greater than those of its writes before. By default
+            txn_app_id: The application that merges; with `txn_version` the merge is done only once, however
+                often the application retries. By default the session's ``spark.databricks.delta.write.txnAppId``.
+            txn_version: The application's number for this merge, greater than those of its earlier writes. By default
                 the session's ``spark.databricks.delta.write.txnVersion``.
             user_metadata: A string for the commit's ``userMetadata``. By default the session's
                 ``spark.databricks.delta.commitInfo.userMetadata``.
@@ -219,9 +219,9 @@ class DeltaMergeBuilder:
 
         Args:
             progress: Is called with each step as it begins.
-            txn_app_id: The application that merges; with `txn_version` the merge is done once, however often the
-                application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
-            txn_version: The application's number for this merge, greater than those of its writes before. By default
+            txn_app_id: The application that merges; with `txn_version` the merge is done only once, however
+                often the application retries. By default the session's ``spark.databricks.delta.write.txnAppId``.
+            txn_version: The application's number for this merge, greater than those of its earlier writes. By default
                 the session's ``spark.databricks.delta.write.txnVersion``.
             user_metadata: A string for the commit's ``userMetadata``. By default the session's
                 ``spark.databricks.delta.commitInfo.userMetadata``.

@@ -53,12 +53,12 @@ def merge_sql(
         spark: The session, in which the source's tables and views are looked up.
         statement: A MERGE in Delta's SQL.
         tables: Delta tables by the names that they have in the statement; paths or `DeltaTable`s.
-        progress: Is called with each step as it begins.
+        progress: Called with each step as it begins.
         dedupe_by: A source column or several: of the source rows with one key the latest by these is merged; see
             `DeltaTable.merge`.
         txn_app_id: The application that merges; with `txn_version` the merge is done once, however often the
             application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
-        txn_version: The application's number for this merge, greater than those of its writes before. By default the
+        txn_version: The application's number for this merge, greater than those of its earlier writes. By default the
             session's ``spark.databricks.delta.write.txnVersion``.
         user_metadata: A string for the commit's ``userMetadata``. By default the session's
             ``spark.databricks.delta.commitInfo.userMetadata``.
@@ -70,9 +70,9 @@ def merge_sql(
 
     Raises:
         DeltaIllegalArgumentException: Only one of `txn_app_id` and `txn_version` is given, or a setting is wrong.
-        DeltaParseException: The statement cannot be parsed; the message points at the place.
+        DeltaParseException: The statement cannot be parsed; the message shows where.
         DeltaAnalysisException: A name, a type or a clause is wrong; nothing was read or written.
-        DeltaRuntimeException: The data is at fault; the table is as it was.
+        DeltaRuntimeException: The data is at fault; the table is unchanged.
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
     parsed = parse_merge(statement)
@@ -104,7 +104,7 @@ def plan_sql(
         statement: A MERGE in Delta's SQL; ``EXPLAIN`` before it changes nothing, ``EXPLAIN ANALYZE`` does what
             `analyze` does.
         tables: Delta tables by the names that they have in the statement; paths or `DeltaTable`s.
-        progress: Is called with each step as it begins.
+        progress: Called with each step as it begins.
         dedupe_by: A source column or several; see `merge_sql`.
         analyze: Whether to read the source and match its rows too, for the rows that each clause would change;
             otherwise only the log is read.
@@ -114,7 +114,7 @@ def plan_sql(
         The plan; with `analyze` its forecast also holds the error that the merge would end with.
 
     Raises:
-        DeltaParseException: The statement cannot be parsed; the message points at the place.
+        DeltaParseException: The statement cannot be parsed; the message shows where.
         DeltaAnalysisException: A name, a type or a clause is wrong, or the plan that the session asks for does not
             fit.
     """

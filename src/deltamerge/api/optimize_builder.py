@@ -41,7 +41,7 @@ _METRICS = (
 
 @dataclass(frozen=True)
 class DeltaOptimizeBuilder:
-    """An OPTIMIZE in the making; see `DeltaTable.optimize`.
+    """An OPTIMIZE under construction; see `DeltaTable.optimize`.
 
     Args:
         table: The table.
@@ -63,16 +63,16 @@ class DeltaOptimizeBuilder:
         return replace(self, predicates=(*self.predicates, partitionFilter))
 
     def executeCompaction(self) -> DataFrame:  # noqa: N802
-        """Write small files together into larger ones; of a clustered table cluster the rows.
+        """Combine small files into larger ones; in a clustered table, cluster the rows.
 
-        The rows that deletion vectors delete are left out of the new files.
+        The new files leave out the rows that deletion vectors delete.
 
         Returns:
             One row: path and metrics, as delta-spark has them.
 
         Raises:
-            DeltaAnalysisException: The condition asks for a column that is no partition column.
-            DeltaConcurrentModificationException: Another writer's commit removed a file that was to be rewritten.
+            DeltaAnalysisException: The condition uses a column that is not a partition column.
+            DeltaConcurrentModificationException: Another writer's commit removed a file that was being rewritten.
         """
         return self._run(())
 
@@ -86,9 +86,9 @@ class DeltaOptimizeBuilder:
             One row: path and metrics, as delta-spark has them.
 
         Raises:
-            TypeError: A column is no string.
-            DeltaAnalysisException: There is no such column, or rows cannot be ordered by it.
-            DeltaConcurrentModificationException: Another writer's commit removed a file that was to be rewritten.
+            TypeError: A column is not a string.
+            DeltaAnalysisException: There is no such column, or its type cannot be ordered.
+            DeltaConcurrentModificationException: Another writer's commit removed a file that was being rewritten.
         """
         return self._run(names_of(cols, "Z-order column must be str. "))
 

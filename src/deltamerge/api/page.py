@@ -1,4 +1,4 @@
-"""What the reports of a merge and of its plan have in common: each is shown as a page."""
+"""What the reports of a merge and of its plan have in common."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltamerge.render.terminal import render_terminal, to_text
 
 
 class Page(ABC):
-    """A report that prints as a page for the terminal and that a notebook shows as HTML."""
+    """A report that prints as plain text and that notebooks show as HTML."""
 
     @property
     @abstractmethod
@@ -24,7 +24,7 @@ class Page(ABC):
         """Return the report as plain values.
 
         Returns:
-            What `to_json` holds: dictionaries, lists, strings and numbers.
+            The content of `to_json`: dictionaries, lists, strings and numbers.
         """
         return to_dict(self._data)
 
@@ -40,15 +40,15 @@ class Page(ABC):
         """Return the report as an HTML fragment, as notebooks show it.
 
         Returns:
-            HTML without a page around it.
+            An HTML fragment.
         """
         return to_html(self._data)
 
     def save_html(self, path: str | PathLike[str]) -> None:
-        """Save the report as an HTML page of its own, which a browser shows light or dark as its system is.
+        """Save the report as a standalone HTML page, in the light or dark colours of the reader's system.
 
         Args:
-            path: The page's file on this machine; one that exists is replaced.
+            path: A local file; an existing one is replaced.
 
         Raises:
             OSError: The file cannot be written.

@@ -17,19 +17,19 @@ ON_DEMAND = threading.Event()
 def register(spark: SparkSession) -> bool:
     """Let ``format("delta")`` read and write Delta tables in a session, without a JAR.
 
-    Where a JAR has a source of this name already, it stays, and nothing is done but a warning.
+    If a JAR already provides a source of this name, it stays, and this call only warns.
 
     The source keeps the settings that the session has now (its time zone, Delta's settings, the credentials of
     ``spark.hadoop.fs.*``); call this again when they have changed. Spark runs a part of the source in a Python worker
-    beside its driver, where this package must be installed, over Spark Connect that is the server; executors need
-    PyArrow only. On Spark 4.1 and later it turns on ``spark.sql.python.filterPushdown.enabled`` unless that is set. It
-    unsets ``spark.sql.catalog.spark_catalog`` where that is delta-spark's class and there is no such class.
+    next to its driver, where this package must be installed (over Spark Connect on the server); executors need only
+    PyArrow. On Spark 4.1 and later it turns on ``spark.sql.python.filterPushdown.enabled`` unless that is set. It
+    unsets ``spark.sql.catalog.spark_catalog`` if it names delta-spark's class and there is no such class.
 
     Args:
         spark: The session.
 
     Returns:
-        Whether the source is this library's; false where a JAR has it.
+        Whether the source is this library's; False if a JAR provides it.
     """
     drop_missing_catalog(spark)
     if has_source_of_jar(spark):

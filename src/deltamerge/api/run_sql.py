@@ -1,4 +1,4 @@
-"""sql: one statement of delta-spark's SQL, or of Spark's."""
+"""sql: run one statement of delta-spark's SQL, or of Spark's."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def sql(
     *,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Run a statement: what delta-spark's SQL has and Spark lacks is run here, everything else by ``spark.sql``.
+    """Run a statement: delta-spark's additions to SQL here, everything else with ``spark.sql``.
 
-    Queries, and statements with one, may name Delta tables by ``delta.`path` `` or by name, perhaps with VERSION AS OF
-    or TIMESTAMP AS OF.
+    Queries, and statements that contain one, may refer to Delta tables by ``delta.`path` `` or by name, with VERSION AS
+    OF or TIMESTAMP AS OF if needed.
 
     Args:
         spark: The session.
         text: One statement.
         args: The values of ``:name`` by name, or of ``?`` in their order, as `SparkSession.sql` takes them.
-        options: The options of the object store of the tables that it names; see `DeltaTable.forPath`.
+        options: The options of the object store of its tables; see `DeltaTable.forPath`.
 
     Returns:
-        What delta-spark's SQL returns: the rows of a query, counts of rows, metrics; of most commands nothing.
+        What delta-spark's SQL returns: the rows of a query, counts of rows, metrics; for most commands nothing.
 
     Raises:
-        DeltaParseException: The statement cannot be parsed; the message points at the place.
+        DeltaParseException: The statement cannot be parsed; the message shows where.
         DeltaAnalysisException: A name, a type or a clause is wrong; nothing was read or written.
         DeltaTableNotFoundException: There is no Delta table of that name or at that path.
-        DeltaRuntimeException: The data is at fault; the table is as it was.
+        DeltaRuntimeException: The data is at fault; the table is unchanged.
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
     tables = Tables(spark, options or {})

@@ -70,7 +70,7 @@ class DeltaColumnBuilder:
         return self
 
     def generatedAlwaysAs(self, expr: str) -> DeltaColumnBuilder:  # noqa: N802
-        """Make the column a generated one.
+        """Make the column a generated column.
 
         Args:
             expr: SQL over the table's other columns.
@@ -82,7 +82,7 @@ class DeltaColumnBuilder:
         return self
 
     def generatedAlwaysAsIdentity(self, start: int = 1, step: int = 1) -> DeltaColumnBuilder:  # noqa: N802
-        """Make the column an identity one, whose values only the table generates.
+        """Make the column an identity column whose values only the table generates.
 
         Args:
             start: The first value.
@@ -98,7 +98,7 @@ class DeltaColumnBuilder:
         return self
 
     def generatedByDefaultAsIdentity(self, start: int = 1, step: int = 1) -> DeltaColumnBuilder:  # noqa: N802
-        """Make the column an identity one, whose values an INSERT may set too.
+        """Make the column an identity column whose values an INSERT may also set.
 
         Args:
             start: The first value.
@@ -147,7 +147,7 @@ class IdentityGenerator:
 
 @dataclass
 class DeltaTableBuilder:
-    """A table in the making; every method changes the builder and returns it, as in delta-spark.
+    """A table under construction; every method changes the builder and returns it, as in delta-spark.
 
     Args:
         spark: The session.
@@ -165,9 +165,9 @@ class DeltaTableBuilder:
     def tableName(self, identifier: str) -> DeltaTableBuilder:  # noqa: N802
         """Set the table's name.
 
-        After `deltamerge.register` the table gets an entry in the session's catalog. Without, its name is a place in
-        the session's warehouse, where `DeltaTable.forName` and `sql` find it; if `location` is set too, the table is
-        there, and its name finds nothing.
+        After `deltamerge.register` the table gets an entry in the session's catalog. Otherwise its name stands for a
+        folder in the session's warehouse, where `DeltaTable.forName` and `sql` find it; if `location` is set as well,
+        the table is stored there and cannot be found by its name.
 
         Args:
             identifier: The name, perhaps with its database; ``delta.`path` `` names a path.
@@ -229,8 +229,8 @@ class DeltaTableBuilder:
             The builder.
 
         Raises:
-            ValueError: It is generated in two ways, or its identity's step is 0.
-            TypeError: An argument is of another type, or there is no data type.
+            ValueError: Both kinds of generation are set, or the identity's step is 0.
+            TypeError: An argument has the wrong type, or there is no data type.
         """
         if isinstance(colName, StructField):
             return self._adding([colName])
@@ -323,7 +323,7 @@ class DeltaTableBuilder:
             The `DeltaTable`.
 
         Raises:
-            DeltaAnalysisException: There is a table already, there is none to replace, or the definition needs a
+            DeltaAnalysisException: The table exists already, there is none to replace, or the definition needs a
                 feature that is not implemented.
         """
         place = find_place(self.spark, self._named(), self.path)

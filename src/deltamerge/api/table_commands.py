@@ -1,4 +1,4 @@
-"""What else is done with a table, as delta-spark's Python API has it: maintenance, earlier versions, copies."""
+"""The other commands of delta-spark's Python API: maintenance, earlier versions, copies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RESTORED = (
 
 
 class TableCommands:
-    """The commands of a `DeltaTable` that change no row by itself.
+    """The commands of a `DeltaTable` other than reading and changing rows.
 
     Args:
         table: The table's location and the session.
@@ -51,10 +51,10 @@ class TableCommands:
             retentionHours: How long files of earlier versions are kept. Only 0 changes anything, unless
                 ``spark.databricks.delta.vacuum.retentionWindowIgnore.enabled`` is false; else, and by default, it is
                 the table's property ``delta.deletedFileRetentionDuration``, a week unless it is set.
-            dry_run: Whether to return which files would be deleted, and to delete none.
+            dry_run: Whether to return the files that would be deleted, without deleting them.
 
         Returns:
-            A frame without rows or columns; of a dry run the files: path.
+            A frame without rows or columns; for a dry run one row per file: path.
 
         Raises:
             DeltaIllegalArgumentException: The retention is negative, or shorter than the table's, which
@@ -68,7 +68,7 @@ class TableCommands:
         return empty_frame(self.table.spark, StructType([]))
 
     def generate(self, mode: str) -> None:
-        """Write manifests of the table's files, by which engines without Delta read it.
+        """Write manifests of the table's files, for engines that cannot read Delta.
 
         Args:
             mode: ``symlink_format_manifest``.
@@ -87,7 +87,7 @@ class TableCommands:
             writerVersion: What a writer must know.
 
         Raises:
-            ValueError: A version is no number.
+            ValueError: A version is not an integer.
             DeltaUnsupportedFeatureException: There is no such version.
         """
         for name, version in (("The readerVersion", readerVersion), ("The writerVersion", writerVersion)):
@@ -101,21 +101,21 @@ class TableCommands:
             featureName: Its name, such as ``deletionVectors``.
 
         Raises:
-            ValueError: The name is no string.
+            ValueError: The name is not a string.
             DeltaTableException: There is no such feature.
         """
         check_value(isinstance(featureName, str), "featureName", "a string", featureName)
         add_feature(self.table, featureName)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:  # noqa: N802, N803
-        """Take a feature out of the table's protocol: ``checkConstraints`` or ``inCommitTimestamp``.
+        """Remove a feature from the table's protocol: ``checkConstraints`` or ``inCommitTimestamp``.
 
         Args:
             featureName: Its name.
             truncateHistory: Whether to delete the versions that use the feature; neither of these needs it.
 
         Raises:
-            ValueError: An argument is of another type.
+            ValueError: An argument has the wrong type.
             DeltaTableException: The table does not have the feature, or it cannot be dropped.
             DeltaAnalysisException: The table uses it.
         """
@@ -125,7 +125,7 @@ class TableCommands:
         drop_feature(self.table, featureName, truncate_history=bool(truncateHistory))
 
     def restoreToVersion(self, version: int) -> DataFrame:  # noqa: N802
-        """Make an earlier version the newest one, by a commit of its own.
+        """Restore an earlier version, as a new commit.
 
         Args:
             version: The version.
@@ -135,16 +135,16 @@ class TableCommands:
             removed_files_size, restored_files_size (BIGINT).
 
         Raises:
-            ValueError: The version is no number.
-            DeltaAnalysisException: It is the newest one or does not exist yet.
-            DeltaIllegalArgumentException: Files of it are gone.
+            ValueError: The version is not an integer.
+            DeltaAnalysisException: It is the latest version, or does not exist yet.
+            DeltaIllegalArgumentException: Some of its files are missing.
             DeltaTableException: It is no longer in the log.
         """
         check_value(isinstance(version, int), "version", "an int", version)
         return self.restored(restore_to_version(self.table, version))
 
     def restoreToTimestamp(self, timestamp: str) -> DataFrame:  # noqa: N802
-        """Make the version that the table had at a time the newest one; see `restoreToVersion`.
+        """Restore the version that the table had at a time; see `restoreToVersion`.
 
         Args:
             timestamp: Such as ``2024-05-01 12:30:00``, in the session's time zone.
@@ -153,8 +153,8 @@ class TableCommands:
             One row, as `restoreToVersion` returns it.
 
         Raises:
-            ValueError: The timestamp is no string.
-            DeltaAnalysisException: It is no timestamp, or no version can be read for it.
+            ValueError: The timestamp is not a string.
+            DeltaAnalysisException: It is not a timestamp, or there is no readable version for it.
         """
         check_value(isinstance(timestamp, str), "timestamp", "a string", timestamp)
         version = version_of(self.table, timestamp_ms(self.table.spark, timestamp))
@@ -187,20 +187,20 @@ class TableCommands:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> Self:
-        """Make a table of this one's newest version that refers to its files.
+        """Create a shallow clone of the latest version: a new table that refers to this one's files.
 
         Args:
             target: The new table's path or URL.
-            isShallow: True: files are not copied.
-            replace: Whether the target may be a table, which must be empty.
-            properties: Properties of the new table on top of this one's.
+            isShallow: Must be True: files are not copied.
+            replace: Whether the target may be an existing table, which must be empty.
+            properties: Properties of the new table, added to this one's.
 
         Returns:
             The new table.
 
         Raises:
-            ValueError: An argument is of another type.
-            DeltaAnalysisException: The clone is not to be a shallow one, or there is a table already.
+            ValueError: An argument has the wrong type.
+            DeltaAnalysisException: The clone is not shallow, or the target exists already.
         """
         return self._cloned(None, target, isShallow, replace, properties)
 
@@ -212,21 +212,21 @@ class TableCommands:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> Self:
-        """Make a table of an earlier version of this one that refers to its files; see `clone`.
+        """Create a shallow clone of an earlier version; see `clone`.
 
         Args:
             version: The version.
             target: The new table's path or URL.
-            isShallow: True: files are not copied.
-            replace: Whether the target may be a table, which must be empty.
-            properties: Properties of the new table on top of this one's.
+            isShallow: Must be True: files are not copied.
+            replace: Whether the target may be an existing table, which must be empty.
+            properties: Properties of the new table, added to this one's.
 
         Returns:
             The new table.
 
         Raises:
-            ValueError: An argument is of another type.
-            DeltaAnalysisException: The clone is not to be a shallow one, or there is a table already.
+            ValueError: An argument has the wrong type.
+            DeltaAnalysisException: The clone is not shallow, or the target exists already.
             DeltaTableException: There is no such version.
         """
         check_value(isinstance(version, int), "version", "an int", version)
@@ -240,22 +240,22 @@ class TableCommands:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> Self:
-        """Make a table of the version that this one had at a time; see `clone`.
+        """Create a shallow clone of the version that the table had at a time; see `clone`.
 
         Args:
             timestamp: Such as ``2024-05-01 12:30:00``, in the session's time zone.
             target: The new table's path or URL.
-            isShallow: True: files are not copied.
-            replace: Whether the target may be a table, which must be empty.
-            properties: Properties of the new table on top of this one's.
+            isShallow: Must be True: files are not copied.
+            replace: Whether the target may be an existing table, which must be empty.
+            properties: Properties of the new table, added to this one's.
 
         Returns:
             The new table.
 
         Raises:
-            ValueError: An argument is of another type.
-            DeltaAnalysisException: The clone is not to be a shallow one, there is a table already, or no version can
-                be read for the timestamp.
+            ValueError: An argument has the wrong type.
+            DeltaAnalysisException: The clone is not shallow, the target exists already, or there is no readable
+                version for the timestamp.
         """
         check_value(isinstance(timestamp, str), "timestamp", "a string", timestamp)
         times = CommitTimes.of(self.table.snapshot())

@@ -29,20 +29,20 @@ def write_delta(
     txn_version: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Write a DataFrame's rows to a Delta table, new or not.
+    """Write a DataFrame's rows to a new or existing Delta table.
 
     Args:
         df: The rows.
         path: A local path or a URL.
-        mode: ``append`` adds to a table (and creates it where there is none), ``overwrite`` replaces its rows,
+        mode: ``append`` adds to a table (and creates it if there is none), ``overwrite`` replaces its rows,
             ``error`` only creates a new one.
         partition_by: The partition columns of a new table, or of one whose schema is replaced.
         properties: The properties of a new or overwritten table, such as ``delta.enableChangeDataFeed``.
         overwrite_schema: Whether an overwrite replaces the columns and the partitioning too. Otherwise the table
             keeps both, with all that belongs to its columns: generation expressions, identities, defaults, comments.
-        txn_app_id: The application that writes; with `txn_version` the rows are written once, however often the
-            application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
-        txn_version: The application's number for this write, greater than those of its writes before. By default the
+        txn_app_id: The application that writes; together with `txn_version` the rows are written only once,
+            however often the application retries. By default the session's ``spark.databricks.delta.write.txnAppId``.
+        txn_version: The application's number for this write, greater than those of its earlier writes. By default the
             session's ``spark.databricks.delta.write.txnVersion``.
         options: The options of the object store, as for `DeltaTable.forPath`; they are for the log, and Spark writes
             the rows with the session's settings.
@@ -52,7 +52,7 @@ def write_delta(
         transaction, or a later one of the application, already, so that nothing was done.
 
     Raises:
-        ValueError: The mode is none of these, or not ``overwrite`` where the schema is to be replaced.
+        ValueError: The mode is not one of these, or not ``overwrite`` although the schema is to be replaced.
         DeltaIllegalArgumentException: Only one of `txn_app_id` and `txn_version` is given, or the session has only one.
         DeltaAnalysisException: The rows do not fit the table.
         InvariantViolationException: A row violates a constraint.

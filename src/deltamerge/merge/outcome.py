@@ -168,7 +168,7 @@ class Progress(Protocol):
 
 @runtime_checkable
 class MeasuredProgress(Progress, Protocol):
-    """A progress that is also told how much there is to do."""
+    """A progress that is also called with the amount of work."""
 
     def measure(self, files: int, size: int) -> None:
         """Is called after `step` where the step goes through files of the table.

@@ -53,7 +53,7 @@ class Begun:
 
 
 def begin(table: Table) -> Begun:
-    """Begin a merge into a table: load its log, of a remote one in a thread of its own."""
+    """Begin a merge into a table: load its log, in another thread if the table is remote."""
     opened = files_of_a_run(table.store)
     if table.store.is_local:
         snapshot = table.snapshot()

@@ -67,30 +67,30 @@ def scd2(
     txn_version: int | None = None,
     user_metadata: str | None = None,
 ) -> MergeReport:
-    """Keep the history of rows: a new version where a tracked column changes, the one before it is closed.
+    """Keep a history of rows: a change of a tracked column starts a new version and closes the previous one.
 
-    Changes may arrive late, in any order and more than once: the table depends only on which changes there are. All of
+    Changes may arrive late, in any order and more than once: the result depends only on the set of changes. All of
     them are kept in a table beside the target, the change log; see docs/recipes.md for what that costs.
 
     Args:
-        target: The table: a `DeltaTable`, a path (a string with a slash), or a name of the catalog. Where a path has
+        target: The table: a `DeltaTable`, a path (a string with a slash), or a name in the catalog. If a path has
             no table, one is created with the source's columns and the three of the history.
         source: The changes, each with all columns of the row as they are from then on.
-        keys: The columns that identify what the versions are of; NULL is a key like any other.
+        keys: The columns that identify what the versions are of; NULL is an ordinary key value.
         tracked: The columns whose changes make a new version; the others are overwritten in the current one. By default
             all but the keys and `effective_at`.
-        effective_at: From when on a row of the source holds: a column, SQL or a Column over the source, never NULL.
-        delete_when: A condition over the source, which is ``s`` there: the row ends, without a new version.
+        effective_at: When a row of the source becomes valid: a column, SQL or a Column over the source, never NULL.
+        delete_when: A condition over the source, which is ``s`` there: the row ends without a new version.
         except_columns: Columns of the source that a new table does not get.
         ignore_nulls: Whether NULL in a change leaves the value as it was, also in fields of structs.
-        valid_from: The target's column for the begin of a version.
-        valid_to: The target's column for its end, not included; NULL for the current one.
+        valid_from: The target's column for the start of a version.
+        valid_to: The target's column for its end, exclusive; NULL for the current version.
         is_current: The target's column that is TRUE for the current version, or None without one.
         change_log: A path or a name for the change log. By default it is in a folder of the target.
         options: The options of the object store, as for `DeltaTable.forPath`.
-        progress: Is called with each step as it begins.
+        progress: Called with each step as it begins.
         txn_app_id: The application that merges; with `txn_version` the changes are applied once.
-        txn_version: The application's number for this call, greater than those of its writes before.
+        txn_version: The application's number for this call, greater than those of its earlier writes.
         user_metadata: A string for the commit's ``userMetadata``.
 
     Returns:
@@ -99,8 +99,8 @@ def scd2(
     Raises:
         DeltaAnalysisException: A column is missing, or the arguments do not fit the table; nothing was written.
         MultipleSourceRowsException: A key has several different changes at one time; nothing was written.
-        DeltaRuntimeException: The data is at fault; the target is as it was.
-        DeltaConcurrentModificationException: Other writers were first each time; the target is as they left it.
+        DeltaRuntimeException: The data is at fault; the target is unchanged.
+        DeltaConcurrentModificationException: Other writers committed first each time; their changes are in the target.
     """
     feed = Feed(
         key_names(keys),
@@ -143,15 +143,15 @@ def apply_changes(
 ) -> MergeReport:
     """Apply a feed of changes in the order of their sequence, as Databricks' AUTO CDC does.
 
-    Changes may arrive late, in any order and more than once: the table depends only on which changes there are. All of
+    Changes may arrive late, in any order and more than once: the result depends only on the set of changes. All of
     them are kept in a table beside the target, the change log, so that a late change meets the deletes and the values
     that came after it; see docs/recipes.md for what that costs.
 
     Args:
-        target: The table: a `DeltaTable`, a path (a string with a slash), or a name of the catalog. Where a path has
+        target: The table: a `DeltaTable`, a path (a string with a slash), or a name in the catalog. If a path has
             no table, one is created with the source's columns.
         source: The changes, each with all columns of the row, or with NULL for those that stay (`ignore_null_updates`).
-        keys: The columns that identify a row; NULL is a key like any other.
+        keys: The columns that identify a row; NULL is an ordinary key value.
         sequence_by: What orders the changes of a key: a column, several, SQL or a Column over the source, never NULL.
         apply_as_deletes: A condition over the source, which is ``s`` there: the change deletes its row.
         except_columns: Columns of the source that the target does not get.
@@ -163,9 +163,9 @@ def apply_changes(
         track_history_except_columns: With `scd_type` 2, instead: the columns whose changes make none.
         change_log: A path or a name for the change log. By default it is in a folder of the target.
         options: The options of the object store, as for `DeltaTable.forPath`.
-        progress: Is called with each step as it begins.
+        progress: Called with each step as it begins.
         txn_app_id: The application that merges; with `txn_version` the changes are applied once.
-        txn_version: The application's number for this call, greater than those of its writes before.
+        txn_version: The application's number for this call, greater than those of its earlier writes.
         user_metadata: A string for the commit's ``userMetadata``.
 
     Returns:
@@ -175,8 +175,8 @@ def apply_changes(
         ValueError: There is no such `scd_type`, it keeps no history to track, or both lists of columns are given.
         DeltaAnalysisException: A column is missing, or the arguments do not fit the table; nothing was written.
         MultipleSourceRowsException: A key has several different changes with one sequence; nothing was written.
-        DeltaRuntimeException: The data is at fault; the target is as it was.
-        DeltaConcurrentModificationException: Other writers were first each time; the target is as they left it.
+        DeltaRuntimeException: The data is at fault; the target is unchanged.
+        DeltaConcurrentModificationException: Other writers committed first each time; their changes are in the target.
     """
     if scd_type not in (1, 2):
         raise ValueError(f"`scd_type` must be 1 or 2, it is {scd_type!r}")

@@ -38,13 +38,13 @@ def upsert_into(
     batch of each application that it has, and a batch that it has does nothing.
 
     Args:
-        target: The table: a `DeltaTable`, a path (a string with a slash), or a name of the catalog.
+        target: The table: a `DeltaTable`, a path (a string with a slash), or a name in the catalog.
         keys: The columns, of both sides, that identify a row.
         update: What a known row gets; see `deltamerge.upsert` for this and the following.
         insert: What a new row gets.
         delete_when: A condition over the source's row: a known row is deleted where it holds, a new one is left out.
         order_by: Source columns: of several rows with one key the latest is taken, and none older than the target's.
-        null_safe: Whether a NULL key is a key like any other.
+        null_safe: Whether NULL keys are equal to each other.
         ignore_nulls: Whether NULL in the source leaves the target's value as it is.
         skip_unchanged: Whether a row that would get the values that it has is not written.
         schema_evolution: Whether the target gets the source's columns that it lacks.
@@ -52,7 +52,7 @@ def upsert_into(
         options: The options of the object store.
         app_id: The application's name in the table's log. By default it comes from the query's id, which the checkpoint
             keeps: a query with a new checkpoint is another application. Of several `upsert_into` of one query into one
-            table each needs a name of its own. Over Spark Connect it has to be given.
+            table each needs a name of its own. Over Spark Connect it is required.
 
     Returns:
         The function, of a batch and its number.

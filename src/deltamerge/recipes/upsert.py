@@ -73,7 +73,7 @@ def upsert(
     upsert leaves the table as it is, unless values are given that count or depend on the time.
 
     Args:
-        target: The table: a `DeltaTable`, a path (a string with a slash), or a name of the catalog.
+        target: The table: a `DeltaTable`, a path (a string with a slash), or a name in the catalog.
         source: The rows.
         keys: The columns, of both sides, that identify a row.
         update: What a known row gets: True all columns of the source, False nothing, a list of columns, or values by
@@ -85,7 +85,7 @@ def upsert(
             Of several source rows with one key only the latest is taken; where two different ones are, the merge fails
             and names the key; so it does without `order_by` where rows of a key differ. Equal rows are one. If the
             target has all these columns, too, then a row in it changes only for a later one.
-        null_safe: Whether a NULL key is a key like any other (``<=>``). Otherwise (``=``) a row with a NULL key
+        null_safe: Whether NULL keys are equal to each other (``<=>``). Otherwise (``=``) a row with a NULL key
             matches nothing and is inserted each time.
         ignore_nulls: Whether NULL in the source leaves the target's value as it is, also in fields of structs.
         skip_unchanged: Whether a row that would get the values that it has is not written.
@@ -93,10 +93,10 @@ def upsert(
         quarantine: A path or a name of a table: rows of the source that the target cannot take are written there with
             the reason, and the others are merged. See docs/recipes.md.
         options: The options of the object store of `target` and `quarantine`, as for `DeltaTable.forPath`.
-        progress: Is called with each step as it begins.
+        progress: Called with each step as it begins.
         txn_app_id: The application that merges; with `txn_version` the merge is done once, however often the
             application tries.
-        txn_version: The application's number for this merge, greater than those of its writes before.
+        txn_version: The application's number for this merge, greater than those of its earlier writes.
         user_metadata: A string for the commit's ``userMetadata``.
 
     Returns:
@@ -106,7 +106,7 @@ def upsert(
         DeltaAnalysisException: A column is missing, or the arguments do not fit the table; nothing was written.
         MultipleSourceRowsException: Different source rows have one key, and `order_by` does not say which is the
             latest; nothing was written.
-        DeltaRuntimeException: The data is at fault; the table is as it was.
+        DeltaRuntimeException: The data is at fault; the table is unchanged.
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
     spark = source.sparkSession

@@ -21,7 +21,7 @@ def to_html(data: MergeOutcome | MergeExplanation) -> str:
 
 
 def to_page(data: MergeOutcome | MergeExplanation) -> str:
-    """Return a page of its own, light or dark as the reader's system is, which loads nothing."""
+    """Return a standalone page in the light or dark colours of the reader's system; it loads nothing else."""
     what = "Plan of a merge into" if isinstance(data, MergeExplanation) else "Merge into"
     title = f"{what} {printable(data).table}"
     return _templates().get_template("page.html").render(title=title, fragment=to_html(data))

@@ -16,7 +16,7 @@ class RunningStep:
     """A step as it runs.
 
     Args:
-        merge_began: When the merge began, as `time.monotonic` tells it.
+        merge_began: When the merge began, as `time.monotonic` returns it.
         began: When the step began.
         files: The table's files that it goes through; 0 where it goes through none.
         size: Their bytes.

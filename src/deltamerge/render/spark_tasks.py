@@ -1,4 +1,4 @@
-"""What Spark's tasks have done since a step of a merge began: asked for in a classic session, told over Connect."""
+"""What Spark's tasks have done since a step of a merge began: polled in a classic session, reported over Connect."""
 
 from __future__ import annotations
 
@@ -89,17 +89,17 @@ class ClassicWatch:
 
 
 class _ConnectWatch:
-    """Is told by the client while it waits for the server."""
+    """Gets the counts from the client, which reports them while it waits for the server."""
 
     def __init__(self, spark: Any) -> None:  # noqa: ANN401
         self._spark = spark
         self._stages: dict[tuple[str | None, int], Any] = {}
 
     def start(self) -> None:
-        self._spark.registerProgressHandler(self._told)
+        self._spark.registerProgressHandler(self._reported)
 
     def stop(self) -> None:
-        self._spark.removeProgressHandler(self._told)
+        self._spark.removeProgressHandler(self._reported)
 
     def reset(self) -> None:
         self._stages = {}
@@ -112,7 +112,7 @@ class _ConnectWatch:
             tasks=sum(stage.num_tasks for stage in stages),
         )
 
-    def _told(
+    def _reported(
         self,
         stages: Iterable[Any] | None,
         inflight_tasks: int,  # noqa: ARG002
