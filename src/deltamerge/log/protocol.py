@@ -6,14 +6,13 @@ Source: Delta protocol, "Table Features". A feature is added by implementing it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from deltamerge.exceptions import DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Metadata, Protocol
 from deltamerge.log.features.required_features import features_not_in_protocol
 from deltamerge.log.features.type_widening import PREVIEW, STABLE, check_type_changes
 from deltamerge.log.properties import is_enabled
-from deltamerge.log.schema import StructType, parse_schema
+from deltamerge.log.schema import parse_schema
 
 SUPPORTED_READER_FEATURES: frozenset[str] = frozenset(
     {
@@ -67,22 +66,6 @@ LEGACY_WRITER_FEATURES: dict[int, frozenset[str]] = {
     for version in range(1, 7)
 }
 """What a writer version before 7 implies: all that the versions up to it brought."""
-
-
-@dataclass(frozen=True)
-class TableFacts:
-    """What shows whether a feature is in use."""
-
-    metadata: Metadata
-    schema: StructType
-
-    def property_is(self, key: str, value: str) -> bool:
-        """Return whether a table property has a value, whatever its case."""
-        return self.metadata.configuration.get(key, "").lower() == value
-
-    def any_field_has(self, prefix: str) -> bool:
-        """Return whether any field's metadata has a key with a prefix."""
-        return any(key.startswith(prefix) for _, field in self.schema.walk() for key in field.metadata)
 
 
 IN_USE = {"icebergCompatV1": "delta.enableIcebergCompatV1", "icebergCompatV2": "delta.enableIcebergCompatV2"}

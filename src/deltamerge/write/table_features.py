@@ -29,10 +29,6 @@ from deltamerge.write.unsupported_types import check_types
 _FEATURE_PREFIX = "delta.feature."
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 _BASE = frozenset({"appendOnly", "invariants"})
-_READER_WRITER = frozenset({
-    "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping", "variantType",
-    "typeWidening", "typeWidening-preview", "variantType-preview", "variantShredding", "variantShredding-preview",
-})  # fmt: skip
 
 
 def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
@@ -50,15 +46,7 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
     # A feature's preview that is asked for by name does instead of the feature.
     wanted = {name for name in wanted if f"{name}-preview" not in named} | named
     wanted |= with_required(wanted)
-    unknown = sorted(
-        universal_formats(properties)
-        | {
-            name
-            for name in wanted
-            if name not in SUPPORTED_WRITER_FEATURES
-            or (name in _READER_WRITER and name not in SUPPORTED_READER_FEATURES)
-        }
-    )
+    unknown = sorted(universal_formats(properties) | (wanted - SUPPORTED_WRITER_FEATURES))
     if unknown:
         raise DeltaUnsupportedFeatureException(
             "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
@@ -69,7 +57,7 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
         )
     asked = Protocol(_version(properties, MIN_READER_VERSION, 1), _version(properties, MIN_WRITER_VERSION, 2))
     check_readable(asked)
-    readers, writers = frozenset(wanted & _READER_WRITER), frozenset(wanted | _BASE)
+    readers, writers = frozenset(wanted & SUPPORTED_READER_FEATURES), frozenset(wanted | _BASE)
     if asked.min_writer_version < 7 and readers <= reader_features(asked) and wanted <= writer_features(asked):
         return asked
     readers, writers = readers | reader_features(asked), writers | writer_features(asked)
@@ -128,12 +116,12 @@ def upgraded(present: Protocol, needed: Protocol) -> Protocol:
     writer version implies is not, since readers do not know it.
     """
     named = (present.reader_features or frozenset()) | (present.writer_features or frozenset())
-    readers = reader_features(present) | (named & _READER_WRITER)
+    readers = reader_features(present) | (named & SUPPORTED_READER_FEATURES)
     writers = writer_features(present) | readers
     if reader_features(needed) <= readers and writer_features(needed) <= writers:
         return present
     readers |= reader_features(needed)
-    writers = (writers | writer_features(needed)) - _READER_WRITER | readers
+    writers = (writers | writer_features(needed)) - SUPPORTED_READER_FEATURES | readers
     return Protocol(3, 7, readers, writers) if present.min_reader_version == 3 else _with_features(readers, writers)
 
 

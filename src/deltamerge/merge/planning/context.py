@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 from deltamerge.log.features.column_mapping import ID
 from deltamerge.log.features.type_widening import TYPE_CHANGES
 from deltamerge.log.file_table import FileTable
-from deltamerge.log.protocol import TableFacts
+from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.join_keys import PlainKeys, plain_keys
@@ -77,10 +77,6 @@ class PlanningContext:
         return found
 
     @cached_property
-    def facts(self) -> TableFacts:
-        return TableFacts(self.snapshot.metadata, self.snapshot.schema)
-
-    @cached_property
     def files(self) -> FileTable:
         """The files that the merge may have to read, as far as is known of the source."""
         source = ALWAYS if self.summary is None else self.summary.predicate
@@ -98,8 +94,8 @@ class PlanningContext:
 
     @property
     def has_type_widening(self) -> bool:
-        is_enabled = self.facts.property_is("delta.enableTypeWidening", "true")
-        return is_enabled or self.facts.any_field_has("delta.typeChanges")
+        has_changes = any(TYPE_CHANGES in field.metadata for _, field in self.snapshot.schema.walk())
+        return has_changes or self._is_enabled("delta.enableTypeWidening")
 
     @property
     def widened_within(self) -> str | None:
@@ -110,7 +106,7 @@ class PlanningContext:
 
     @property
     def has_row_tracking(self) -> bool:
-        return self.facts.property_is("delta.enableRowTracking", "true")
+        return self._is_enabled("delta.enableRowTracking")
 
     @property
     def has_identity_columns(self) -> bool:
@@ -118,7 +114,10 @@ class PlanningContext:
 
     @property
     def has_change_feed(self) -> bool:
-        return self.facts.property_is("delta.enableChangeDataFeed", "true")
+        return self._is_enabled("delta.enableChangeDataFeed")
+
+    def _is_enabled(self, key: str) -> bool:
+        return is_enabled(self.snapshot.metadata, key, False)
 
     @property
     def writes_change_data(self) -> bool:
