@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import StructType
 
+from deltamerge.exceptions import DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
-from deltamerge.write.table_features import upgraded
+from deltamerge.write.table_features import protocol_for, upgraded
 
 
 def listed(reader: int, readers: set[str] | None, writers: set[str]) -> Protocol:
@@ -44,3 +46,15 @@ ALL_OF_4 = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "g
 )
 def test_an_upgrade_keeps_what_is_on(present: Protocol, needed: Protocol, after: Protocol) -> None:
     assert upgraded(present, needed) == after
+
+
+@pytest.mark.parametrize(
+    ("key", "feature"),
+    [
+        ("delta.enableMaterializePartitionColumnsFeature", "materializePartitionColumns"),
+        ("delta.enableIcebergCompatV2", "icebergCompatV2"),
+    ],
+)
+def test_a_property_whose_feature_is_not_implemented_is_refused(key: str, feature: str) -> None:
+    with pytest.raises(DeltaUnsupportedFeatureException, match=feature):
+        protocol_for(StructType([]), {key: "true"})
