@@ -40,6 +40,16 @@ def test_large_source_in_files_is_not_computed_for_nothing(spark: SparkSession, 
     assert [step.name for step in report.steps].count("materialize_source") == 1
 
 
+def test_source_of_more_rows_than_spark_estimates(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    ids = spark.sql("SELECT explode(sequence(2, 900000)) AS id").selectExpr("id", "'x' AS name", "id AS age")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(ids.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert report.outcome.executor == "key_lookup"
+    assert report.metrics["numSourceRows"] == 899_999
+    assert DeltaTable.forPath(spark, path).toDF().filter("id > 1 AND age = id AND name = 'x'").count() == 899_999
+
+
 def test_three_of_two_thousand_columns(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.range(4).coalesce(1).select("id", *(F.lit(i).alias(f"c{i}") for i in range(1999))), path)

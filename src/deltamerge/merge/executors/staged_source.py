@@ -22,6 +22,7 @@ from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import is_lost_source, is_stopped
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
+from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_keep, read_of_pairs
 from deltamerge.merge.output.clause_expressions import (
     evaluate_not_matched,
@@ -40,7 +41,7 @@ from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import SPARK_ERRORS
+from deltamerge.spark.session import SPARK_ERRORS, estimated_bytes
 from deltamerge.spark.tasks import python_workers
 from deltamerge.workers.key_index import KeyIndex, write_index
 from deltamerge.workers.key_lookup import comparable_keys
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _SLASHES = re.compile("^file:/+")
+# Of `monotonically_increasing_id`: the bits of a row's number in its partition.
+_ROW_BITS = 33
 
 
 @dataclass(frozen=True)
@@ -348,14 +351,34 @@ def keep_rows(
     most_rows: int,
     most_bytes: int,
 ) -> list[dict[str, Any]] | None:
-    """Let tasks keep a frame's rows in Arrow files; None where they are more than may be kept."""
-    kept = StagedRows(execution.scratch, columns, most_rows, most_bytes, clause)
-    with python_workers():
-        found = [
-            row.asDict() for row in frame.mapInArrow(staging(execution.files, kept), staged_schema(types)).collect()
-        ]
+    """Keep a frame's rows in Arrow files; None where they are more than may be kept."""
+    wanted = StagedRows(execution.scratch, columns, most_rows, most_bytes, clause)
+    work, collected = staging(execution.files, wanted), _collected(frame, execution)
+    if collected is not None:
+        found = [row for batch in work(collected.to_batches()) for row in batch.to_pylist()]
+    else:
+        with python_workers():
+            found = [row.asDict() for row in frame.mapInArrow(work, staged_schema(types)).collect()]
     too_many = sum(row["kept"] for row in found) > most_rows
     return None if too_many or any(row["path"] == TOO_MANY for row in found) else found
+
+
+def _collected(frame: DataFrame, execution: Execution) -> pa.Table | None:
+    """Collect a frame's rows where they are few and tasks run on this machine, by Spark's estimate of their bytes.
+
+    Tasks would first wait for Python workers.
+    """
+    limits = execution.limits
+    if not execution.context.session.runs_in_local_mode:
+        return None
+    estimated = estimated_bytes(frame)
+    if estimated > limits.collected_bytes or not fits_driver(execution, estimated, files=0):
+        return None
+    # Spark's estimate does not count the rows that a function such as explode makes of one.
+    most = limits.collected_values // len(frame.columns)
+    row_of_partition = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
+    rows = frame.filter(row_of_partition < F.lit(most)).toArrow()
+    return rows if len(rows) < most else None
 
 
 def kept_files(found: list[dict[str, Any]]) -> tuple[KeptFile, ...]:

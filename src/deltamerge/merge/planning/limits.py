@@ -18,6 +18,8 @@ class Limits:
         source_bytes: Bytes of a source that each task reads.
         mapped_bytes: Bytes of a source in Arrow files that tasks map into memory.
         collected_values: Values that may come to the driver at once; two million take 0.3 s.
+        collected_bytes: Bytes, by Spark's estimate, of rows that may come to the driver in local mode; tasks take 0.2 s
+            more, and two seconds in a new process.
         pairs: Pairs of source and target rows; the driver looks at 8 bytes of each.
         pairs_of_task: Pairs that a task makes at once where source rows have a key in common; 240 MB.
         unmatched_rows: Target rows that BY SOURCE clauses may change by key lookup; each takes the memory of a pair.
@@ -59,6 +61,7 @@ class Limits:
     source_bytes: int = 1024 * _MIB
     mapped_bytes: int = 65_536 * _MIB
     collected_values: int = 2_000_000
+    collected_bytes: int = 64 * _MIB
     pairs: int = 32_000_000
     pairs_of_task: int = 10_000_000
     unmatched_rows: int = 16_000_000
