@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from pyspark.sql import SparkSession
@@ -33,86 +33,49 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Sql = Annotated[str | None, typer.Option(help="The MERGE statement.", metavar="SQL", show_default=False)]
-File = Annotated[
-    Path | None,
-    typer.Option("--file", "-f", help="A file with the statement; - is standard input.", show_default=False),
-]
+
+def _option(metavar: str, text: str, *flags: str, **more: Any) -> Any:  # noqa: ANN401
+    """Return an option that is not there by default."""
+    return typer.Option(*flags, help=text, metavar=metavar, show_default=False, **more)
+
+
+Sql = Annotated[str | None, _option("SQL", "The MERGE statement.")]
+File = Annotated[Path | None, _option("FILE", "A file with the statement; - is standard input.", "--file", "-f")]
 Target = Annotated[
-    str | None,
-    typer.Option(
-        help="The Delta table named 'target' in the statement; NAME=PATH sets another name.",
-        metavar="PATH",
-        show_default=False,
-    ),
+    str | None, _option("PATH", "The Delta table named 'target' in the statement; NAME=PATH sets another name.")
 ]
 Sources = Annotated[
     list[str] | None,
-    typer.Option(
-        help="A .parquet, .csv, .json or .orc file or folder, or delta:PATH, named 'source' in the statement; "
-        "NAME=PATH sets another name. Repeatable.",
-        metavar="PATH",
-        show_default=False,
+    _option(
+        "PATH",
+        "A .parquet, .csv, .json or .orc file or folder, or delta:PATH, named 'source' in the statement; NAME=PATH "
+        "sets another name. Repeatable.",
     ),
 ]
 Remote = Annotated[
     str | None,
-    typer.Option(
-        help="A Spark Connect server; without it Spark runs in local mode.",
-        metavar="sc://HOST:PORT",
-        envvar="SPARK_REMOTE",
-        show_default=False,
-    ),
+    _option("sc://HOST:PORT", "A Spark Connect server; without it Spark runs in local mode.", envvar="SPARK_REMOTE"),
 ]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option(help="A Spark setting. Repeatable.", metavar="KEY=VALUE", show_default=False),
-]
+Conf = Annotated[list[str] | None, _option("KEY=VALUE", "A Spark setting. Repeatable.")]
 Options = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        help="An option of the tables' object store, such as region=eu-north-1. Repeatable.",
-        metavar="KEY=VALUE",
-        show_default=False,
-    ),
+    _option("KEY=VALUE", "An option of the tables' object store, such as region=eu-north-1. Repeatable.", "--option"),
 ]
 DedupeBy = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Of source rows with one key, merge the one with the greatest value in this column. Repeatable.",
-        metavar="COLUMN",
-        show_default=False,
-    ),
+    _option("COLUMN", "Of source rows with one key, merge the one with the greatest value in this column. Repeatable."),
 ]
 TxnAppId = Annotated[
     str | None,
-    typer.Option(
-        help="The application that merges; with --txn-version the merge is done once, however often it is tried.",
-        metavar="NAME",
-        show_default=False,
-    ),
+    _option("NAME", "The application that merges; with --txn-version it is done once, however often it is tried."),
 ]
 TxnVersion = Annotated[
-    int | None,
-    typer.Option(
-        help="The application's number for this merge, greater than those before.", metavar="N", show_default=False
-    ),
+    int | None, _option("N", "The application's number for this merge, greater than those of its earlier merges.")
 ]
-UserMetadata = Annotated[
-    str | None, typer.Option(help="A string for the commit's userMetadata.", metavar="STRING", show_default=False)
-]
+UserMetadata = Annotated[str | None, _option("STRING", "A string for the commit's userMetadata.")]
 Table = Annotated[str, typer.Argument(metavar="PATH", help="The table's path or URL.", show_default=False)]
 Html = Annotated[
-    Path | None,
-    typer.Option(
-        "--html",
-        help="Also save the report as an HTML page.",
-        dir_okay=False,
-        writable=True,
-        metavar="FILE",
-        show_default=False,
-    ),
+    Path | None, _option("FILE", "Also save the report as an HTML page.", "--html", dir_okay=False, writable=True)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
