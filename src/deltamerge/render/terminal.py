@@ -44,8 +44,8 @@ def _report(view: ReportView) -> RenderableType:
         parts += [Text(), _clauses(view.clauses)]
     if view.plan is not None:
         parts += [Text(), _plan(view.plan)]
-    if view.facts or view.notes:
-        parts += [Text(), _facts(view)]
+    if view.facts:
+        parts += [Text(), _facts(view.facts)]
     if view.times:
         parts += [Text(), _times(view)]
     return Group(*parts)
@@ -66,7 +66,7 @@ def _explanation(view: ExplanationView) -> RenderableType:
         parts += [Text(), _forecast(view)]
     parts += [Text(), _plan(view.plan)]
     if view.facts:
-        parts += [Text(), _explained(view)]
+        parts += [Text(), _facts(view.facts)]
     return Group(*parts)
 
 
@@ -127,20 +127,11 @@ def _forecast(view: ExplanationView) -> Table:
     return grid
 
 
-def _explained(view: ExplanationView) -> Table:
+def _facts(facts: tuple[tuple[str, tuple[str, ...]], ...]) -> Table:
     grid = _labelled()
-    for label, lines in view.facts:
+    for label, lines in facts:
         for number, line in enumerate(lines):
             grid.add_row(Text("" if number else label, "dim"), Text(line))
-    return grid
-
-
-def _facts(view: ReportView) -> Table:
-    grid = _labelled()
-    for label, fact in view.facts:
-        grid.add_row(Text(label, "dim"), Text(fact))
-    for number, note in enumerate(view.notes):
-        grid.add_row(Text("" if number else "Notes" if len(view.notes) > 1 else "Note", "dim"), Text(note))
     return grid
 
 

@@ -52,8 +52,7 @@ class ReportView:
     statement: str
     clauses: tuple[ClauseLine, ...]
     plan: PlanView | None
-    facts: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
+    facts: tuple[tuple[str, tuple[str, ...]], ...]
     total: str
     times: tuple[TimeLine, ...]
 
@@ -70,7 +69,6 @@ def view_of(outcome: MergeOutcome) -> ReportView:
         clauses=tuple(_clause(clause) for clause in outcome.clauses),
         plan=None if outcome.plan is None else plan_view(outcome.plan),
         facts=_facts(outcome),
-        notes=outcome.notes,
         total=duration(total),
         times=_times(outcome.steps, total),
     )
@@ -110,17 +108,18 @@ def _clause(clause: ClauseOutcome) -> ClauseLine:
     return ClauseLine(f"{clause.rows:,}", done, clause.action, when)
 
 
-def _facts(outcome: MergeOutcome) -> tuple[tuple[str, str], ...]:
+def _facts(outcome: MergeOutcome) -> tuple[tuple[str, tuple[str, ...]], ...]:
     metrics = outcome.metrics
     facts = [
-        ("Source", count(metrics["numSourceRows"], "row") if "numSourceRows" in metrics else ""),
-        ("Read", _read(metrics)),
-        ("Removed", _files(metrics, "numTargetFilesRemoved", "numTargetBytesRemoved")),
-        ("Written", _written(metrics)),
-        ("Change data", _files(metrics, "numTargetChangeFilesAdded", "numTargetChangeFileBytes")),
-        ("Executor", "" if outcome.plan is not None else _executor(outcome)),
+        ("Source", (count(metrics["numSourceRows"], "row") if "numSourceRows" in metrics else "",)),
+        ("Read", (_read(metrics),)),
+        ("Removed", (_files(metrics, "numTargetFilesRemoved", "numTargetBytesRemoved"),)),
+        ("Written", (_written(metrics),)),
+        ("Change data", (_files(metrics, "numTargetChangeFilesAdded", "numTargetChangeFileBytes"),)),
+        ("Executor", ("" if outcome.plan is not None else _executor(outcome),)),
+        ("Notes" if len(outcome.notes) > 1 else "Note", outcome.notes),
     ]
-    return tuple((label, fact) for label, fact in facts if fact)
+    return tuple((label, lines) for label, lines in facts if any(lines))
 
 
 def _executor(outcome: MergeOutcome) -> str:
