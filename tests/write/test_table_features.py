@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaUnsupportedFeatureException
-from deltamerge.log.actions import Protocol
+from deltamerge.log.actions import Metadata, Protocol
+from deltamerge.log.features.required_features import features_not_in_protocol
 from deltamerge.write.table_features import protocol_for, upgraded
 
 
@@ -58,3 +59,13 @@ def test_an_upgrade_keeps_what_is_on(present: Protocol, needed: Protocol, after:
 def test_a_property_whose_feature_is_not_implemented_is_refused(key: str, feature: str) -> None:
     with pytest.raises(DeltaUnsupportedFeatureException, match=feature):
         protocol_for(StructType([]), {key: "true"})
+
+
+def test_shredding_is_the_feature_of_a_new_table_and_the_preview_that_another_lacks() -> None:
+    properties = {"delta.enableVariantShredding": "true"}
+    new = protocol_for(StructType([]), properties)
+    assert new.writer_features is not None and {"variantShredding", "variantType"} <= new.writer_features
+    metadata = Metadata("a", schema_string=StructType([]).json(), configuration=properties)
+    without = listed(3, set(), {"appendOnly", "invariants"})
+    assert features_not_in_protocol(without, metadata) == {"variantShredding-preview"}
+    assert not features_not_in_protocol(new, metadata)

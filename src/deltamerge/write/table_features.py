@@ -41,7 +41,9 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
     Returns:
         Reader 1 and writer 2, or the versions asked for, where these are enough; else feature lists.
     """
-    wanted = {*features_of_properties(properties), *_by_type(schema)}
+    # Where delta-spark's metadata asks for a feature's preview, a new table gets the feature itself.
+    of_properties = (name.removesuffix("-preview") for name in features_of_properties(properties))
+    wanted = {*of_properties, *_by_type(schema)}
     named = {key[len(_FEATURE_PREFIX) :] for key in properties if key.startswith(_FEATURE_PREFIX)}
     # A feature's preview that is asked for by name does instead of the feature.
     wanted = {name for name in wanted if f"{name}-preview" not in named} | named

@@ -30,7 +30,7 @@ _BY_PROPERTY = {
     "delta.enableTypeWidening": ("true", "typeWidening"),
     "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
     "delta.checkpointPolicy": ("v2", "v2Checkpoint"),
-    "delta.enableVariantShredding": ("true", "variantShredding"),
+    "delta.enableVariantShredding": ("true", "variantShredding-preview"),
     "delta.enableIcebergCompatV1": ("true", "icebergCompatV1"),
     "delta.enableIcebergCompatV2": ("true", "icebergCompatV2"),
     "delta.enableIcebergCompatV3": ("true", "icebergCompatV3"),
@@ -41,9 +41,9 @@ _BY_PROPERTY = {
 _INSTEAD = {
     "typeWidening": "typeWidening-preview",
     "variantType": "variantType-preview",
-    "variantShredding": "variantShredding-preview",
+    "variantShredding-preview": "variantShredding",
 }
-"""A feature's preview, which does as well."""
+"""A feature's other stage, which does as well."""
 
 _IDENTITY = {"delta.identity.start", "delta.identity.step", "delta.identity.allowExplicitInsert"}
 
