@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 import uuid
 import zlib
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,17 +21,21 @@ from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import with_wide_bounds
 from deltamerge.log.features.deletion_vectors import (
+    deleted_rows,
     parse_vector,
     read_deletion_vectors,
     relative_descriptor,
     vector_changes,
     vector_file_name,
     vector_path,
+    with_only,
     z85_decode,
     z85_encode,
 )
 from deltamerge.storage.local_store import LocalStore
-from deltamerge.workers.vector_format import NATIVE_MAGIC, pack_vectors, serialize
+from deltamerge.workers.row_blocks import BLOCK_ROWS
+from deltamerge.workers.vector_blocks import blocks_of
+from deltamerge.workers.vector_format import NATIVE_MAGIC, deserialize, pack_vectors, serialize
 
 FILE_ID = uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61")
 
@@ -173,3 +180,49 @@ def test_checksum_is_that_of_the_bitmap() -> None:
     data = serialize(BitMap64([1]))
     content = pack_vectors([data]).content
     assert content == b"\x01" + struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+
+
+def run_of(rows: int, upper: int = 0) -> BitMap64:
+    """A bitmap of a few bytes with very many rows."""
+    positions = BitMap64()
+    positions.flip_inplace(upper << 32, (upper << 32) + rows)
+    positions.run_optimize()
+    return positions
+
+
+def test_many_rows_in_few_bytes(tmp_path: Path) -> None:
+    """What a bitmap claims takes no memory before its file is known to have as many rows."""
+    store = LocalStore(str(tmp_path))
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "f.parquet")
+    claimed = 1 << 40
+    (vector,) = stored(tmp_path, run_of(1 << 30))
+    for number_of_records in (100, 1 << 30, claimed, None):
+        stats = None if number_of_records is None else json.dumps({"numRecords": number_of_records})
+        file = AddFile("f.parquet", {}, 1, 0, stats=stats, deletion_vector=vector)
+        with pytest.raises(DeltaTableException, match=r"deletes row 1073741823 of f.parquet, which has 100 rows"):
+            deleted_rows(store, [file])
+    tracemalloc.start()
+    left = with_only(store, AddFile("f.parquet", {}, 1, 0, stats=f'{{"numRecords": {claimed}}}'), BitMap64([3]))
+    lower = BitMap()
+    lower.flip_inplace(0, 1 << 30)
+    lower.run_optimize()
+    bitmap = lower.serialize()
+    native = struct.pack("<II", NATIVE_MAGIC, 3) + 3 * (struct.pack("<I", len(bitmap)) + bitmap)
+    assert len(deserialize(native)) == 3 << 30
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
+    assert left.deletion_vector is not None
+    assert left.deletion_vector.cardinality == 99
+
+
+def test_many_rows_as_blocks() -> None:
+    rows = (1 << 23) + 5
+    tracemalloc.start()
+    numbers, words = blocks_of(run_of(rows, upper=1))
+    # A position of eight bytes for each would take 64 MiB, and what is computed of them several times as much.
+    assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    tracemalloc.stop()
+    assert numbers.tolist() == list(range(1 << 20, (1 << 20) + rows // BLOCK_ROWS + 1))
+    assert words[: rows // 64].tolist() == [-1] * (rows // 64)
+    assert words[rows // 64] == 0b11111
+    assert not words[rows // 64 + 1 :].any()

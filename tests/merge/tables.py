@@ -95,6 +95,13 @@ def edited(path: str | Path, version: int, change: Callable[[dict[str, Any]], No
         if "add" in line:
             change(line["add"])
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    delete_checksums(path)
+
+
+def delete_checksums(path: str | Path) -> None:
+    """Deletes the version checksums, with which an edited log does not agree."""
+    for file in Path(path, "_delta_log").glob("[0-9]*.crc"):
+        file.unlink()
 
 
 def claim_rows(path: str | Path, version: int, rows: int) -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from pyroaring import BitMap64
 
-from deltamerge.scan.row_positions import from_pieces, to_blocks
+from deltamerge.scan.row_positions import from_pieces
 from deltamerge.workers.row_blocks import BLOCK_ROWS, WORDS, mask_of
+from deltamerge.workers.vector_blocks import blocks_of
 
 PIECE_ROWS = 1 << 15
 
@@ -42,12 +43,12 @@ def test_all_rows_of_a_piece() -> None:
 
 
 def test_no_positions_are_no_blocks() -> None:
-    numbers, words = to_blocks(BitMap64())
+    numbers, words = blocks_of(BitMap64())
     assert (len(numbers), len(words)) == (0, 0)
 
 
 def test_blocks_of_positions() -> None:
-    numbers, words = to_blocks(BitMap64([0, 63, 64, 3 * BLOCK_ROWS + 1, (1 << 40) + 5]))
+    numbers, words = blocks_of(BitMap64([0, 63, 64, 3 * BLOCK_ROWS + 1, (1 << 40) + 5]))
     assert numbers.tolist() == [0, 3, 1 << 28]
     assert numbers.dtype == words.dtype == np.int64
     by_block = words.reshape(-1, WORDS)
@@ -67,4 +68,4 @@ def test_positions_come_back_from_blocks(seed: int) -> None:
     pieces = {number: piece(positions[positions >> 15 == number] - (number << 15)) for number in (1, 0)}
     found = from_pieces(pieces.items())
     assert list(found) == positions.tolist()
-    assert np.array_equal(mask_of(to_blocks(found), rows), expected)
+    assert np.array_equal(mask_of(blocks_of(found), rows), expected)

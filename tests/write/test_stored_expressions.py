@@ -11,6 +11,7 @@ import pytest
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.segment import commit_path
+from merge.tables import delete_checksums
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +39,7 @@ def hostile(spark: SparkSession, path: Path, where: str) -> str:
     copy = path.parent / "hostile"
     path.rename(copy)
     (copy / commit_path(0)).write_text("".join(json.dumps(action) + "\n" for action in actions))
+    delete_checksums(copy)
     return str(copy)
 
 

@@ -50,5 +50,6 @@ def commit_command(
         is_blind_append=read == NOTHING_READ and not any(isinstance(action, _OF_FILES) for action in actions),
         user_metadata=conf.user_metadata,
         session_time_zone=conf.session_time_zone,
+        writes_checksum=conf.write_checksum_file,
     )
     return commit(prepared).version

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from deltamerge.data_source.request import Request
 from deltamerge.log.actions import AddFile
-from deltamerge.log.features.deletion_vectors import read_deletion_vectors
+from deltamerge.log.features.deletion_vectors import deleted_rows
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import located
-from deltamerge.scan.row_positions import to_blocks
 from deltamerge.skipping.partition_values import BOOLEANS
 from deltamerge.skipping.timestamps import (
     local_micros,
@@ -26,6 +25,7 @@ from deltamerge.skipping.timestamps import (
 )
 from deltamerge.storage.store import Store
 from deltamerge.workers.table_rows import FilePart
+from deltamerge.workers.vector_blocks import blocks_of
 
 _MAX_BYTES, _OPEN_BYTES = 128 << 20, 4 << 20
 # Enough digits for any DECIMAL; rounded as Spark casts strings.
@@ -49,7 +49,7 @@ def file_parts(
     constants: Sequence[Mapping[str, pa.Array]] | None = None,
 ) -> list[FilePart]:
     """Return files as tasks read them."""
-    vectors = read_deletion_vectors(store, (file.deletion_vector for file in files if file.deletion_vector is not None))
+    vectors = deleted_rows(store, files)
     parts = []
     for number, file in enumerate(files):
         vector = file.deletion_vector
@@ -57,7 +57,7 @@ def file_parts(
         parts.append(
             FilePart(
                 located(store, decode_path(file.path)),
-                deleted=None if vector is None else to_blocks(vectors[vector.unique_id]),
+                deleted=None if vector is None else blocks_of(vectors[vector.unique_id]),
                 values={**values, **(constants[number] if constants is not None else {})},
             )
         )

@@ -42,8 +42,11 @@ def rows_about(files: Iterable[tuple[str | None, int]]) -> int:
 def physical_rows(store: Store, file: AddFile) -> int:
     """Return the rows in a data file, deleted ones included, by its statistics or else its footer."""
     counted = record_count(file)
-    if counted is not None:
-        return counted
+    return footer_rows(store, file) if counted is None else counted
+
+
+def footer_rows(store: Store, file: AddFile) -> int:
+    """Return the rows in a data file, deleted ones included, by its footer."""
     return int(pq.ParquetFile(store.open_input(decode_path(file.path))).metadata.num_rows)
 
 

@@ -14,21 +14,15 @@ from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptExcepti
 from deltamerge.log.actions import Metadata
 from deltamerge.log.cleanup import adjusted_timestamps
 from deltamerge.log.commits import read_commit
-from deltamerge.log.properties import is_enabled
+from deltamerge.log.properties import has_in_commit_timestamps
 from deltamerge.log.segment import commit_path, list_log
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.storage.store import Store
 
-ENABLED = "delta.enableInCommitTimestamps"
 ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 
 _SQLSTATE = "42816"
-
-
-def has_in_commit_timestamps(metadata: Metadata) -> bool:
-    """Return whether a table's commits hold their own timestamps."""
-    return is_enabled(metadata, ENABLED, False)
 
 
 @dataclass(frozen=True, eq=False)

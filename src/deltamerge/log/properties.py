@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Metadata
 
+IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
+
 _MILLISECONDS = {
     "week": 7 * 24 * 3_600_000,
     "day": 24 * 3_600_000,
@@ -65,6 +67,11 @@ def is_enabled(metadata: Metadata, key: str, default: bool) -> bool:
     """Return a property that is true or false; any other value counts as the default."""
     value = metadata.configuration.get(key, "").lower()
     return value == "true" if value in ("true", "false") else default
+
+
+def has_in_commit_timestamps(metadata: Metadata) -> bool:
+    """Return whether a table's commits hold their own timestamps."""
+    return is_enabled(metadata, IN_COMMIT_TIMESTAMPS, False)
 
 
 def integer(configuration: Mapping[str, str], key: str, default: int) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException, DeltaTableNotFoundException
@@ -23,6 +23,7 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _COMPACTED = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
 _CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _MULTI_PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
+_CHECKSUM = re.compile(r"(\d{20})\.crc")
 _V2 = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F\-]{36}\.(?:json|parquet)")
 
 
@@ -47,13 +48,15 @@ class Checkpoint:
 class LogSegment:
     """What has to be read for one version: the commits after a checkpoint or version 0, without gaps.
 
-    `last_commit` is the commit file of `version`; None where only its checkpoint is left.
+    `last_commit` is the commit file of `version`; None where only its checkpoint is left. `checksum` is the file with
+    the version's checksum.
     """
 
     version: int
     checkpoint: Checkpoint | None
     commits: tuple[CommitFile, ...]
     last_commit: StoredFile | None
+    checksum: StoredFile | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class LogListing:
     compacted: tuple[CommitFile, ...]
     checkpoints: tuple[Checkpoint, ...]
     incomplete_checkpoints: tuple[int, ...]
+    checksums: Mapping[int, StoredFile] = field(hash=False)
 
 
 _VERSIONED = re.compile(
@@ -96,12 +100,15 @@ def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
     commits, compacted = [], []
     single: list[Checkpoint] = []
     parts: dict[tuple[int, int], dict[int, StoredFile]] = {}
+    checksums: dict[int, StoredFile] = {}
     for file in files:
         name = file.name
         if match := _COMMIT.fullmatch(name):
             commits.append(CommitFile(int(match[1]), int(match[1]), file))
         elif match := _COMPACTED.fullmatch(name):
             compacted.append(CommitFile(int(match[1]), int(match[2]), file))
+        elif match := _CHECKSUM.fullmatch(name):
+            checksums[int(match[1])] = file
         # An empty checkpoint is one that its writer did not finish.
         elif file.size > 0 and (match := _CLASSIC.fullmatch(name) or _V2.fullmatch(name)):
             single.append(Checkpoint(int(match[1]), (file,)))
@@ -119,6 +126,7 @@ def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
         compacted=tuple(sorted(compacted, key=lambda item: (item.start, item.end))),
         checkpoints=tuple(checkpoints),
         incomplete_checkpoints=tuple(sorted({version for version, _ in parts} - complete)),
+        checksums=checksums,
     )
 
 
@@ -177,7 +185,7 @@ def _choose_segment(
         gap = None if cleaned_up else _gap(store, listing, commits, target, base)
         raise gap or _version_not_found(store, listing, target, latest)
     last = next((item.file for item in reversed(listing.commits) if item.start == target), None)
-    return LogSegment(target, base, tuple(commits), last)
+    return LogSegment(target, base, tuple(commits), last, listing.checksums.get(target))
 
 
 def _usable(checkpoint: Checkpoint, unreadable: frozenset[str]) -> bool:

@@ -21,12 +21,13 @@ from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_
 from deltamerge.log.features.names_in_files import are_mapped, check_partition_keys, partition_keys
 from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
 from deltamerge.log.file_table import FileTable
-from deltamerge.log.properties import is_enabled
+from deltamerge.log.properties import has_in_commit_timestamps
 from deltamerge.log.protocol import check_readable, names_column_mapping
 from deltamerge.log.protocol import check_writable as check_protocol_writable
 from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
 from deltamerge.log.schema import StructType, parse_schema
 from deltamerge.log.segment import CommitFile, LogSegment, find_segment, list_log, read_last_checkpoint
+from deltamerge.log.version_checksum import VersionState, check_state, reading_checksum
 from deltamerge.storage.store import Store, StoredFile
 
 _LOGGER = logging.getLogger(__name__)
@@ -71,6 +72,19 @@ class Snapshot:
     def check_writable(self) -> None:
         """Refuse a table that this library cannot write correctly; see `protocol.check_writable`."""
         check_protocol_writable(self.protocol, self.metadata)
+
+    @property
+    def state(self) -> VersionState:
+        """What the version's checksum is about."""
+        has_timestamp = self.segment.last_commit is not None and has_in_commit_timestamps(self.metadata)
+        return VersionState(
+            self.protocol,
+            self.metadata,
+            self.files,
+            self.set_transactions,
+            self.domain_metadata,
+            self.timestamp_ms if has_timestamp else None,
+        )
 
     def tombstones(self) -> pa.Table:
         """Read the tombstones from the log, whatever their age, as rows of `REMOVE_SCHEMA`."""
@@ -153,14 +167,16 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
     if segment.checkpoint is not None:
         found = read_checkpoint_actions(store, segment.checkpoint)
         state = state.apply(found.actions)
-    lines = _read_commits(store, segment.commits, segment.last_commit)
-    state = state.apply(lines.actions)
-    checked = _checked(store, segment, state)
     base = None
-    if segment.checkpoint is not None:
-        base = FileTable(read_checkpoint_adds(store, segment.checkpoint, found))
+    with reading_checksum(store, segment.checksum) as checksum:
+        lines = _read_commits(store, segment.commits, segment.last_commit)
+        state = state.apply(lines.actions)
+        checked = _checked(store, segment, state)
+        if segment.checkpoint is not None:
+            base = FileTable(read_checkpoint_adds(store, segment.checkpoint, found))
     snapshot = _snapshot(store, segment, state, checked, lines, base)
     _check_partition_keys(snapshot, [lines.adds] if base is None else [lines.adds, base.arrow])
+    _check_state(snapshot, checksum)
     return snapshot
 
 
@@ -182,12 +198,14 @@ def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot 
     if target == previous.version:
         return previous
     new = tuple(commits[1:])
-    segment = LogSegment(target, previous.segment.checkpoint, (*previous.segment.commits, *new), new[-1].file)
-    state = TableState(previous.protocol, previous.metadata, previous.set_transactions, previous.domain_metadata)
+    known, checksum_file = previous.segment, listing.checksums.get(target)
+    segment = LogSegment(target, known.checkpoint, (*known.commits, *new), new[-1].file, checksum_file)
     try:
-        lines = _read_commits(store, new, segment.last_commit)
+        with reading_checksum(store, segment.checksum) as checksum:
+            lines = _read_commits(store, new, segment.last_commit)
     except FileNotFoundError:
         return None
+    state = TableState(previous.protocol, previous.metadata, previous.set_transactions, previous.domain_metadata)
     state = state.apply(lines.actions)
     checked = _checked(store, segment, state)
     if checked[1].id != previous.metadata.id:
@@ -195,7 +213,14 @@ def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot 
     snapshot = _snapshot(store, segment, state, checked, lines, previous.files)
     is_partitioned_anew = snapshot.metadata.partition_columns != previous.metadata.partition_columns
     _check_partition_keys(snapshot, [lines.adds, *([previous.files.arrow] if is_partitioned_anew else [])])
+    _check_state(snapshot, checksum)
     return snapshot
+
+
+def _check_state(snapshot: Snapshot, checksum: Sequence[bytes]) -> None:
+    file = snapshot.segment.checksum
+    if file is not None and checksum:
+        check_state(snapshot.state, checksum[0], snapshot.store.absolute(file.path), snapshot.store.root)
 
 
 def _read_commits(
@@ -276,7 +301,7 @@ def _timestamp(store: Store, segment: LogSegment, metadata: Metadata, lines: Log
     if last is None:
         # Only the checkpoint of this version is left of it, so it was not written after the version.
         return segment.checkpoint.files[0].modification_time if segment.checkpoint else 0
-    if is_enabled(metadata, "delta.enableInCommitTimestamps", False):
+    if has_in_commit_timestamps(metadata):
         info = commit_info(lines) or first_of(
             CommitInfo, parse_actions(store.get(last.path), store.absolute(last.path))
         )

@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import rows_about
-from deltamerge.log.features.deletion_vectors import read_deletion_vectors, vector_path
+from deltamerge.log.features.deletion_vectors import checked_rows, deleted_rows, vector_path
 from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings, without_file_scheme
-from deltamerge.scan.row_positions import block_of, is_in_block, to_blocks
+from deltamerge.scan.row_positions import block_of, is_in_block
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
 from deltamerge.workers.row_blocks import BLOCK_ROWS, Blocks, blocks_table
-from deltamerge.workers.vector_blocks import passing_on, reading_vectors
+from deltamerge.workers.vector_blocks import blocks_of, passing_on, reading_vectors
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -34,6 +34,7 @@ _VECTOR = pa.struct(
         "offset": pa.int64(),
         "size": pa.int64(),
         "cardinality": pa.int64(),
+        "rows": pa.int64(),
         "name": pa.string(),
         "files": pa.list_(pa.string()),
     }
@@ -76,9 +77,9 @@ def _vectors(table: Table, files: Iterable[AddFile]) -> Iterator[tuple[DeletionV
 
 
 def _blocks_by_driver(table: Table, files: Iterable[AddFile], columns: Sequence[str]) -> DataFrame | None:
-    vectors = list(_vectors(table, files))
-    positions = read_deletion_vectors(table.store, (vector for vector, _ in vectors))
-    found = blocks_table(_blocks(positions, vectors), columns)
+    files = list(files)
+    positions = deleted_rows(table.store, files)
+    found = blocks_table(_blocks(positions, _vectors(table, files)), columns)
     if not found.num_rows:
         return None
     blocks = table.spark.createDataFrame(found)
@@ -89,7 +90,7 @@ def _blocks(
     positions: dict[str, BitMap64], vectors: Iterable[tuple[DeletionVectorDescriptor, Sequence[str]]]
 ) -> Iterator[tuple[str, Blocks]]:
     for vector, spellings in vectors:
-        blocks = to_blocks(positions[vector.unique_id])
+        blocks = blocks_of(positions[vector.unique_id])
         yield from ((spelling, blocks) for spelling in spellings)
 
 
@@ -118,6 +119,7 @@ def _blocks_by_tasks(table: Table, files: Sequence[AddFile], columns: Sequence[s
                     "offset": 1 if vector.offset is None else vector.offset,
                     "size": vector.size_in_bytes,
                     "cardinality": vector.cardinality,
+                    "rows": checked_rows(table.store, file),
                     "name": f"the deletion vector of {file.path}",
                     "files": spellings,
                 }

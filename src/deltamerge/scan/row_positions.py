@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column
 
 from deltamerge.spark import columns as F
-from deltamerge.workers.row_blocks import BLOCK_BITS, WORD_BITS, WORDS, Blocks, blocks_of_rows
+from deltamerge.workers.row_blocks import BLOCK_BITS, WORD_BITS, WORDS
 
 _PIECE_BITS = 15
 
@@ -34,10 +34,6 @@ def from_pieces(pieces: Iterable[tuple[int, bytes]]) -> BitMap64:
         for piece, bits in pieces
     ]
     return BitMap64(np.concatenate(found).astype(np.uint64)) if found else BitMap64()
-
-
-def to_blocks(positions: BitMap64) -> Blocks:
-    return blocks_of_rows(np.frombuffer(positions.to_array(), dtype=np.uint64))
 
 
 def block_of(row: Column) -> Column:

@@ -44,6 +44,7 @@ class MergeConf:
     txn_app_id: str | None = _setting(f"{PREFIX}write.txnAppId", None)
     txn_version: int | None = _setting(f"{PREFIX}write.txnVersion", None)
     txn_version_auto_reset: bool = _setting(f"{PREFIX}write.txnVersion.autoReset.enabled", False)
+    write_checksum_file: bool = _setting(f"{PREFIX}writeChecksumFile.enabled", True)
     user_metadata: str | None = _setting(f"{PREFIX}commitInfo.userMetadata", None)
     executor: str = _setting("spark.deltamerge.merge.executor", "auto")
     driver_bytes: int | None = _setting("spark.deltamerge.merge.driverBytes", None)

@@ -18,8 +18,9 @@ from obstore.exceptions import (
 
 from deltamerge.exceptions import CommitStateUnknownException
 from deltamerge.log.actions import Action, CommitInfo, Metadata, to_json_lines
-from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, has_in_commit_timestamps
+from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltamerge.log.features.row_tracking import assign_row_ids, materialized_columns
+from deltamerge.log.properties import has_in_commit_timestamps
 from deltamerge.log.segment import commit_path
 from deltamerge.storage.store import Store
 from deltamerge.txn.prepared import PreparedCommit

@@ -38,6 +38,7 @@ class PreparedCommit:
         snapshot: The version that was read, or the store of a table that does not exist yet.
         is_blind_append: Whether only files were added, and none were read.
         session_time_zone: ``spark.sql.session.timeZone``, which partition values may be in.
+        writes_checksum: Whether the new version gets a checksum file.
     """
 
     snapshot: Snapshot | Store
@@ -50,6 +51,7 @@ class PreparedCommit:
     is_blind_append: bool
     user_metadata: str | None
     session_time_zone: str
+    writes_checksum: bool = True
     txn_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property

@@ -1,6 +1,6 @@
 """The optimistic transaction: write the next version unless it is taken; if it is, check and try the one after.
 
-After it a checkpoint is written now and then, and expired log files are removed.
+After it the log is maintained; see `upkeep`.
 
 Three outcomes: the commit landed; it conflicts (a `DeltaConcurrentModificationException`, or the store's own error:
 nothing was written, the caller may delete its files); it is not known (`CommitStateUnknownException`: it must not).
@@ -8,26 +8,21 @@ nothing was written, the caller may delete its files); it is not known (`CommitS
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from deltamerge.exceptions import ConcurrentWriteException, DeltaConcurrentModificationException
-from deltamerge.log.actions import Metadata
 from deltamerge.log.change_feed import check_reserved_names
-from deltamerge.log.checkpoint.writing import write_checkpoint
-from deltamerge.log.cleanup import clean_up_expired_log
 from deltamerge.log.commits import read_commit
 from deltamerge.log.features.row_tracking import high_water_mark
-from deltamerge.log.properties import integer
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
 from deltamerge.txn.conflicts import ROW_CONFLICTS, SQLSTATE, WinningCommit, check_conflicts
 from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
+from deltamerge.txn.upkeep import maintain_log
 
 __all__ = ["Committed", "PreparedCommit", "ReadSet", "commit"]
 
-_LOGGER = logging.getLogger(__name__)
 MAX_ATTEMPTS = 1000
 """How many versions are tried while other writers are faster."""
 
@@ -61,6 +56,12 @@ def commit(
     if prepared.new_metadata is not None:
         read = prepared.read_snapshot
         check_reserved_names(prepared.new_metadata, None if read is None else read.metadata)
+
+    def landed(version: int, timestamp: int, attempts: int, content: bytes | None) -> Committed:
+        committed = Committed(version, timestamp, attempts, prepared.store, prepared.read_snapshot)
+        maintain_log(committed, prepared, content, clock)
+        return committed
+
     seen = prepared.read_version
     last_timestamp, last_row_id = _read_timestamp(prepared), _read_row_id(prepared)
     winners: list[WinningCommit] = []
@@ -68,11 +69,11 @@ def commit(
         timestamp = max(clock(), last_timestamp + 1) if commits_say_when(prepared) else clock()
         content = commit_content(prepared, seen + 1, timestamp, last_row_id)
         if write_commit(prepared.store, seen + 1, content, prepared.txn_id):
-            return _landed(prepared, seen + 1, timestamp, attempt, clock)
+            return landed(seen + 1, timestamp, attempt, content)
         conflict: DeltaConcurrentModificationException | None = None
         for winner in _winning_commits(prepared, seen + 1):
             if winner.txn_id == prepared.txn_id:
-                return _landed(prepared, winner.version, timestamp, attempt, clock)
+                return landed(winner.version, timestamp, attempt, None)
             try:
                 check_conflicts(prepared, winner)
             except ROW_CONFLICTS as error:
@@ -114,38 +115,6 @@ def _winning_commits(prepared: PreparedCommit, first: int) -> Iterator[WinningCo
                 raise _too_many(prepared, version, 1) from None
             return
         version += 1
-
-
-def _landed(
-    prepared: PreparedCommit, version: int, timestamp: int, attempts: int, clock: Callable[[], int]
-) -> Committed:
-    committed = Committed(version, timestamp, attempts, prepared.store, prepared.read_snapshot)
-    _maintain_log(committed, prepared.metadata, clock)
-    return committed
-
-
-def _is_checkpoint_due(version: int, metadata: Metadata) -> bool:
-    """Return whether a version is to have a checkpoint, as delta-spark decides it."""
-    interval = integer(metadata.configuration, "delta.checkpointInterval", 10)
-    return version > 0 and interval > 0 and version % interval == 0
-
-
-def _maintain_log(committed: Committed, metadata: Metadata | None, clock: Callable[[], int]) -> None:
-    """Write a checkpoint and remove expired log files, where the new version is due for it."""
-    if metadata is None or not _is_checkpoint_due(committed.version, metadata):
-        return
-    try:
-        write_checkpoint(committed.snapshot, clock())
-        clean_up_expired_log(committed.snapshot, clock())
-    except Exception as error:
-        # Whatever fails, the commit has landed, and no error may make it look as if it had not.
-        _LOGGER.warning(
-            "Version %s of %s is committed, but its checkpoint or the log's clean-up failed: %s",
-            committed.version,
-            committed.store.root,
-            error,
-            exc_info=True,
-        )
 
 
 def _too_many(prepared: PreparedCommit, version: int, attempts: int) -> ConcurrentWriteException:

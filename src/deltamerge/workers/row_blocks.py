@@ -54,13 +54,20 @@ def _blocks_of_rows(rows: np.ndarray[Any, np.dtype[np.uint64]]) -> Blocks:
 def mask_of(blocks: Blocks, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return for each row of a file whether it is in a set; a ValueError where a position is not in the file."""
     numbers, words = blocks
-    most = max(int(numbers.max()) + 1 if len(numbers) else 0, -(-rows // BLOCK_ROWS))
-    whole = np.zeros((most, WORDS), np.int64)
-    whole[numbers] = np.asarray(words, np.int64).reshape(-1, WORDS)
-    bits = np.unpackbits(whole.astype("<i8").view(np.uint8).reshape(-1), bitorder="little").astype(np.bool_)
-    if bits[rows:].any():
-        raise ValueError(f"row {int(np.flatnonzero(bits)[-1])} is not in a file of {rows} rows")
-    return bits[:rows]
+    by_block = np.asarray(words, np.int64).reshape(-1, WORDS)
+    if len(numbers):
+        # Before memory is taken for as many rows.
+        last = int(np.argmax(numbers))
+        row = int(numbers[last]) * BLOCK_ROWS + int(np.flatnonzero(_bits(by_block[last]))[-1])
+        if row >= rows:
+            raise ValueError(f"row {row} is not in a file of {rows} rows")
+    whole = np.zeros((-(-rows // BLOCK_ROWS), WORDS), np.int64)
+    whole[numbers] = by_block
+    return _bits(whole)[:rows]
+
+
+def _bits(words: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.unpackbits(words.astype("<i8").view(np.uint8).reshape(-1), bitorder="little").astype(np.bool_)
 
 
 def block_columns(sets: Iterable[Blocks]) -> dict[str, pa.Array]:

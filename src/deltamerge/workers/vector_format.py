@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyroaring import BitMap, BitMap64
+from pyroaring import BitMap64
 
 FILE_FORMAT_VERSION = 1
 PORTABLE_MAGIC = 1681511377
@@ -81,16 +81,17 @@ def _deserialize_native(data: bytes, number: str) -> BitMap64:
     """
     (count,) = struct.unpack_from(number, data, _NUMBER_BYTES)
     at = 2 * _NUMBER_BYTES
-    positions = BitMap64()
-    for upper in range(count):
+    bitmaps = []
+    for _ in range(count):
         (size,) = struct.unpack_from(number, data, at)
         at += _NUMBER_BYTES
         if at + size > len(data):
             raise ValueError("it ends within a bitmap")
-        lower = BitMap.deserialize(data[at : at + size])
-        positions |= BitMap64(lower if not upper else (value + (upper << 32) for value in lower))
+        bitmaps.append(data[at : at + size])
         at += size
-    return positions
+    # Only put together in another way: a bitmap of ten bytes may have billions of positions.
+    with_keys = (struct.pack(_LITTLE_ENDIAN, upper) + bitmap for upper, bitmap in enumerate(bitmaps))
+    return BitMap64.deserialize(struct.pack("<Q", count) + b"".join(with_keys))
 
 
 def pack_vectors(vectors: Sequence[bytes]) -> PackedVectors:

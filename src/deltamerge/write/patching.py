@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import located
-from deltamerge.scan.row_positions import to_blocks
 from deltamerge.storage.store import Store
 from deltamerge.workers import parquet_patch
 from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_blocks import block_columns
+from deltamerge.workers.vector_blocks import blocks_of
 from deltamerge.write.data_files import PATCHED_FOLDER, WriteTarget, WrittenFiles, files_of_tasks
 from deltamerge.write.layout import partition_folders
 
@@ -63,7 +63,7 @@ def patch_files(
         "target": [located(target.store, path) for path in paths],
         "row_id": pa.array([patch.file.base_row_id for patch in patches], pa.int64()),
         "row_commit_version": pa.array([patch.file.default_row_commit_version for patch in patches], pa.int64()),
-        **block_columns(to_blocks(patch.deleted) for patch in patches),
+        **block_columns(blocks_of(patch.deleted) for patch in patches),
     }
     frame = spark.createDataFrame(pa.table(columns))
     done = frame.mapInArrow(parquet_patch.patching(opened_by, form), parquet_patch.PATCH_SCHEMA).collect()

@@ -251,6 +251,7 @@ def _prepared(
         is_blind_append=snapshot is None,
         user_metadata=conf.user_metadata,
         session_time_zone=conf.session_time_zone,
+        writes_checksum=conf.write_checksum_file,
     )
 
 

@@ -14,7 +14,7 @@ from deltalake import WriterProperties, write_deltalake
 
 from deltamerge import DeltaTable, MergeReport, write_delta
 from deltamerge.exceptions import DeltaConcurrentModificationException
-from merge.tables import CONNECT, DRIVER_BYTES, EXECUTOR, VECTORS, made_once, rows
+from merge.tables import CONNECT, DRIVER_BYTES, EXECUTOR, VECTORS, delete_checksums, made_once, rows
 from merge.test_transactions import At
 
 if TYPE_CHECKING:
@@ -223,6 +223,7 @@ def test_texts_that_are_no_text(spark: SparkSession, tmp_path: Path) -> None:
             text = "az\ufffd n"
             action["add"]["stats"] = json.dumps({"numRecords": 1, "minValues": {"k": text}, "maxValues": {"k": text}})
     entry.write_text("\n".join(map(json.dumps, actions)))
+    delete_checksums(path)
     spark.conf.set(EXECUTOR, "classic")
     new = spark.sql(
         f"SELECT {bad} AS k, -1L AS v UNION ALL SELECT 'a000', -2 UNION ALL SELECT 'zzzz', -3 "

@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
-from deltamerge.log.add_file_stats import physical_rows
+from deltamerge.log.add_file_stats import footer_rows, record_count
 from deltamerge.log.paths import decode_path
 from deltamerge.storage.store import Store
 from deltamerge.workers.vector_format import (
@@ -30,6 +30,8 @@ from deltamerge.workers.vector_format import (
 )
 
 _READ_THREADS = 16
+# As many rows take 16 MiB as bits.
+_MOST_CLAIMED = 1 << 27
 # Base85 in ZeroMQ's alphabet (RFC 32), as the names of vector files and inline vectors are encoded.
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_DIGITS = {char: digit for digit, char in enumerate(_Z85)}
@@ -85,6 +87,32 @@ def read_deletion_vectors(store: Store, vectors: Iterable[DeletionVectorDescript
     return found
 
 
+def deleted_rows(store: Store, files: Iterable[AddFile]) -> dict[str, BitMap64]:
+    """Return the deleted positions of files that have a deletion vector; see `read_deletion_vectors`.
+
+    Raises:
+        DeltaTableException: A vector is damaged, or deletes rows that its file does not have: in a bitmap of ten bytes
+            there may be billions, which nobody may expand.
+    """
+    with_vectors = [(file, file.deletion_vector) for file in files if file.deletion_vector is not None]
+    found = read_deletion_vectors(store, (vector for _, vector in with_vectors))
+    for file, vector in with_vectors:
+        positions = found[vector.unique_id]
+        if len(positions) and positions.max() >= (rows := checked_rows(store, file, positions.max())):
+            raise _corrupt(
+                "DELTA_DELETION_VECTOR_INVALID_ROW_INDEX",
+                f"Deletion vector integrity check failed: {_name(vector)} deletes row {positions.max()} of "
+                f"{file.path}, which has {rows} rows.",
+            )
+    return found
+
+
+def checked_rows(store: Store, file: AddFile, last: int = 0) -> int:
+    """Return the rows of a data file; by its footer where the log claims very many, or none at position `last`."""
+    rows = record_count(file)
+    return footer_rows(store, file) if rows is None or rows > _MOST_CLAIMED or last >= rows else rows
+
+
 def parse_vector(data: bytes, vector: DeletionVectorDescriptor) -> BitMap64:
     """Return the deleted positions of a vector.
 
@@ -125,7 +153,7 @@ def vector_changes(store: Store, before: AddFile, after: AddFile) -> list[tuple[
 
 def with_only(store: Store, file: AddFile, positions: BitMap64) -> AddFile:
     """Return a file with an inline vector that leaves just some of its rows."""
-    others = BitMap64(range(physical_rows(store, file))) - positions
+    others = BitMap64(range(checked_rows(store, file))) - positions
     data = serialize(others)
     encoded = z85_encode(data + bytes(-len(data) % 4))
     return replace(file, deletion_vector=DeletionVectorDescriptor("i", encoded, None, len(data), len(others)))

@@ -26,11 +26,12 @@ from deltamerge.merge.output.clause_expressions import (
     target_copy,
 )
 from deltamerge.merge.output.frames import Rows, with_unmatchable
-from deltamerge.scan.row_positions import block_of, is_in_block, to_blocks
+from deltamerge.scan.row_positions import block_of, is_in_block
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote
 from deltamerge.workers.row_blocks import blocks_table
 from deltamerge.workers.row_tracking import HiddenColumns
+from deltamerge.workers.vector_blocks import blocks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -204,6 +205,6 @@ class ChangedRows:
 
     def _blocks(self, sets: Mapping[str, BitMap64], words: str) -> DataFrame:
         names = self._names
-        parts = ((name, to_blocks(rows)) for name, rows in sets.items())
+        parts = ((name, blocks_of(rows)) for name, rows in sets.items())
         table = blocks_table(parts, (names.block_file, names.block, words))
         return F.broadcast(self.spark.createDataFrame(table))

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
-from deltamerge.log.features.deletion_vectors import read_deletion_vectors
+from deltamerge.log.features.deletion_vectors import deleted_rows
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
@@ -20,7 +20,6 @@ from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.scan.column_presence import check_columns, check_footers, expected_columns
-from deltamerge.scan.row_positions import to_blocks
 from deltamerge.spark import tasks
 from deltamerge.storage.store import Store
 from deltamerge.workers.file_columns import Asked
@@ -28,6 +27,7 @@ from deltamerge.workers.files import Files
 from deltamerge.workers.key_lookup import PAIRS_SCHEMA, UNFIT, OnFilters, pairing
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns
 from deltamerge.workers.row_pairs import NO_CLAUSE, RowPairs, distinct, read_pairs
+from deltamerge.workers.vector_blocks import blocks_of
 
 _BYTES_OF_A_PAIR = 48
 
@@ -173,8 +173,8 @@ def matched_sources(found: Iterable[Pairs]) -> BitMap64:
 
 
 def _deleted(store: Store, files: Sequence[AddFile]) -> list[Blocks]:
-    vectors = read_deletion_vectors(store, [f.deletion_vector for f in files if f.deletion_vector is not None])
-    return [NO_BLOCKS if f.deletion_vector is None else to_blocks(vectors[f.deletion_vector.unique_id]) for f in files]
+    vectors = deleted_rows(store, files)
+    return [NO_BLOCKS if f.deletion_vector is None else blocks_of(vectors[f.deletion_vector.unique_id]) for f in files]
 
 
 def _counts(detail: str) -> dict[int, int]:

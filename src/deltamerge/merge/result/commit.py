@@ -108,6 +108,7 @@ def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) ->
         user_metadata=conf.user_metadata,
         txn_id=txn_id,
         session_time_zone=conf.session_time_zone,
+        writes_checksum=conf.write_checksum_file,
     )
 
 
