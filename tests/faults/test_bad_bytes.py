@@ -7,18 +7,27 @@ import logging
 import os
 import random
 import shutil
+import sys
 import time
+import uuid
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deltamerge.exceptions import DeltaError
+from deltamerge.exceptions import DeltaError, DeltaLogCorruptException
 from deltamerge.log.actions import AddFile
+from deltamerge.log.change_feed import changed_files
+from deltamerge.log.checkpoint.reading import read_checkpoint_actions
 from deltamerge.log.checkpoint.writing import write_checkpoint
+from deltamerge.log.commits import read_commit
 from deltamerge.log.features.deletion_vectors import read_deletion_vectors
 from deltamerge.log.history import read_history
+from deltamerge.log.schema import parse_schema, schema_to_json
+from deltamerge.log.segment import list_log
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.store import open_store
 from faults.mutations import damaged
@@ -169,3 +178,64 @@ def test_a_damaged_checkpoint_of_ours_does_not_hide_the_commits(
         at = rng.randrange(4, footer)
         written.write_bytes(content[:at] + bytes([content[at] ^ (1 << rng.randrange(8))]) + content[at + 1 :])
         assert live() == expected, at
+
+
+@pytest.mark.parametrize(
+    "path", ["../beside/x.parquet", "a/%2E%2e/../x", "..%2Fx.parquet", "/tmp/../x.parquet", "s3://b/t/../x", "a%00b"]
+)
+@pytest.mark.parametrize("action", ["add", "cdc"])
+def test_paths_that_leave_the_table(action: str, path: str, tmp_path: Path) -> None:
+    copy = with_line(tmp_path, {action: {**ADD, "path": path, "dataChange": action == "add"}})
+    with pytest.raises(DeltaLogCorruptException, match=r"(in the table's folder|not the table's)"):
+        snapshot = load_snapshot(open_store(str(copy)))
+        changed_files(read_commit(snapshot.store, snapshot.version), 0, snapshot.store)
+
+
+def test_a_path_that_only_looks_like_it_leaves_the_table(tmp_path: Path) -> None:
+    path = "p=..%252F../a..b/%2Fx.parquet"
+    assert path in load_snapshot(open_store(str(with_line(tmp_path, {"add": {**ADD, "path": path}})))).files.paths()
+
+
+def test_a_sidecar_that_leaves_the_log(tmp_path: Path) -> None:
+    name = "v2-checkpoints"
+    version = load_snapshot(open_store(str(OWN / name))).version + 1
+    copy = with_line(tmp_path, {"commitInfo": {}}, name)
+    line = {"sidecar": {"path": "../../x.parquet", "sizeInBytes": 1, "modificationTime": 1}}
+    made = copy / "_delta_log" / f"{version:020d}.checkpoint.{uuid.uuid4()}.json"
+    made.write_text(json.dumps({"checkpointMetadata": {"version": version}}) + "\n" + json.dumps(line))
+    store = open_store(str(copy))
+    with pytest.raises(DeltaLogCorruptException, match=r"sidecar '../../x.parquet' is not in the log's folder"):
+        read_checkpoint_actions(store, list_log(store).checkpoints[-1])
+
+
+def nested(levels: int, kind: str) -> dict[str, object]:
+    deep: object = "integer"
+    for _ in range(levels):
+        if kind == "struct":
+            deep = {"type": kind, "fields": [{"name": "a", "type": deep, "nullable": True, "metadata": {}}]}
+        else:
+            deep = {"type": kind, "elementType": deep, "containsNull": True}
+    return {"type": "struct", "fields": [{"name": "a", "type": deep, "nullable": True, "metadata": {}}]}
+
+
+@pytest.mark.parametrize("kind", ["struct", "array"])
+@pytest.mark.parametrize("levels", [99, 101, 200, 300, 10_000])
+def test_schemas_that_are_nested_deep(levels: int, kind: str) -> None:
+    with recursion_of(100_000):
+        schema = json.dumps(nested(levels, kind))
+    if levels < 100:
+        assert schema_to_json(parse_schema(schema)).count('"type"') > levels
+        return
+    with pytest.raises(DeltaLogCorruptException, match="cannot be read") as caught:
+        parse_schema(schema)
+    assert len(str(caught.value)) < 1000
+
+
+@contextmanager
+def recursion_of(calls: int) -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(calls)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

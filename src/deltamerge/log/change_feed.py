@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile, first_of
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
-from deltamerge.log.commits import Commit, read_commit
+from deltamerge.log.commits import Commit, damaged, read_commit
 from deltamerge.log.features.deletion_vectors import vector_changes
-from deltamerge.log.paths import canonical_path
+from deltamerge.log.paths import canonical_path, names_no_file_of_table
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.schema import fits_into, parse_schema, simple_string
-from deltamerge.log.segment import list_log
+from deltamerge.log.segment import commit_path, list_log
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.store import Store
 from deltamerge.workers.change_files import CHANGE_TYPE
@@ -120,6 +120,11 @@ def _commit(store: Store, version: int, last: int) -> Commit:
 
 def changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[ChangedFile]:
     """Return the files with the changes of one commit, which was made at that time."""
+    for action in commit.actions:
+        if isinstance(action, (AddFile, RemoveFile, AddCDCFile)) and names_no_file_of_table(action.path):
+            raise damaged(
+                store.absolute(commit_path(commit.version)), f"the file {action.path!r:.200} is not the table's"
+            )
     change_files = [action for action in commit.actions if isinstance(action, AddCDCFile)]
     if change_files:
         return [ChangedFile(commit.version, timestamp_ms, None, _as_data_file(file)) for file in change_files]

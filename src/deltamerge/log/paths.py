@@ -33,6 +33,15 @@ def decode_path(add_path: str) -> str:
     return "/" + decoded[local.end() :] if local else decoded
 
 
+def names_no_file_of_table(add_path: str) -> bool:
+    """Return whether a path of the log leads out of its folder, or is none.
+
+    Only an absolute path, such as those of shallow clones, may be outside the table.
+    """
+    decoded = decode_path(add_path)
+    return "\0" in decoded or ".." in decoded.split("/")
+
+
 def encode_path(real_path: str) -> str:
     """Return the log's spelling of a file's real name, relative or absolute; `decode_path` is its inverse."""
     scheme = SCHEME.match(real_path)

@@ -69,6 +69,9 @@ DataType: TypeAlias = PrimitiveType | ArrayType | MapType | StructType
 # Spark's short names where they differ from the JSON's.
 _SIMPLE_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
+# What walks a schema, here and in PySpark, may call itself a few times for each level.
+_MOST_LEVELS = 100
+
 
 def lower_case(path: Iterable[str]) -> tuple[str, ...]:
     """Return a path of names in lower case."""
@@ -108,7 +111,7 @@ def parse_schema(schema_string: str | None) -> StructType:
     if not schema_string:
         return StructType()
     try:
-        parsed = _parse(json.loads(schema_string))
+        parsed = _parse(json.loads(schema_string), 0)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _corrupt(schema_string, repr(error)) from error
     if not isinstance(parsed, StructType):
@@ -132,24 +135,27 @@ def simple_string(data_type: DataType) -> str:
     return f"struct<{','.join(names)}>"
 
 
-def _parse(content: JsonValue) -> DataType:
+def _parse(content: JsonValue, depth: int) -> DataType:
     if isinstance(content, str):
         return PrimitiveType(content)
+    if depth > _MOST_LEVELS:
+        raise ValueError(f"types are nested more than {_MOST_LEVELS} deep")
     kind = content["type"]
     if kind == "struct":
-        return StructType(tuple(_parse_field(item) for item in content["fields"]))
+        return StructType(tuple(_parse_field(item, depth) for item in content["fields"]))
     if kind == "array":
-        return ArrayType(_parse(content["elementType"]), content.get("containsNull", True))
+        return ArrayType(_parse(content["elementType"], depth + 1), content.get("containsNull", True))
     if kind == "map":
-        return MapType(_parse(content["keyType"]), _parse(content["valueType"]), content.get("valueContainsNull", True))
+        key, value = (_parse(content[name], depth + 1) for name in ("keyType", "valueType"))
+        return MapType(key, value, content.get("valueContainsNull", True))
     raise ValueError(f"unknown type {kind!r}")
 
 
-def _parse_field(content: JsonValue) -> StructField:
+def _parse_field(content: JsonValue, depth: int) -> StructField:
     name, metadata = content["name"], content.get("metadata") or {}
     if not isinstance(name, str) or not isinstance(metadata, dict):
         raise TypeError(f"field {name!r:.80} has no name or no object of metadata")
-    return StructField(name, _parse(content["type"]), content.get("nullable", True), metadata)
+    return StructField(name, _parse(content["type"], depth + 1), content.get("nullable", True), metadata)
 
 
 def _to_json(data_type: DataType) -> JsonValue:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction, first_of
@@ -21,12 +22,13 @@ from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_
 from deltamerge.log.features.names_in_files import are_mapped, check_partition_keys, partition_keys
 from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
 from deltamerge.log.file_table import FileTable
+from deltamerge.log.paths import names_no_file_of_table
 from deltamerge.log.properties import has_in_commit_timestamps
 from deltamerge.log.protocol import check_readable, names_column_mapping
 from deltamerge.log.protocol import check_writable as check_protocol_writable
 from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
 from deltamerge.log.schema import StructType, parse_schema
-from deltamerge.log.segment import CommitFile, LogSegment, find_segment, list_log, read_last_checkpoint
+from deltamerge.log.segment import LOG_FOLDER, CommitFile, LogSegment, find_segment, list_log, read_last_checkpoint
 from deltamerge.log.version_checksum import VersionState, check_state, reading_checksum
 from deltamerge.storage.store import Store, StoredFile
 
@@ -176,6 +178,7 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
             base = FileTable(read_checkpoint_adds(store, segment.checkpoint, found))
     snapshot = _snapshot(store, segment, state, checked, lines, base)
     _check_partition_keys(snapshot, [lines.adds] if base is None else [lines.adds, base.arrow])
+    _check_paths([snapshot.files.arrow], store)
     _check_state(snapshot, checksum)
     return snapshot
 
@@ -213,8 +216,21 @@ def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot 
     snapshot = _snapshot(store, segment, state, checked, lines, previous.files)
     is_partitioned_anew = snapshot.metadata.partition_columns != previous.metadata.partition_columns
     _check_partition_keys(snapshot, [lines.adds, *([previous.files.arrow] if is_partitioned_anew else [])])
+    _check_paths([lines.adds], store)
     _check_state(snapshot, checksum)
     return snapshot
+
+
+def _check_paths(added: Sequence[pa.Table], store: Store) -> None:
+    """Refuse files that no writer names: a stranger's table must not make anybody read, or merge, what is beside it."""
+    for table in added:
+        paths = table.column("path")
+        unusual = paths.filter(pc.match_substring_regex(paths, r"\.\.|\x00|%00|%2[eEfF]")) if len(paths) else paths
+        for path in unusual.to_pylist():
+            if names_no_file_of_table(path):
+                raise damaged(
+                    store.absolute(LOG_FOLDER), f"it names the file {path!r:.200}, which is not in the table's folder"
+                )
 
 
 def _check_state(snapshot: Snapshot, checksum: Sequence[bytes]) -> None:

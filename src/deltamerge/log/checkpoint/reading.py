@@ -19,7 +19,7 @@ from deltamerge.log.arrays import empty_table
 from deltamerge.log.checkpoint.parsed_stats import stats_to_json
 from deltamerge.log.commits import damaged
 from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_SCHEMA, from_parquet
-from deltamerge.log.paths import is_absolute
+from deltamerge.log.paths import is_absolute, names_no_file_of_table
 from deltamerge.log.replay import LogLines, parse_log_files
 from deltamerge.log.segment import SIDECAR_FOLDER, Checkpoint
 from deltamerge.storage.store import Store
@@ -52,7 +52,8 @@ def read_checkpoint_actions(store: Store, checkpoint: Checkpoint) -> CheckpointA
         else:
             actions.extend(_parquet_actions(store, checkpoint, file.path))
             parquet_files.append(file.path)
-    sidecars = [_sidecar_path(action) for action in actions if isinstance(action, Sidecar)]
+    with _readable(store, checkpoint, checkpoint.files[0].path):
+        sidecars = [_sidecar_path(action) for action in actions if isinstance(action, Sidecar)]
     others = tuple(action for action in actions if not isinstance(action, Sidecar))
     return CheckpointActions(others, (*parquet_files, *sidecars), lines)
 
@@ -157,4 +158,6 @@ def _with_parsed_stats(file: pq.ParquetFile, action: str, table: pa.Table) -> pa
 
 
 def _sidecar_path(sidecar: Sidecar) -> str:
+    if names_no_file_of_table(sidecar.path):
+        raise ValueError(f"the sidecar {sidecar.path!r:.200} is not in the log's folder")
     return sidecar.path if is_absolute(sidecar.path) else f"{SIDECAR_FOLDER}/{sidecar.path}"

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import footer_rows, record_count
-from deltamerge.log.paths import decode_path
+from deltamerge.log.paths import decode_path, names_no_file_of_table
 from deltamerge.storage.store import Store
 from deltamerge.workers.vector_format import (
     FILE_FORMAT_VERSION,
@@ -62,6 +62,8 @@ def vector_path(vector: DeletionVectorDescriptor) -> str | None:
     if kind != "u":
         raise _unreadable(vector, f"its storage type is {kind!r}; known are u, p and i")
     prefix, file_id = encoded[:-_UUID_LENGTH], encoded[-_UUID_LENGTH:]
+    if names_no_file_of_table(prefix):
+        raise _unreadable(vector, "its file is not in the table's folder")
     try:
         name = vector_file_name(uuid.UUID(bytes=z85_decode(file_id)))
     except ValueError as error:
