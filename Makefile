@@ -31,6 +31,8 @@ RACES = 40
 KILLS = 40
 MUTATIONS = 10000
 HISTORIES = 5000
+# Merges in one session, of which nothing may be left in memory.
+SESSION_MERGES = 1000
 
 .PHONY: help setup demo coverage examples torture oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions package recipes docs lint types check bench-small bench-log bench bench-all lock clean
 
@@ -50,7 +52,7 @@ help:
 	@echo "make record        tests/data/cases again, by delta-spark: TOPICS='basic star' (needs Maven)"
 	@echo "make tables        tests/data/tables again, by delta-spark and delta-rs: TABLES='plain types' (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
-	@echo "make torture       writers that race and are killed, a stream that is killed, and damaged files: WRITERS=5 RACES=40 KILLS=40 STREAM_KILLS=20 MUTATIONS=10000"
+	@echo "make torture       writers that race and are killed, a stream that is killed, many merges in one session, and damaged files: WRITERS=5 RACES=40 KILLS=40 STREAM_KILLS=20 MUTATIONS=10000"
 	@echo "make recipes       random change feeds beside a model, and a stream that is killed: FEEDS=200 STREAM_KILLS=20"
 	@echo "make docs          the site of the docs, in site/"
 	@echo "make check         lint, types and every test"
@@ -120,7 +122,7 @@ model: setup
 torture: setup
 	DELTAMERGE_WRITERS=$(WRITERS) DELTAMERGE_MERGES=$(RACES) DELTAMERGE_KILLS=$(KILLS) \
 	DELTAMERGE_MUTATIONS=$(MUTATIONS) DELTAMERGE_HISTORIES=$(HISTORIES) DELTAMERGE_STREAM_KILLS=$(STREAM_KILLS) \
-	$(PYTEST) -q -s tests/faults tests/txn/test_histories.py tests/merge/test_row_level_concurrency.py \
+	DELTAMERGE_SESSION_MERGES=$(SESSION_MERGES) $(PYTEST) -q -s tests/faults tests/txn/test_histories.py tests/merge/test_row_level_concurrency.py \
 	tests/recipes/test_streaming.py
 
 recipes: setup

@@ -168,3 +168,11 @@ def test_no_files() -> None:
     found = read_statistics(pa.chunked_array([], pa.string()), COLUMNS)
     assert found.num_records.to_pylist() == []
     assert lower(found) == []
+
+
+@pytest.mark.parametrize("number", ["1E999999999", "-1E999999999", "1E-999999999", "9" * 4000, "1E19", "0E999999999"])
+def test_numbers_beyond_all_bounds(number: str) -> None:
+    """They bound nothing, and nobody writes their digits out."""
+    text = '{"numRecords": 1, "minValues": {"l": N, "d": N, "f": N}, "maxValues": {"l": N, "d": N, "f": N}}'
+    (found,) = read(text.replace("N", number))
+    assert not {"l.min", "l.max"} & found.keys()

@@ -301,7 +301,13 @@ def _string_reader(is_upper: bool) -> Callable[[object], object]:
 def _integer(value: object) -> int | None:
     if isinstance(value, bool):
         return None
-    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+    # What is too large is not converted: 1E999999999 has a billion digits.
+    if (
+        isinstance(value, Decimal)
+        and value.is_finite()
+        and value.adjusted() < 19
+        and value == value.to_integral_value()
+    ):
         value = int(value)
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return value

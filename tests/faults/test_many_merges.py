@@ -1,0 +1,84 @@
+"""Many merges in one session: what a process holds stays the same."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from deltamerge import DeltaTable, write_delta
+from merge.tables import EXECUTOR
+from storage.s3 import with_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MERGES = int(os.environ.get("DELTAMERGE_SESSION_MERGES", "80"))
+SAMPLES = 10
+EXECUTORS = ("auto", "auto", "low_shuffle", "classic")
+# What a merge may leave behind, by the slope over the second half; a few hundred merges more must not be seen.
+MOST = {"python_kb": 40.0, "jvm_heap_kb": 60.0, "threads": 0.2, "jvm_threads": 0.2, "files": 0.1, "jvm_files": 0.2}
+
+
+def status(pid: int) -> dict[str, int]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {line.split(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("VmRSS", "Threads"))}
+
+
+def held(spark: SparkSession) -> dict[str, int]:
+    """What the driver's two processes hold."""
+    gc.collect()
+    jvm = spark._jvm
+    assert jvm is not None
+    jvm.java.lang.System.gc()
+    runtime, pid = jvm.java.lang.Runtime.getRuntime(), jvm.java.lang.ProcessHandle.current().pid()
+    python, java = status(os.getpid()), status(pid)
+    return {
+        "python_kb": python["VmRSS"],
+        "jvm_heap_kb": (runtime.totalMemory() - runtime.freeMemory()) >> 10,
+        "threads": python["Threads"],
+        "jvm_threads": java["Threads"],
+        "files": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 it changes while it is read
+        "jvm_files": len(os.listdir(f"/proc/{pid}/fd")),  # noqa: PTH208
+        "views": len(spark.catalog.listTables()),
+        "cached": spark.sparkContext._jsc.getPersistentRDDs().size(),
+    }
+
+
+def merge(spark: SparkSession, path: str, number: int) -> None:
+    source = spark.range(number % 50, number % 50 + 10).selectExpr("id", f"{number}L AS v")
+    target = DeltaTable.forPath(spark, path).alias("t")
+    upsert = target.merge(source.alias("s"), "t.id = s.id").whenMatchedUpdate(set={"v": "t.v + s.v"})
+    with with_settings(spark, {EXECUTOR: EXECUTORS[number % len(EXECUTORS)]}):
+        upsert.whenNotMatchedInsertAll().execute()
+
+
+@pytest.mark.slow
+def test_what_many_merges_leave_behind(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(100).selectExpr("id", "0L AS v"), path)
+    for number in range(2 * len(EXECUTORS)):
+        merge(spark, path, number)
+    samples = [held(spark)]
+    every = max(MERGES // SAMPLES, 1)
+    for number in range(MERGES):
+        merge(spark, path, number)
+        if (number + 1) % every == 0:
+            samples.append(held(spark))
+            print(samples[-1], flush=True)
+    slopes = slope(samples[len(samples) // 2 :], every)
+    print(f"{MERGES} merges, for each in the second half: { {name: round(v, 3) for name, v in slopes.items()} }")
+    assert (samples[-1]["views"], samples[-1]["cached"]) == (samples[0]["views"], samples[0]["cached"])
+    too_much = {name: value for name, value in slopes.items() if value > MOST.get(name, 0.0)}
+    assert not too_much
+
+
+def slope(samples: Sequence[Mapping[str, int]], every: int) -> dict[str, float]:
+    """What each merge adds, by a line through the samples."""
+    at = np.arange(len(samples)) * every
+    return {name: float(np.polyfit(at, [sample[name] for sample in samples], 1)[0]) for name in samples[0]}
