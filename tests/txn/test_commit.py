@@ -19,7 +19,7 @@ from deltamerge.log.actions import Protocol
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.store import open_store
-from deltamerge.txn.transaction import commit
+from deltamerge.txn.transaction import ReadSet, commit
 from deltamerge.version import ENGINE_INFO
 from txn.tables import SCHEMA, append, clock, create, metadata, prepare, write_file
 
@@ -340,3 +340,31 @@ def test_a_killed_process_leaves_a_readable_table(tmp_path: Path) -> None:
         _, after = append(snapshot, [1])
         assert after.version == snapshot.version + 1
     assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == after.version
+
+
+def test_what_a_process_keeps_of_a_table_does_not_grow(tmp_path: Path) -> None:
+    """Each version adds a file and removes another; the snapshot is that of the whole log, and no larger."""
+    snapshot = create(tmp_path)
+    for number in range(90):
+        files = snapshot.files.add_files()
+        removed = [files[0].remove(clock())] if len(files) > 40 else []
+        committed = commit(prepare(snapshot, write_file(snapshot, [number]), *removed, read=ReadSet()), clock)
+        snapshot = load_snapshot(snapshot.store, previous=snapshot)
+        assert snapshot.version == committed.version
+    whole = load_snapshot(snapshot.store)
+    assert sorted(snapshot.files.paths()) == sorted(whole.files.paths())
+    assert len(snapshot.files.paths()) == 41
+    assert snapshot.segment == whole.segment
+    assert snapshot.files.arrow.column("path").num_chunks <= 33
+    assert snapshot.tombstones().num_rows == 49
+
+
+def test_a_checkpoint_that_is_damaged_later(tmp_path: Path) -> None:
+    snapshot = create(tmp_path)
+    for number in range(12):
+        snapshot = append(snapshot, [number])[1]
+        snapshot = load_snapshot(snapshot.store, previous=snapshot)
+    (checkpoint,) = (tmp_path / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    assert snapshot.tombstones().num_rows == 0
+    assert load_snapshot(snapshot.store).files.num_files == 12

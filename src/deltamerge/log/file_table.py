@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,9 @@ from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.arrays import from_numpy, mask_from_numpy
 from deltamerge.log.file_actions import ADD_SCHEMA
+
+_SMALL_BATCH = 1 << 12
+_MOST_SMALL_BATCHES = 32
 
 
 class PerFile(Protocol):
@@ -90,7 +94,18 @@ def _among(table: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:
         part = kept[at : at + batch.num_rows]
         batches.append(batch if part.all() else batch.filter(mask_from_numpy(part)))
         at += batch.num_rows
-    return pa.Table.from_batches(batches, table.schema)
+    return pa.Table.from_batches(_joined(batches), table.schema)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return batches without empty ones; many small neighbours become one, as each version adds one."""
+    joined: list[pa.RecordBatch] = []
+    for is_small, some in groupby(filter(len, batches), lambda batch: len(batch) < _SMALL_BATCH):
+        group = list(some)
+        if is_small and len(group) > _MOST_SMALL_BATCHES:
+            group = pa.Table.from_batches(group).combine_chunks().to_batches()
+        joined += group
+    return joined
 
 
 def _add_file(row: dict[str, Any]) -> AddFile:

@@ -188,6 +188,23 @@ def _choose_segment(
     return LogSegment(target, base, tuple(commits), last, listing.checksums.get(target))
 
 
+def extended(known: LogSegment, version: int, new: Sequence[CommitFile], listing: LogListing) -> LogSegment:
+    """Return the segment of a later version: with the newest checkpoint, so that it does not grow for ever.
+
+    Args:
+        new: The commits after the version of `known`.
+        listing: The log from the version of `known` on.
+    """
+    commits = (*known.commits, *new)
+    base = known.checkpoint
+    for checkpoint in listing.checkpoints:
+        # A compacted commit may hold versions on both sides.
+        if checkpoint.version <= version and all(not c.start <= checkpoint.version < c.end for c in commits):
+            base = checkpoint
+    left = tuple(item for item in commits if base is None or item.start > base.version)
+    return LogSegment(version, base, left, new[-1].file, listing.checksums.get(version))
+
+
 def _usable(checkpoint: Checkpoint, unreadable: frozenset[str]) -> bool:
     return not any(file.path in unreadable for file in checkpoint.files)
 

@@ -28,7 +28,15 @@ from deltamerge.log.protocol import check_readable, names_column_mapping
 from deltamerge.log.protocol import check_writable as check_protocol_writable
 from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
 from deltamerge.log.schema import StructType, parse_schema
-from deltamerge.log.segment import LOG_FOLDER, CommitFile, LogSegment, find_segment, list_log, read_last_checkpoint
+from deltamerge.log.segment import (
+    LOG_FOLDER,
+    CommitFile,
+    LogSegment,
+    extended,
+    find_segment,
+    list_log,
+    read_last_checkpoint,
+)
 from deltamerge.log.version_checksum import VersionState, check_state, reading_checksum
 from deltamerge.storage.store import Store, StoredFile
 
@@ -92,9 +100,11 @@ class Snapshot:
         """Read the tombstones from the log, whatever their age, as rows of `REMOVE_SCHEMA`."""
         try:
             return _read_tombstones(self.store, self.segment)
-        except (FileNotFoundError, DeltaLogCorruptException):
+        except (FileNotFoundError, DeltaLogCorruptException) as error:
             # The log may have been cleaned up since; what is left still holds the same.
-            return _read_tombstones(self.store, find_segment(self.store, self.version))
+            path = error.parameters.get("path") if isinstance(error, DeltaLogCorruptException) else None
+            unreadable = frozenset({path} if path else ())
+            return _read_tombstones(self.store, find_segment(self.store, self.version, unreadable))
 
 
 def _read_tombstones(store: Store, segment: LogSegment) -> pa.Table:
@@ -201,8 +211,7 @@ def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot 
     if target == previous.version:
         return previous
     new = tuple(commits[1:])
-    known, checksum_file = previous.segment, listing.checksums.get(target)
-    segment = LogSegment(target, known.checkpoint, (*known.commits, *new), new[-1].file, checksum_file)
+    segment = extended(previous.segment, target, new, listing)
     try:
         with reading_checksum(store, segment.checksum) as checksum:
             lines = _read_commits(store, new, segment.last_commit)
