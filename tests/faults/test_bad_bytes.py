@@ -244,6 +244,13 @@ def test_schemas_that_are_nested_deep(levels: int, kind: str) -> None:
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize("kind", ["decimal(39,0)", "decimal(999999999,2)", "decimal(5,6)", "decimal(5,-1)"])
+def test_decimals_that_do_not_exist(kind: str) -> None:
+    field = {"name": "d", "type": kind, "nullable": True, "metadata": {}}
+    with pytest.raises(DeltaLogCorruptException, match="there is no type decimal"):
+        parse_schema(json.dumps({"type": "struct", "fields": [field]}))
+
+
 @contextmanager
 def recursion_of(calls: int) -> Iterator[None]:
     before = sys.getrecursionlimit()

@@ -6,6 +6,7 @@ Source: Delta protocol, "Schema Serialization Format".
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -71,6 +72,8 @@ _SIMPLE_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte"
 
 # What walks a schema, here and in PySpark, may call itself a few times for each level.
 _MOST_LEVELS = 100
+DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_MOST_DIGITS = 38
 
 
 def lower_case(path: Iterable[str]) -> tuple[str, ...]:
@@ -137,6 +140,9 @@ def simple_string(data_type: DataType) -> str:
 
 def _parse(content: JsonValue, depth: int) -> DataType:
     if isinstance(content, str):
+        decimal = DECIMAL.fullmatch(content)
+        if decimal is not None and not 0 <= int(decimal[2]) <= int(decimal[1]) <= _MOST_DIGITS:
+            raise ValueError(f"there is no type {content:.80}")
         return PrimitiveType(content)
     if depth > _MOST_LEVELS:
         raise ValueError(f"types are nested more than {_MOST_LEVELS} deep")

@@ -5,13 +5,12 @@ Source: Delta protocol, "Type Widening".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from deltamerge.exceptions import DeltaUnsupportedFeatureException
-from deltamerge.log.schema import DataType, PrimitiveType, StructField, StructType, parts, with_parts
+from deltamerge.log.schema import DECIMAL, DataType, PrimitiveType, StructField, StructType, parts, with_parts
 
 ENABLED = "delta.enableTypeWidening"
 TYPE_CHANGES = "delta.typeChanges"
@@ -21,7 +20,6 @@ ALWAYS, SAME_FAMILY, NEVER = "always", "same_family_type", "never"
 _INTEGRAL = ("byte", "short", "integer", "long")
 # Digits of the whole part of the narrowest DECIMAL that takes a type; of the smaller ones INT's, by the protocol.
 _WHOLE_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 
 
 def widening_mode(configuration: Mapping[str, str], features: Collection[str], allowed: str) -> str:
@@ -65,8 +63,8 @@ def can_widen(before: str, after: str, mode: str = ALWAYS) -> bool:
         return _INTEGRAL.index(before) < _INTEGRAL.index(after)
     if (before, after) in (("float", "double"), ("date", "timestamp_ntz")):
         return True
-    wide = _DECIMAL.fullmatch(after)
-    narrow = _DECIMAL.fullmatch(before)
+    wide = DECIMAL.fullmatch(after)
+    narrow = DECIMAL.fullmatch(before)
     if narrow and wide:
         precision, scale = int(wide[1]) - int(narrow[1]), int(wide[2]) - int(narrow[2])
         return precision >= scale >= 0
