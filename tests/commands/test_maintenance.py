@@ -20,7 +20,7 @@ from deltamerge.exceptions import (
     DeltaTableException,
 )
 from deltamerge.log.segment import commit_path
-from merge.tables import VECTORS, actions, commit_info, files_below, latest_version
+from merge.tables import VECTORS, actions, commit_info, delete_checksums, files_below, latest_version
 
 from .test_delete_update import table, values
 
@@ -50,6 +50,7 @@ def test_vacuum_stays_in_the_tables_folder(spark: SparkSession, tmp_path: Path) 
     remove = {"deletionTimestamp": 1, "dataChange": True, "size": 10}
     lines = [json.dumps({"remove": {**remove, "path": name}}) for name in removed]
     (Path(path) / commit_path(1)).write_text("\n".join(lines) + "\n")
+    delete_checksums(path)
     then = time.time() - 8 * 86_400
     for file in others:
         os.utime(file, (then, then))
