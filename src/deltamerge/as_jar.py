@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +33,8 @@ _MARK = "_deltamerge_installed"
 _DEFAULT_SOURCE = "spark.sql.sources.default"
 _USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
 _State = TypeVar("_State", Load, Save)
+_Original: TypeAlias = Callable[..., Any]
+_Frames: TypeAlias = Callable[..., DataFrame]
 _thread = threading.local()
 _registered: WeakSet[Any] = WeakSet()
 
@@ -103,9 +105,9 @@ def _classes() -> list[_Classes]:
 
 
 def _install(found: _Classes) -> None:
-    found.session.sql = _sql(found.session.sql)
-    found.session.table = _table_of_session(found.session.table)
-    found.session.Builder.getOrCreate = _with_a_catalog(found.session.Builder.getOrCreate)
+    _replace(found.session, "sql", _sql)
+    _replace(found.session, "table", _session_table)
+    _replace(found.session.Builder, "getOrCreate", _get_or_create)
     recorded = {
         (found.reader, Load): ("format", "option", "options", "schema"),
         (found.writer, Save): ("format", "mode", "partitionBy", "option", "options", "clusterBy"),
@@ -113,37 +115,44 @@ def _install(found: _Classes) -> None:
     }
     for (of, state), names in recorded.items():
         for name in names:
-            setattr(of, name, _recorded(name, getattr(of, name), state))
-    found.reader.load = _loading(found.reader.load)
-    found.reader.table = _reading_table(found.reader.table)
-    found.writer.save = _saving(found.writer.save)
-    found.writer.saveAsTable = _saving_as_table(found.writer.saveAsTable)
-    found.writer.insertInto = _inserting(found.writer.insertInto)
-    found.writer_v2.__init__ = _named(found.writer_v2.__init__)
+            _replace(of, name, functools.partial(_record, name, state))
+    _replace(found.reader, "load", _load)
+    _replace(found.reader, "table", _reader_table)
+    _replace(found.writer, "save", _save)
+    _replace(found.writer, "saveAsTable", _save_as_table)
+    _replace(found.writer, "insertInto", _insert_into)
+    _replace(found.writer_v2, "__init__", _keep_name)
     for name, mode in (("create", "create"), ("replace", "replace"), ("createOrReplace", "create_or_replace")):
-        setattr(found.writer_v2, name, _creating(getattr(found.writer_v2, name), mode))
-    found.writer_v2.append = _changing(found.writer_v2.append, {})
+        _replace(found.writer_v2, name, functools.partial(_create, mode))
+    _replace(found.writer_v2, "append", functools.partial(_change, {}))
     dynamic = {"partitionOverwriteMode": "dynamic"}
-    found.writer_v2.overwritePartitions = _changing(found.writer_v2.overwritePartitions, dynamic)
-    found.writer_v2.overwrite = _overwriting(found.writer_v2.overwrite)
+    _replace(found.writer_v2, "overwritePartitions", functools.partial(_change, dynamic))
+    _replace(found.writer_v2, "overwrite", _overwrite)
     for of in (found.stream_reader, found.stream_writer):
-        of.format = _of_stream(of.format)
+        _replace(of, "format", _stream_format)
 
 
-def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+def _replace(of: Any, name: str, call: Callable[..., Any]) -> None:  # noqa: ANN401
+    """Replace a method by a function that gets the original one before its arguments."""
+    original = getattr(of, name)
+
     @functools.wraps(original)
-    def run(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: ANN401, N803
-        if kwargs or getattr(_thread, "is_inside", False):
-            return original(self, sqlQuery, args, **kwargs)
-        _thread.is_inside = True
-        try:
-            if _USES_SOURCE.search(sqlQuery):
-                _register_once(self)
-            return sql(self, sqlQuery, args)
-        finally:
-            _thread.is_inside = False
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return call(original, self, *args, **kwargs)
 
-    return run
+    setattr(of, name, method)
+
+
+def _sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: ANN401, N803
+    if kwargs or getattr(_thread, "is_inside", False):
+        return original(self, sqlQuery, args, **kwargs)
+    _thread.is_inside = True
+    try:
+        if _USES_SOURCE.search(sqlQuery):
+            _register_once(self)
+        return sql(self, sqlQuery, args)
+    finally:
+        _thread.is_inside = False
 
 
 def _register_once(spark: SparkSession) -> None:
@@ -152,23 +161,15 @@ def _register_once(spark: SparkSession) -> None:
         _registered.add(spark)
 
 
-def _with_a_catalog(original: Callable[..., SparkSession]) -> Callable[..., SparkSession]:
-    @functools.wraps(original)
-    def get(self: Any) -> SparkSession:  # noqa: ANN401
-        session = original(self)
-        drop_missing_catalog(session)
-        return session
-
-    return get
+def _get_or_create(original: _Original, self: Any) -> SparkSession:  # noqa: ANN401
+    session: SparkSession = original(self)
+    drop_missing_catalog(session)
+    return session
 
 
-def _recorded(name: str, original: Callable[..., Any], state: type[Load | Save]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def record(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        setattr(self, _STATE, getattr(self, _STATE, state()).with_call(name, args, kwargs))
-        return original(self, *args, **kwargs)
-
-    return record
+def _record(name: str, state: type[Load | Save], original: _Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    setattr(self, _STATE, getattr(self, _STATE, state()).with_call(name, args, kwargs))
+    return original(self, *args, **kwargs)
 
 
 def _is_delta(spark: SparkSession, source: str) -> bool:
@@ -184,26 +185,23 @@ def _asked(call: Any, asked: _State, given: Mapping[str, Any], options: Mapping[
     return asked.with_call("options", (), options)
 
 
-def _loading(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
-    @functools.wraps(original)
-    def load(
-        self: Any,  # noqa: ANN401
-        path: Any = None,  # noqa: ANN401
-        format: str | None = None,  # noqa: A002
-        schema: Any = None,  # noqa: ANN401
-        **options: Any,  # noqa: ANN401
-    ) -> DataFrame:
-        spark = _session_of(self)
-        asked = _asked(self, Load(), {"format": format, "schema": schema}, options)
-        place = asked.options.get("path") if path is None else path
-        if not _is_delta(spark, asked.source) or not isinstance(place, str):
-            return original(self, path, format, schema, **options)
-        if asked.is_of_source:
-            _register_once(spark)
-            return original(self, path, format, schema, **options)
-        return load_path(spark, place, asked)
-
-    return load
+def _load(
+    original: _Frames,
+    self: Any,  # noqa: ANN401
+    /,
+    path: Any = None,  # noqa: ANN401
+    format: str | None = None,  # noqa: A002
+    schema: Any = None,  # noqa: ANN401
+    **options: Any,  # noqa: ANN401
+) -> DataFrame:
+    spark = _session_of(self)
+    asked = _asked(self, Load(), {"format": format, "schema": schema}, options)
+    place = asked.options.get("path") if path is None else path
+    if _is_delta(spark, asked.source) and isinstance(place, str):
+        if not asked.is_of_source:
+            return load_path(spark, place, asked)
+        _register_once(spark)
+    return original(self, path, format, schema, **options)
 
 
 def _session_of(reader: Any) -> SparkSession:  # noqa: ANN401
@@ -211,22 +209,14 @@ def _session_of(reader: Any) -> SparkSession:  # noqa: ANN401
     return session
 
 
-def _reading_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
-    @functools.wraps(original)
-    def table(self: Any, tableName: str) -> DataFrame:  # noqa: ANN401, N803
-        found = load_table(_session_of(self), tableName, getattr(self, _STATE, Load()))
-        return original(self, tableName) if found is None else found
-
-    return table
+def _reader_table(original: _Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401, N803
+    found = load_table(_session_of(self), tableName, getattr(self, _STATE, Load()))
+    return original(self, tableName) if found is None else found
 
 
-def _table_of_session(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
-    @functools.wraps(original)
-    def table(self: SparkSession, tableName: str) -> DataFrame:  # noqa: N803
-        found = load_table(self, tableName, Load()) if isinstance(tableName, str) else None
-        return original(self, tableName) if found is None else found
-
-    return table
+def _session_table(original: _Original, self: SparkSession, /, tableName: str) -> DataFrame:  # noqa: N803
+    found = load_table(self, tableName, Load()) if isinstance(tableName, str) else None
+    return original(self, tableName) if found is None else found
 
 
 def _frame(writer: Any) -> DataFrame:  # noqa: ANN401
@@ -237,119 +227,89 @@ def _frame(writer: Any) -> DataFrame:  # noqa: ANN401
     return frame
 
 
-def _saving(original: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def save(
-        self: Any,  # noqa: ANN401
-        path: str | None = None,
-        format: str | None = None,  # noqa: A002
-        mode: str | None = None,
-        partitionBy: Any = None,  # noqa: ANN401, N803
-        **options: Any,  # noqa: ANN401
-    ) -> None:
-        asked = _asked(self, Save(), {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
-        place = path or asked.options.get("path")
-        if place is None or not _is_delta(self._spark, asked.source):
-            original(self, path, format, mode, partitionBy, **options)
-            return
+def _save(
+    original: _Original,
+    self: Any,  # noqa: ANN401
+    /,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002
+    mode: str | None = None,
+    partitionBy: Any = None,  # noqa: ANN401, N803
+    **options: Any,  # noqa: ANN401
+) -> None:
+    asked = _asked(self, Save(), {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
+    place = path or asked.options.get("path")
+    if place is None or not _is_delta(self._spark, asked.source):
+        original(self, path, format, mode, partitionBy, **options)
+    else:
         save_to_path(_frame(self), place, asked)
 
-    return save
 
-
-def _saving_as_table(original: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def save_as(
-        self: Any,  # noqa: ANN401
-        name: str,
-        format: str | None = None,  # noqa: A002
-        mode: str | None = None,
-        partitionBy: Any = None,  # noqa: ANN401, N803
-        **options: Any,  # noqa: ANN401
-    ) -> None:
-        asked = _asked(self, Save(), {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
-        if not _is_delta(self._spark, asked.source):
-            original(self, name, format, mode, partitionBy, **options)
-            return
+def _save_as_table(
+    original: _Original,
+    self: Any,  # noqa: ANN401
+    /,
+    name: str,
+    format: str | None = None,  # noqa: A002
+    mode: str | None = None,
+    partitionBy: Any = None,  # noqa: ANN401, N803
+    **options: Any,  # noqa: ANN401
+) -> None:
+    asked = _asked(self, Save(), {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
+    if _is_delta(self._spark, asked.source):
         save_as_table(_frame(self), name, asked)
+    else:
+        original(self, name, format, mode, partitionBy, **options)
 
-    return save_as
 
-
-def _inserting(original: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def insert(self: Any, tableName: str, overwrite: bool | None = None) -> None:  # noqa: ANN401, N803
-        mode = None if overwrite is None else "overwrite" if overwrite else "append"
-        asked = _asked(self, Save(), {"mode": mode}, {})
-        # Spark refuses partitions here.
-        found = find_table(self._spark, tableName) if asked.partition_by is None else None
-        if found is None:
-            original(self, tableName, overwrite)
-            return
+def _insert_into(original: _Original, self: Any, /, tableName: str, overwrite: bool | None = None) -> None:  # noqa: ANN401, N803
+    mode = None if overwrite is None else "overwrite" if overwrite else "append"
+    asked = _asked(self, Save(), {"mode": mode}, {})
+    # Spark refuses partitions here.
+    found = find_table(self._spark, tableName) if asked.partition_by is None else None
+    if found is None:
+        original(self, tableName, overwrite)
+    else:
         insert_into(_frame(self), found, asked)
 
-    return insert
 
-
-def _named(original: Callable[..., None]) -> Callable[..., None]:
+def _keep_name(original: _Original, self: Any, /, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
     """Let a writer keep the name of its table, which it may give to Spark only."""
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def begin(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-        original(self, *args, **kwargs)
-        setattr(self, _TABLE, signature.bind(self, *args, **kwargs).arguments["table"])
-
-    return begin
+    original(self, *args, **kwargs)
+    setattr(self, _TABLE, inspect.signature(original).bind(self, *args, **kwargs).arguments["table"])
 
 
-def _creating(original: Callable[..., None], mode: Any) -> Callable[..., None]:  # noqa: ANN401
-    @functools.wraps(original)
-    def create(self: Any) -> None:  # noqa: ANN401
-        asked = _asked(self, Save(), {}, {})
-        if not _is_delta(self._spark, asked.source):
-            original(self)
-            return
+def _create(mode: Any, original: _Original, self: Any) -> None:  # noqa: ANN401
+    asked = _asked(self, Save(), {}, {})
+    if _is_delta(self._spark, asked.source):
         create_as(_frame(self), getattr(self, _TABLE), mode, asked)
-
-    return create
-
-
-def _changing(original: Callable[..., None], options: Mapping[str, str]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def change(self: Any) -> None:  # noqa: ANN401
-        found = find_table(self._spark, getattr(self, _TABLE))
-        if found is None:
-            original(self)
-            return
-        mode = "overwrite" if options else "append"
-        save_to_table(_frame(self), found.table, _asked(self, Save(), {"mode": mode}, options))
-
-    return change
+    else:
+        original(self)
 
 
-def _overwriting(original: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def overwrite(self: Any, condition: Any) -> None:  # noqa: ANN401
-        found = find_table(self._spark, getattr(self, _TABLE))
-        if found is None:
-            original(self, condition)
-            return
-        # A string is a column's name here, not SQL.
-        where = condition_of(F.col(condition) if isinstance(condition, str) else condition)
-        asked = replace(_asked(self, Save(), {"mode": "overwrite"}, {}), condition=where)
-        save_to_table(_frame(self), found.table, asked)
-
-    return overwrite
+def _change(options: Mapping[str, str], original: _Original, self: Any) -> None:  # noqa: ANN401
+    found = find_table(self._spark, getattr(self, _TABLE))
+    if found is None:
+        original(self)
+        return
+    mode = "overwrite" if options else "append"
+    save_to_table(_frame(self), found.table, _asked(self, Save(), {"mode": mode}, options))
 
 
-def _of_stream(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def of_format(self: Any, source: str) -> Any:  # noqa: ANN401
-        if source.lower() == "delta":
-            spark = next(getattr(self, name) for name in ("_spark", "_client", "_session") if hasattr(self, name))
-            registered_on_demand(spark)
-            _registered.add(spark)
-        return original(self, source)
+def _overwrite(original: _Original, self: Any, /, condition: Any) -> None:  # noqa: ANN401
+    found = find_table(self._spark, getattr(self, _TABLE))
+    if found is None:
+        original(self, condition)
+        return
+    # A string is a column's name here, not SQL.
+    where = condition_of(F.col(condition) if isinstance(condition, str) else condition)
+    asked = replace(_asked(self, Save(), {"mode": "overwrite"}, {}), condition=where)
+    save_to_table(_frame(self), found.table, asked)
 
-    return of_format
+
+def _stream_format(original: _Original, self: Any, /, source: str) -> Any:  # noqa: ANN401
+    if source.lower() == "delta":
+        spark = next(getattr(self, name) for name in ("_spark", "_client", "_session") if hasattr(self, name))
+        registered_on_demand(spark)
+        _registered.add(spark)
+    return original(self, source)
