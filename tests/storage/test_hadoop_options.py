@@ -90,6 +90,49 @@ def test_hadoops_default_style_is_no_choice() -> None:
     assert obstore_options("b", {"fs.s3a.path.style.access": "false"}) == {}
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"fs.s3a.encryption.algorithm": "AES256"}, {"server_side_encryption": "AES256"}),
+        (
+            {"fs.s3a.encryption.algorithm": "SSE-KMS", "fs.s3a.encryption.key": "arn:k"},
+            {"server_side_encryption": "aws:kms", "sse_kms_key_id": "arn:k"},
+        ),
+        (
+            {"fs.s3a.server-side-encryption-algorithm": "SSE-C", "fs.s3a.server-side-encryption.key": "a2V5"},
+            {"server_side_encryption": "sse-c", "sse_customer_key_base64": "a2V5"},
+        ),
+        (
+            {"fs.s3a.encryption.algorithm": "AES256", "fs.s3a.bucket.b.encryption.algorithm": "DSSE-KMS"},
+            {"server_side_encryption": "aws:kms:dsse"},
+        ),
+        ({"fs.s3a.requester.pays.enabled": "true"}, {"request_payer": "true"}),
+        ({"fs.s3a.requester.pays.enabled": "false", "fs.s3a.encryption.algorithm": ""}, {}),
+    ],
+)
+def test_encryption_and_who_pays(settings: dict[str, str], expected: dict[str, str]) -> None:
+    assert obstore_options("b", settings) == expected
+    store = open_store("s3a://b/t", settings)
+    # PyArrow has no such settings: tasks would write other files than the user asks for.
+    assert isinstance(store.files, NotOpened if expected else Files)
+    assert set(settings) <= set(keys_of_store("s3a", "b"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"fs.s3a.encryption.algorithm": "CSE-KMS"},
+        {"fs.s3a.encryption.algorithm": "SSE-KMS", "fs.s3a.encryption.context": "a=b"},
+        {"fs.s3a.acl.default": "BucketOwnerFullControl"},
+        {"fs.s3a.bucket.b.accesspoint.arn": "arn:aws:s3:…"},
+    ],
+)
+def test_settings_that_are_refused_by_name(settings: dict[str, str]) -> None:
+    with pytest.raises(DeltaTableException) as error:
+        open_store("s3a://b/t", {}, settings)
+    assert max(settings).replace("bucket.b.", "") in str(error.value) or "CSE-KMS" in str(error.value)
+
+
 def test_credentials_are_not_mixed() -> None:
     defaults = {"fs.s3a.access.key": "A", "fs.s3a.session.token": "T", "fs.s3a.endpoint.region": "here"}
     assert with_defaults("b", {"access_key_id": "B"}, defaults) == {"access_key_id": "B", "region": "here"}

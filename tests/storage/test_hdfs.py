@@ -63,6 +63,22 @@ def check_clean(hdfs: Hdfs, folder: str) -> None:
     assert {each for each in found if not each.startswith("_delta_log/")} == named
 
 
+def test_tasks_that_do_not_open_the_store(spark: SparkSession, hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = {"url": "hdfs://localhost:9", "config": {"dfs.client.failover.max.attempts": "1"}}
+    monkeypatch.setattr("deltamerge.storage.store.Files", lambda kind, _: Files(kind, nowhere))
+    path = f"{hdfs.url}/warehouse/spark's own"
+    write_delta(rows(spark, 0, 100), path)
+    table = DeltaTable.forPath(spark, path).alias("t")
+    merge = table.merge(rows(spark, 50, 150).alias("s"), "t.id = s.id")
+    with with_settings(spark, {DRIVER_BYTES: "0"}):
+        report = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert report.outcome.plan is not None
+    reasons = {each.choice: each.reason for each in report.outcome.plan.match.declined}
+    assert "tasks do not open the table's store" in reasons["key_lookup"]
+    assert table.toDF().count() == 150
+    check_clean(hdfs, "/warehouse/spark's own")
+
+
 @pytest.mark.parametrize("driver_bytes", [None, "0"])
 def test_upsert(driver_bytes: str | None, spark: SparkSession, hdfs: Hdfs) -> None:
     path = f"{hdfs.url}/warehouse/a b%20{driver_bytes}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,16 @@ def test_upsert(driver_bytes: str | None, partition_by: list[str] | None, spark:
 
 def test_files_that_are_uploaded_in_parts(spark: SparkSession, s3: S3) -> None:
     path = make(s3, "large", rows=2)
-    source = spark.range(2).selectExpr("id", "id AS v", "repeat(uuid(), 200000) AS p")
+    # What does not get smaller in Parquet.
+    long = "array_join(transform(sequence(1, 100000), i -> sha2(concat(id, '-', i), 512)), '')"
+    source = spark.range(2).selectExpr("id", "id AS v", f"{long} AS p")
     merge = DeltaTable.forPath(spark, path, s3.options).alias("t").merge(source.alias("s"), "t.id = s.id")
-    merge.whenMatchedUpdateAll().run()
-    assert [len(row[2]) for row in rows_of(s3, path)] == [7_200_000] * 2
+    before = len(s3.requests())
+    requests = merge.whenMatchedUpdateAll().run().outcome.requests
+    assert requests is not None
+    assert requests.requests == len(s3.requests()) - before
+    assert 20_000_000 < requests.bytes_written < 26_000_000
+    assert [len(row[2]) for row in rows_of(s3, path)] == [12_800_000] * 2
     check_clean(s3, path)
 
 
@@ -95,10 +102,48 @@ def test_few_requests(spark: SparkSession, s3: S3) -> None:
     upsert(spark, s3, path).run()
     merge = upsert(spark, s3, path, 3, 12)
     before = len(s3.requests())
-    merge.run()
+    report = merge.run()
     found = s3.requests()[before:]
-    # All of these may be in sequence.
-    assert len(found) <= 8, found
+    requests = report.outcome.requests
+    assert requests is not None
+    assert requests.requests == len(found), found
+    assert requests.in_sequence <= 8
+    assert requests.bytes_read > 500 and requests.bytes_written > 500
+    assert f"{requests.requests} by the driver, {requests.in_sequence} in sequence" in str(report)
+    assert report.to_dict()["requests"]["in_sequence"] == requests.in_sequence
+
+
+@pytest.mark.sessions
+@pytest.mark.parametrize("driver_bytes", [None, "0"])
+def test_a_provider_of_credentials(driver_bytes: str | None, spark: SparkSession, s3: S3) -> None:
+    path, calls = f"s3a://{BUCKET}/provided-{driver_bytes}", []
+
+    def provide() -> dict[str, Any]:
+        calls.append(1)
+        expires = datetime.now(timezone.utc) + timedelta(minutes=4)
+        return {"access_key_id": KEY_ID, "secret_access_key": SECRET, "expires_at": expires}
+
+    keys = ("access_key_id", "secret_access_key")
+    options: dict[str, Any] = {key: value for key, value in s3.options.items() if key not in keys}
+    options["credential_provider"] = provide
+    assert not DeltaTable.isDeltaTable(spark, path, options=options)
+    DeltaTable.create(spark, options=options).location(path).addColumn("id", "long").addColumn("v", "long").execute()
+    asked = len(calls)
+    with with_settings(spark, {} if driver_bytes is None else {DRIVER_BYTES: driver_bytes}):
+        merge_sql(
+            spark,
+            f"MERGE INTO delta.`{path}` t USING (SELECT id, id AS v FROM range(9)) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+            options=options,
+        )
+        target = DeltaTable.forPath(spark, path, options).alias("t")
+        source = spark.range(5, 12).selectExpr("id", "id * 10 AS v").alias("s")
+        report = target.merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+    assert report.outcome.executor == "key_lookup"
+    assert len(calls) > asked
+    assert SECRET not in f"{report}{report.to_json()}{target.table}"
+    found = DeltaRs(path.replace("s3a://", "s3://"), storage_options=s3.options).to_pyarrow_table().to_pylist()
+    assert {row["id"]: row["v"] for row in found} == {i: i * 10 if i > 4 else i for i in range(12)}
 
 
 def test_the_sessions_settings(spark: SparkSession, s3: S3) -> None:

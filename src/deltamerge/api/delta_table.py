@@ -29,6 +29,7 @@ from deltamerge.scan.timestamps import timestamp_ms
 from deltamerge.spark.catalog import table_location
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name
+from deltamerge.storage.credentials import StoreOptions
 
 __all__ = ["DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
@@ -50,7 +51,7 @@ class DeltaTable(TableCommands):
         cls,
         sparkSession: SparkSession,  # noqa: N803
         path: str,
-        hadoopConf: Mapping[str, str] | None = None,  # noqa: N803
+        hadoopConf: StoreOptions | None = None,  # noqa: N803
     ) -> DeltaTable:
         """Open the table at a path.
 
@@ -58,8 +59,10 @@ class DeltaTable(TableCommands):
             sparkSession: The session.
             path: A local path or a URL.
             hadoopConf: Options of the object store, under obstore's names (``region``) or Hadoop's
-                (``fs.s3a.access.key``). By default the session's settings are used (``spark.hadoop.fs.s3a.*``, also
-                those of a bucket), then the environment's. Spark itself always uses the session's settings.
+                (``fs.s3a.access.key``). ``credential_provider`` is a callable that returns credentials as in obstore,
+                and is called again before they expire. By default the session's settings are used
+                (``spark.hadoop.fs.s3a.*``, also those of a bucket), then the environment's. Spark itself always uses
+                the session's settings.
 
         Returns:
             The table.
@@ -72,12 +75,19 @@ class DeltaTable(TableCommands):
         return cls(_opened(open_table(sparkSession, path, dict(hadoopConf or {}))))
 
     @classmethod
-    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:  # noqa: N802, N803
+    def forName(  # noqa: N802
+        cls,
+        sparkSession: SparkSession,  # noqa: N803
+        tableOrViewName: str,  # noqa: N803
+        *,
+        options: StoreOptions | None = None,
+    ) -> DeltaTable:
         """Open a table of the session's catalog.
 
         Args:
             sparkSession: The session.
             tableOrViewName: The table's name, perhaps with its database.
+            options: Options of the object store; see `forPath`.
 
         Returns:
             The table.
@@ -85,68 +95,99 @@ class DeltaTable(TableCommands):
         Raises:
             DeltaTableNotFoundException: There is no such table, or it is not a Delta table.
         """
-        return cls(open_by_name(sparkSession, tableOrViewName))
+        return cls(open_by_name(sparkSession, tableOrViewName, options))
 
     @classmethod
-    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: N802, N803
+    def isDeltaTable(  # noqa: N802
+        cls,
+        sparkSession: SparkSession,  # noqa: N803
+        identifier: str,
+        *,
+        options: StoreOptions | None = None,
+    ) -> bool:
         """Return whether there is a Delta table at a path.
 
         Args:
             sparkSession: The session.
             identifier: A local path or a URL.
+            options: Options of the object store; see `forPath`.
 
         Returns:
             Whether there is one.
         """
-        return table_exists(open_table(sparkSession, identifier).store)
+        return table_exists(open_table(sparkSession, identifier, options).store)
 
     @classmethod
-    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
+    def create(
+        cls,
+        sparkSession: SparkSession | None = None,  # noqa: N803
+        *,
+        options: StoreOptions | None = None,
+    ) -> DeltaTableBuilder:
         """Start building a table, which must not exist yet.
 
         Args:
             sparkSession: The session; the active one by default.
+            options: Options of the object store; see `forPath`.
 
         Returns:
             A builder; add columns, then call ``execute()``.
         """
-        return DeltaTableBuilder(_session(sparkSession), cls, "create")
+        return DeltaTableBuilder(_session(sparkSession), cls, "create", options or {})
 
     @classmethod
-    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
+    def createIfNotExists(  # noqa: N802
+        cls,
+        sparkSession: SparkSession | None = None,  # noqa: N803
+        *,
+        options: StoreOptions | None = None,
+    ) -> DeltaTableBuilder:
         """Start building a table; an existing one stays as it is.
 
         Args:
             sparkSession: The session; the active one by default.
+            options: Options of the object store; see `forPath`.
 
         Returns:
             A builder; add columns, then call ``execute()``.
         """
-        return DeltaTableBuilder(_session(sparkSession), cls, "create_if_not_exists")
+        return DeltaTableBuilder(_session(sparkSession), cls, "create_if_not_exists", options or {})
 
     @classmethod
-    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N803
+    def replace(
+        cls,
+        sparkSession: SparkSession | None = None,  # noqa: N803
+        *,
+        options: StoreOptions | None = None,
+    ) -> DeltaTableBuilder:
         """Start building a table that replaces an existing one, which must exist.
 
         Args:
             sparkSession: The session; the active one by default.
+            options: Options of the object store; see `forPath`.
 
         Returns:
             A builder; add columns, then call ``execute()``.
         """
-        return DeltaTableBuilder(_session(sparkSession), cls, "replace")
+        return DeltaTableBuilder(_session(sparkSession), cls, "replace", options or {})
 
     @classmethod
-    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:  # noqa: N802, N803
+    def createOrReplace(  # noqa: N802
+        cls,
+        sparkSession: SparkSession | None = None,  # noqa: N803
+        *,
+        options: StoreOptions | None = None,
+    ) -> DeltaTableBuilder:
         """Start building a table that replaces an existing one, if there is one.
 
         Args:
             sparkSession: The session; the active one by default.
+            options: Options of the object store; see `forPath`.
 
         Returns:
             A builder; add columns, then call ``execute()``.
         """
-        return DeltaTableBuilder(_session(sparkSession), cls, "create_or_replace")
+        return DeltaTableBuilder(_session(sparkSession), cls, "create_or_replace", options or {})
 
     @classmethod
     def columnBuilder(  # noqa: N802
@@ -436,7 +477,7 @@ def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def open_by_name(spark: SparkSession, name: str, options: Mapping[str, str] | None = None) -> Table:
+def open_by_name(spark: SparkSession, name: str, options: StoreOptions | None = None) -> Table:
     """Open a table of the session's catalog, with the options of its object store.
 
     Raises:

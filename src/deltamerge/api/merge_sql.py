@@ -23,13 +23,14 @@ from deltamerge.merge.outcome import Progress
 from deltamerge.merge.preparation import Begun, begin
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.parquet_files import read_parquet
-from deltamerge.spark.table import Table
+from deltamerge.spark.table import Table, counting_requests
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.merge_ast import Expression, NameParts, ParsedMerge, ParsedSource, ParsedTarget
 from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.names import quote
 from deltamerge.sql.relations import replace_qualifier
 from deltamerge.sql.statements.ast import TableName
+from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction
 
 NamedTables: TypeAlias = "Mapping[str, str | DeltaTable]"
@@ -45,7 +46,7 @@ def merge_sql(
     txn_app_id: str | None = None,
     txn_version: int | None = None,
     user_metadata: str | None = None,
-    options: Mapping[str, str] | None = None,
+    options: StoreOptions | None = None,
 ) -> MergeReport:
     """Run a MERGE statement.
 
@@ -95,7 +96,7 @@ def plan_sql(
     *,
     dedupe_by: str | Sequence[str] | None = None,
     analyze: bool = False,
-    options: Mapping[str, str] | None = None,
+    options: StoreOptions | None = None,
 ) -> MergePlanReport:
     """Return what a MERGE statement would do, without writing anything.
 
@@ -124,7 +125,7 @@ def plan_sql(
     return MergePlanReport(explain_merge(command, analyze=analyze, progress=progress))
 
 
-def _tables(spark: SparkSession, options: Mapping[str, str] | None, given: NamedTables | None) -> Tables:
+def _tables(spark: SparkSession, options: StoreOptions | None, given: NamedTables | None) -> Tables:
     opened = Tables(spark, options or {})
     named = {n: t if isinstance(t, DeltaTable) else opened.at(t) for n, t in (given or {}).items()}
     return replace(opened, given=named)
@@ -134,7 +135,7 @@ def merge_command(
     tables: Tables, parsed: ParsedMerge, dedupe_by: str | Sequence[str] | None = None
 ) -> MergeIntoCommand:
     """Return the command that a parsed MERGE asks for."""
-    target = tables.to_change(TableName(parsed.target.name, parsed.target.path))
+    target = counting_requests(tables.to_change(TableName(parsed.target.name, parsed.target.path)))
     now, begun = time.time_ns() // 1000, begin(target)
     statement = _statement(parsed, _source(tables, parsed, target, begun, now), columns_to_dedupe_by(dedupe_by))
     return MergeIntoCommand(target, statement, timestamp=now, begun=begun)

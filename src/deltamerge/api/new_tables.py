@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +14,7 @@ from deltamerge.spark.catalog import catalog_entry, qualified, record_table, war
 from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.names import quote_name
 from deltamerge.sql.statements.ast import TableName
+from deltamerge.storage.credentials import StoreOptions
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.table_writer import NO_NOTES, CommitNotes, create_table, create_table_as
 
@@ -37,7 +37,7 @@ class Place:
 
 
 def find_place(
-    spark: SparkSession, name: TableName, location: str | None, options: Mapping[str, str] | None = None
+    spark: SparkSession, name: TableName, location: str | None, options: StoreOptions | None = None
 ) -> Place:
     """Return where a table of a name is to be."""
     if name.path is not None:

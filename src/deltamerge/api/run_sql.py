@@ -25,6 +25,7 @@ from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.parser import parse_statement
+from deltamerge.storage.credentials import StoreOptions
 
 
 def sql(
@@ -32,7 +33,7 @@ def sql(
     text: str,
     args: Mapping[str, Any] | Sequence[Any] | None = None,
     *,
-    options: Mapping[str, str] | None = None,
+    options: StoreOptions | None = None,
 ) -> DataFrame:
     """Run a statement: delta-spark's additions to SQL here, everything else with ``spark.sql``.
 

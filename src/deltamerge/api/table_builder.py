@@ -13,6 +13,7 @@ from deltamerge.api.arguments import check, names_of
 from deltamerge.api.new_tables import create, find_place
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import TableName
+from deltamerge.storage.credentials import StoreOptions
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION
 from deltamerge.write.identity_columns import identity_metadata
@@ -153,11 +154,13 @@ class DeltaTableBuilder:
         spark: The session.
         opens: The class whose ``forPath`` opens the new table.
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
+        options: Options of the object store; see `DeltaTable.forPath`.
     """
 
     spark: SparkSession
     opens: Any
     mode: str
+    options: StoreOptions = field(default_factory=dict, repr=False)
     name: str | None = None
     path: str | None = None
     definition: TableDefinition = field(default_factory=lambda: TableDefinition(StructType([])))
@@ -326,9 +329,9 @@ class DeltaTableBuilder:
             DeltaAnalysisException: The table exists already, there is none to replace, or the definition needs a
                 feature that is not implemented.
         """
-        place = find_place(self.spark, self._named(), self.path)
+        place = find_place(self.spark, self._named(), self.path, self.options)
         create(place, self.definition, self.mode)
-        return self.opens.forPath(self.spark, place.table.store.absolute(""))
+        return self.opens.forPath(self.spark, place.table.store.absolute(""), self.options)
 
     def _named(self) -> TableName:
         if self.name is None:

@@ -11,6 +11,7 @@ from deltamerge.commands.replace_where import replace_rows, replaces_rows
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import merge_conf, reset_transaction
 from deltamerge.spark.table import Table, open_table
+from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.table_writer import CommitNotes, FrameWrite, write_table
 
@@ -27,7 +28,7 @@ def write_delta(
     overwrite_schema: bool = False,
     txn_app_id: str | None = None,
     txn_version: int | None = None,
-    options: Mapping[str, str] | None = None,
+    options: StoreOptions | None = None,
 ) -> int | None:
     """Write a DataFrame's rows to a new or existing Delta table.
 

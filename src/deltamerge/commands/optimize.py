@@ -27,8 +27,8 @@ from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import (
-    READING_MANY_FILES,
     errors_not_logged,
+    for_reading,
     job_description,
     session_conf,
     session_settings,
@@ -80,7 +80,7 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str]) -> Opt
         DeltaConcurrentModificationException: Another writer's commit removed a file that was to be rewritten.
     """
     started = now_ms()
-    with session_settings(table.spark, READING_MANY_FILES), errors_not_logged():
+    with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
         snapshot = table.snapshot()
         snapshot.check_writable()
         conf = session_conf(table.spark, CommandConf)
@@ -114,7 +114,7 @@ def purge(table: Table, where: Sequence[str]) -> Optimized:
         DeltaConcurrentModificationException: Another writer's commit removed a file that was to be rewritten.
     """
     started = now_ms()
-    with session_settings(table.spark, READING_MANY_FILES), errors_not_logged():
+    with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
         snapshot = table.snapshot()
         snapshot.check_writable()
         conf = session_conf(table.spark, CommandConf)

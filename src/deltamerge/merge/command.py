@@ -23,13 +23,14 @@ from deltamerge.merge.steps import Steps
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.session import (
     PLANNING,
-    READING_MANY_FILES,
     errors_not_logged,
+    for_reading,
     merge_conf,
     reset_transaction,
     session_settings,
 )
-from deltamerge.spark.table import Table
+from deltamerge.spark.table import Table, counting_requests
+from deltamerge.storage.object_store import counted
 from deltamerge.storage.store import Store
 from deltamerge.txn.application import session_transaction
 from deltamerge.txn.transaction import now_ms
@@ -63,11 +64,13 @@ def run_merge(
     spark = command.table.spark
     timestamp = now_ms() * 1000 if command.timestamp is None else command.timestamp
     steps = Steps(spark, progress, command.statement.operation)
-    settings = {**READING_MANY_FILES, **PLANNING}
+    settings = {**for_reading(spark), **PLANNING}
     with session_settings(spark, settings), errors_not_logged(), KeptSource() as kept:
         conf = command.conf_over(merge_conf(spark))
         session_transaction(conf)  # Refuses half a transaction before anything is read.
         started = replace(command, timestamp=timestamp)
+        if counted(command.table.store) is None:
+            started = replace(started, table=counting_requests(command.table))
         lost: list[LostCommit] = []
         while True:
             try:
@@ -80,7 +83,12 @@ def run_merge(
                 started = replace(started, begun=None)
                 logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
             else:
-                return replace(outcome, notes=(*outcome.notes, *rerun_notes(lost)), lost_to=tuple(lost))
+                return replace(
+                    outcome,
+                    notes=(*outcome.notes, *rerun_notes(lost)),
+                    lost_to=tuple(lost),
+                    requests=counted(started.table.store),
+                )
             with steps.step("back_off", "waiting to run again after another writer's commit"):
                 time.sleep(seconds_to_wait(len(lost), random.random()))
 

@@ -26,7 +26,7 @@ from deltamerge.merge.source.source import Source
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import READING_MANY_FILES, SPARK_ERRORS, errors_not_logged, merge_conf, session_settings
+from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, for_reading, merge_conf, session_settings
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.identity_columns import number_rows
 
@@ -42,7 +42,7 @@ def explain_merge(
     """
     table = command.table
     steps = Steps(table.spark, progress)
-    with session_settings(table.spark, READING_MANY_FILES), errors_not_logged():
+    with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
         conf = merge_conf(table.spark)
         timestamp = time.time_ns() // 1000 if command.timestamp is None else command.timestamp
         with steps.step("snapshot", "loading the table's log"):

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from deltamerge.exceptions import DeltaConcurrentModificationException
 from deltamerge.merge.planning.plan import MergePlan
+from deltamerge.workers.request_counter import RequestCounts
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class MergeOutcome:
         plan: The plan as it was carried out; None where nothing ran.
         lost_to: The commits that were first and made the merge run again, one for each lost run.
         reconciled_with: The commits that were first and changed other rows of the same files, so that both hold.
+        requests: The requests of this process to the table's object store; those of Spark's tasks and of Spark itself
+            are not among them. None for a table elsewhere.
     """
 
     table: str
@@ -88,6 +91,7 @@ class MergeOutcome:
     plan: MergePlan | None = None
     lost_to: tuple[LostCommit, ...] = ()
     reconciled_with: tuple[LostCommit, ...] = ()
+    requests: RequestCounts | None = None
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,8 @@ class MergeIntoCommand:
         conf = session
         if self.user_metadata is not None:
             conf = replace(conf, user_metadata=self.user_metadata)
+        if not self.table.reaches_files:
+            conf = replace(conf, driver_bytes=0)
         if self.transaction is None:
             return conf
         named = None if isinstance(self.transaction, NoTransaction) else self.transaction

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Literal
@@ -41,6 +41,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote, unquote
+from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import ApplicationTransaction, option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name
 
@@ -61,7 +62,7 @@ def scd2(
     valid_to: str = "valid_to",
     is_current: str | None = "is_current",
     change_log: str | None = None,
-    options: Mapping[str, str] | None = None,
+    options: StoreOptions | None = None,
     progress: Progress | None = None,
     txn_app_id: str | None = None,
     txn_version: int | None = None,
@@ -135,7 +136,7 @@ def apply_changes(
     track_history_columns: Sequence[str] | None = None,
     track_history_except_columns: Sequence[str] = (),
     change_log: str | None = None,
-    options: Mapping[str, str] | None = None,
+    options: StoreOptions | None = None,
     progress: Progress | None = None,
     txn_app_id: str | None = None,
     txn_version: int | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -10,6 +10,7 @@ from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.recipes.targets import Target, place_of_target
 from deltamerge.recipes.upsert import Written, upsert
 from deltamerge.spark.session import is_connect
+from deltamerge.storage.credentials import StoreOptions
 
 _QUERY_ID = "sql.streaming.queryId"
 # Spark's local properties are those of the query's thread, which ends with this run of the query.
@@ -29,7 +30,7 @@ def upsert_into(
     skip_unchanged: bool = False,
     schema_evolution: bool = False,
     quarantine: str | None = None,
-    options: Mapping[str, str] | None = None,
+    options: StoreOptions | None = None,
     app_id: str | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for ``foreachBatch`` that upserts each batch of a stream exactly once.

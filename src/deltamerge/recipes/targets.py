@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -17,6 +17,7 @@ from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import did_you_mean, parse_name
+from deltamerge.storage.credentials import StoreOptions
 from deltamerge.write.align import find_field
 from deltamerge.write.table_writer import FrameWrite, write_table
 
@@ -36,7 +37,7 @@ class Place:
     spark: SparkSession
     name: str
     path: str | None
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: StoreOptions = field(default_factory=dict, repr=False)
     opened: DeltaTable | None = None
 
     def open(self) -> DeltaTable:
@@ -65,7 +66,7 @@ class Place:
         return Place(self.spark, f"{self.name}/{folder}", f"{root.rstrip('/')}/{folder}", self.options)
 
 
-def place_of(spark: SparkSession, target: str, options: Mapping[str, str] | None = None) -> Place:
+def place_of(spark: SparkSession, target: str, options: StoreOptions | None = None) -> Place:
     """Return the place that a string names.
 
     A string with a slash, a backslash or a colon is a path, also after ``delta.``; every other one is a name.
@@ -76,7 +77,7 @@ def place_of(spark: SparkSession, target: str, options: Mapping[str, str] | None
     return Place(spark, target, target if _PATH.search(target) else None, options or {})
 
 
-def place_of_target(spark: SparkSession, target: Target, options: Mapping[str, str] | None = None) -> Place:
+def place_of_target(spark: SparkSession, target: Target, options: StoreOptions | None = None) -> Place:
     """Return the place of a target; the options of a table that was opened are those of its place, too."""
     if isinstance(target, DeltaTable):
         table = target.table

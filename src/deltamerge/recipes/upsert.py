@@ -24,6 +24,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import parse_name, quote, quote_name
+from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name
 
@@ -61,7 +62,7 @@ def upsert(
     skip_unchanged: bool = False,
     schema_evolution: bool = False,
     quarantine: str | None = None,
-    options: Mapping[str, str] | None = None,
+    options: StoreOptions | None = None,
     progress: Progress | None = None,
     txn_app_id: str | None = None,
     txn_version: int | None = None,

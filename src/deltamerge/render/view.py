@@ -115,11 +115,20 @@ def _facts(outcome: MergeOutcome) -> tuple[tuple[str, tuple[str, ...]], ...]:
         ("Read", (_read(metrics),)),
         ("Removed", (_files(metrics, "numTargetFilesRemoved", "numTargetBytesRemoved"),)),
         ("Written", (_written(metrics),)),
+        ("Requests", (_requests(outcome),)),
         ("Change data", (_files(metrics, "numTargetChangeFilesAdded", "numTargetChangeFileBytes"),)),
         ("Executor", ("" if outcome.plan is not None else _executor(outcome),)),
         ("Notes" if len(outcome.notes) > 1 else "Note", outcome.notes),
     ]
     return tuple((label, lines) for label, lines in facts if any(lines))
+
+
+def _requests(outcome: MergeOutcome) -> str:
+    requests = outcome.requests
+    if requests is None:
+        return ""
+    moved = f"{size(requests.bytes_read)} read, {size(requests.bytes_written)} written"
+    return f"{requests.requests:,} by the driver, {requests.in_sequence:,} in sequence; {moved}"
 
 
 def _executor(outcome: MergeOutcome) -> str:

@@ -12,7 +12,7 @@ from deltamerge.log.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, Changed
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import READING_MANY_FILES, session_settings
+from deltamerge.spark.session import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
 from deltamerge.workers.change_files import CHANGE_TYPE
@@ -40,7 +40,7 @@ def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]
         groups.setdefault((changed.change_type, seen[key]), []).append(changed)
     if not groups:
         return table.spark.createDataFrame([], columns)
-    with session_settings(table.spark, READING_MANY_FILES):
+    with session_settings(table.spark, for_reading(table.spark)):
         frames = [_rows_of(table, snapshot, schema, group) for group in groups.values()]
         return reduce(lambda left, right: left.union(right), frames)
 

@@ -7,7 +7,7 @@ this machine or beside the target in its store, reading the footer here takes le
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyspark.sql import types as T
 from deltamerge.scan.plain_parquet import local_path
 from deltamerge.spark.session import conf_value
 from deltamerge.spark.table import Table, open_table
+from deltamerge.storage.credentials import StoreOptions
 from deltamerge.storage.store import Store
 from deltamerge.workers.files import LOCAL_FILES, Files
 from deltamerge.workers.parquet_patch import SPARK_SCHEMA
@@ -49,9 +50,7 @@ _KNOWN = frozenset(
 )
 
 
-def read_parquet(
-    table: Table, path: str, options: Mapping[str, str], opened_by: Files | None = None
-) -> DataFrame | None:
+def read_parquet(table: Table, path: str, options: StoreOptions, opened_by: Files | None = None) -> DataFrame | None:
     """Read a Parquet file or folder as ``SELECT * FROM parquet.`path` `` does.
 
     None where Spark must infer the schema: the files are neither local nor in the store of a table, are in folders by

@@ -10,7 +10,7 @@ from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import READING_MANY_FILES, session_settings
+from deltamerge.spark.session import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
 
@@ -27,7 +27,7 @@ def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None
             parameters={"tableName": table.name},
         )
     prefix = free_prefix(schema.names)
-    with session_settings(table.spark, READING_MANY_FILES):
+    with session_settings(table.spark, for_reading(table.spark)):
         extra = ScanColumns(prefix + "file", prefix + "row")
         read = snapshot.files if files is None else files
         frame = target_frame(table, snapshot, schema, read.add_files(), extra, as_declared=True)

@@ -13,7 +13,7 @@ from deltamerge.log.features.row_tracking import ENABLED, materialized_columns
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import READING_MANY_FILES, session_settings
+from deltamerge.spark.session import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
 from deltamerge.workers.row_tracking import HiddenColumns
@@ -63,7 +63,7 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
         )
     schema = spark_schema(snapshot)
     prefix = free_prefix((*schema.names, *stored.names))
-    with session_settings(table.spark, READING_MANY_FILES):
+    with session_settings(table.spark, for_reading(table.spark)):
         extra = ScanColumns(prefix + "file", prefix + "row")
         frame = tracked_frame(table, snapshot, schema, snapshot.files.add_files(), extra, stored)
     return frame.select(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,6 +16,7 @@ from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import SPARK_ERRORS, create_catalog_table, errors_not_logged
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import parse_name, quote_name
+from deltamerge.storage.credentials import StoreOptions
 
 _SESSION_CATALOG = "spark_catalog"
 # The errors that say that there is no such table; any other says nothing of it.
@@ -40,7 +41,7 @@ class CatalogEntry:
     location: str | None
 
 
-def delta_location(spark: SparkSession, parts: Sequence[str], options: Mapping[str, str] | None = None) -> str | None:
+def delta_location(spark: SparkSession, parts: Sequence[str], options: StoreOptions | None = None) -> str | None:
     """Return where a named Delta table is stored, None where the name is not one of a Delta table.
 
     The catalog's entry counts; where there is none, the folder that a managed table has in the session's warehouse.
@@ -58,7 +59,7 @@ def delta_location(spark: SparkSession, parts: Sequence[str], options: Mapping[s
     return location if table_exists(open_table(spark, location, options).store) else None
 
 
-def table_location(spark: SparkSession, name: str, options: Mapping[str, str] | None = None) -> str:
+def table_location(spark: SparkSession, name: str, options: StoreOptions | None = None) -> str:
     """Return a named table's path or URL: the catalog's, else that of a managed table in the session's warehouse."""
     location = delta_location(spark, parse_name(name), options)
     if location is None:

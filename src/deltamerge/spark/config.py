@@ -125,35 +125,38 @@ def read_conf(kind: type[Conf], get: Callable[[str], str | None]) -> Conf:
             values[setting.name] = _parse(key, setting.name, value, setting.type)
     for name in _ONLY_TRUE:
         if values.get(name) is False:
-            raise _wrong(KEYS[name], "false", "true, since a NULL struct is always stored as NULL here; unset the key")
+            raise wrong_value(
+                KEYS[name], "false", "true, since a NULL struct is always stored as NULL here; unset the key"
+            )
     return kind(**values)
 
 
 def _parse(key: str, name: str, value: str, kind: object) -> object:
     if kind in ("bool", "bool | None"):
         if value.lower() not in ("true", "false"):
-            raise _wrong(key, value, "true or false")
+            raise wrong_value(key, value, "true or false")
         return value.lower() == "true"
     if kind in ("int", "int | None"):
         try:
             return int(value)
         except ValueError:
-            raise _wrong(key, value, "a whole number") from None
+            raise wrong_value(key, value, "a whole number") from None
     if kind == "float":
         try:
             return float(value)
         except ValueError:
-            raise _wrong(key, value, "a number") from None
+            raise wrong_value(key, value, "a number") from None
     choices = CHOICES.get(name)
     if choices is not None:
         by_lower = {choice.lower(): choice for choice in choices}
         if value.lower() not in by_lower:
-            raise _wrong(key, value, f"one of {', '.join(sorted(choices))}")
+            raise wrong_value(key, value, f"one of {', '.join(sorted(choices))}")
         return by_lower[value.lower()]
     return value
 
 
-def _wrong(key: str, value: str, wanted: str) -> DeltaIllegalArgumentException:
+def wrong_value(key: str, value: str, wanted: str) -> DeltaIllegalArgumentException:
+    """Return the error for a value that a setting does not take."""
     return DeltaIllegalArgumentException(
         "INVALID_CONF_VALUE",
         f"The value '{value}' of {key} is not valid: it must be {wanted}.",

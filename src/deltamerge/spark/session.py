@@ -16,7 +16,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from deltamerge.exceptions import DeltaParseException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException
 from deltamerge.spark.config import KEYS, Conf, MergeConf, read_conf
 from deltamerge.sql.names import parse_name
 
@@ -28,6 +28,15 @@ _CONSTANTS = frozenset({"true", "false", "null", "nan", "infinity"})
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """Errors of Spark. PySpark makes its own of most of Java's, on Connect of all."""
+
+# What sessions answer that take only some calls: serverless compute, clusters that users share.
+_REFUSALS = frozenset({
+    "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG", "CONFIG_NOT_AVAILABLE", "JVM_ATTRIBUTE_NOT_SUPPORTED",
+    "NOT_IMPLEMENTED", "NOT_SUPPORTED_WITH_SERVERLESS", "UNSUPPORTED_OPERATION",
+})  # fmt: skip
+_NOT_ALLOWED = "Py4JSecurityException"
+# Where Spark has this check, it refuses to read Parquet in the folder of a Delta table.
+_FORMAT_CHECK = "spark.databricks.delta.formatCheck.enabled"
 
 # Other threads of the session see the settings below for as long as they are held. They change how Spark plans, none of
 # them what a query returns.
@@ -108,9 +117,27 @@ def reset_transaction(spark: SparkSession, conf: MergeConf) -> None:
 
 
 def conf_value(spark: SparkSession, key: str) -> str | None:
-    """Return a session's value of a key, None where it has none."""
-    value = spark.conf.get(key, None)
+    """Return a session's value of a key, None where it has none, or does not show it."""
+    try:
+        value = spark.conf.get(key, None)
+    except SPARK_ERRORS as error:
+        if not is_refusal(error):
+            raise
+        return None
     return None if value is None else str(value)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether a session refuses a call for what it is, not for how it was made."""
+    if isinstance(error, PySparkException) and (error.getCondition() or "").partition(".")[0] in _REFUSALS:
+        return True
+    return _NOT_ALLOWED in str(error)
+
+
+def for_reading(spark: SparkSession) -> dict[str, str]:
+    """Return the settings to hold while the table's files are read."""
+    is_checked = (conf_value(spark, _FORMAT_CHECK) or "false").lower() != "false"
+    return {**READING_MANY_FILES, _FORMAT_CHECK: "false"} if is_checked else READING_MANY_FILES
 
 
 def settings_below(spark: SparkSession, prefix: str) -> dict[str, str]:
@@ -124,24 +151,53 @@ def settings_below(spark: SparkSession, prefix: str) -> dict[str, str]:
 
 
 @contextmanager
-def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def session_settings(spark: SparkSession, settings: Mapping[str, str], *, are_needed: bool = False) -> Iterator[None]:
     """Hold settings of a session, then restore what was there.
 
     Other threads of the session see them meanwhile: hold only what does not change what their queries return.
+
+    Args:
+        are_needed: Whether a setting that the session refuses is an error; else it is left as it is.
+
+    Raises:
+        DeltaAnalysisException: DELTAMERGE_SETTING_REFUSED.
     """
     session = _identity(spark) if settings else ""
     with ExitStack() as held:
         for key, value in settings.items():
             with _lock:
                 holders, before = _held.get((session, key), (0, None))
-                if not holders:
-                    before = conf_value(spark, key)
+                if not holders and (before := conf_value(spark, key)) == value:
+                    continue
                 _held[session, key] = (holders + 1, before)
                 # From here on it is put back, also where setting it fails or is interrupted.
                 held.callback(_release, spark, session, key)
-                if not holders:
-                    spark.conf.set(key, value)
+                if not holders and not _is_set(spark, key, value):
+                    del _held[session, key]
+                    if are_needed:
+                        raise _setting_refused(key, value)
         yield
+
+
+def _is_set(spark: SparkSession, key: str, value: str) -> bool:
+    try:
+        spark.conf.set(key, value)
+    except SPARK_ERRORS as error:
+        if not is_refusal(error):
+            raise
+        logger.info("the session refuses to set %s", key)
+        return False
+    return True
+
+
+def _setting_refused(key: str, value: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTAMERGE_SETTING_REFUSED",
+        f"The session refuses to set {key}, which must be {value} while these files are written. Let whoever runs the "
+        "cluster set it.",
+        sqlstate="0A000",
+        parameters={"key": key},
+    )
 
 
 def _identity(spark: SparkSession) -> str:
@@ -156,7 +212,10 @@ def _identity(spark: SparkSession) -> str:
 def _release(spark: SparkSession, session: str, key: str) -> None:
     """Restore a setting, unless another thread holds it, too."""
     with _lock:
-        holders, before = _held.pop((session, key))
+        holders, before = _held.pop((session, key), (0, None))
+        if not holders:
+            # The session has refused it.
+            return
         if holders > 1:
             _held[session, key] = (holders - 1, before)
         elif before is None:

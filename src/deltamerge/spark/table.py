@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from deltamerge.exceptions import DeltaTableException
+from deltamerge.log.segment import LAST_CHECKPOINT
 from deltamerge.log.snapshot import Snapshot, load_snapshot
+from deltamerge.spark.config import wrong_value
 from deltamerge.spark.hadoop_files import JvmFiles
-from deltamerge.spark.session import is_connect
+from deltamerge.spark.session import conf_value, is_connect
 from deltamerge.spark.store_options import session_store_options
+from deltamerge.spark.task_store import TaskStore
+from deltamerge.storage.credentials import StoreOptions, current_options
+from deltamerge.storage.object_store import counting
 from deltamerge.storage.store import Store, open_store
 from deltamerge.storage.stored_file import SCHEME
+from deltamerge.storage.task_files import NotOpened
+from deltamerge.workers.files import Files
+
+logger = logging.getLogger("deltamerge.spark.table")
+
+LOG_ACCESS = "spark.deltamerge.storage.logAccess"
+"""The setting that says who reads and writes tables' logs: this process (``client``) or Spark's tasks (``server``)."""
 
 
 class SnapshotCache:
@@ -60,13 +75,18 @@ class Table:
     store: Store
     name: str
     opened_schema: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    options: StoreOptions = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def location(self) -> str:
         """The table's folder as a URL."""
         root = self.store.absolute("")
         return root if SCHEME.match(root) else f"file:{root}"
+
+    @property
+    def reaches_files(self) -> bool:
+        """Whether this process opens the table's files itself."""
+        return not isinstance(self.store, TaskStore)
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Load the state at a version, the latest by default, and refuse what cannot be read.
@@ -79,16 +99,58 @@ class Table:
         return SNAPSHOTS.load(self.store, version)
 
 
-def open_table(
-    spark: SparkSession, path: str, options: Mapping[str, str] | None = None, name: str | None = None
-) -> Table:
+def open_table(spark: SparkSession, path: str, options: StoreOptions | None = None, name: str | None = None) -> Table:
     """Return the table at a local path or a URL, whether or not there is one yet.
 
     An option that is given wins over the session's setting, this one over what the environment has.
     """
-    hadoop = None if is_connect(spark) else partial(JvmFiles, spark)
-    store = open_store(path, options, session_store_options(spark, path), hadoop)
-    return Table(spark, store, name or path, options=dict(options or {}))
+    given, defaults = options or {}, session_store_options(spark, path)
+    access = _log_access(spark)
+    if access == "server":
+        store: Store = _by_tasks(spark, path, given, defaults)
+    elif is_connect(spark) and access == "auto" and SCHEME.match(path):
+        store = _reached(spark, path, given, defaults)
+    else:
+        hadoop = None if is_connect(spark) else partial(JvmFiles, spark)
+        store = open_store(path, options, defaults, hadoop)
+    return Table(spark, store, name or path, options=dict(given))
+
+
+def _log_access(spark: SparkSession) -> str:
+    value = (conf_value(spark, LOG_ACCESS) or "auto").lower()
+    if value not in ("auto", "client", "server"):
+        raise wrong_value(LOG_ACCESS, value, "one of auto, client, server")
+    return value
+
+
+def _reached(spark: SparkSession, path: str, options: StoreOptions, defaults: Mapping[str, str]) -> Store:
+    """Return a store that this client reaches, or else one that tasks reach."""
+    try:
+        store = open_store(path, options, defaults)
+        with suppress(FileNotFoundError):
+            store.get(LAST_CHECKPOINT)
+    except (DeltaTableException, OSError) as error:
+        logger.info("Spark's tasks read the log in %s: this client does not. %s", path, error)
+        return _by_tasks(spark, path, options, defaults)
+    return store
+
+
+def _by_tasks(spark: SparkSession, path: str, options: StoreOptions, defaults: Mapping[str, str]) -> TaskStore:
+    scheme = SCHEME.match(path)
+    current = current_options(options, path, "" if scheme is None else scheme.group(1))
+    return TaskStore(spark, path, _files_of(path, options, defaults), current, defaults)
+
+
+def _files_of(path: str, options: StoreOptions, defaults: Mapping[str, str]) -> Files | NotOpened:
+    try:
+        return open_store(path, options, defaults).files
+    except DeltaTableException as error:
+        return NotOpened(error.message)
+
+
+def counting_requests(table: Table) -> Table:
+    """Return a table that counts the requests to its object store anew."""
+    return replace(table, store=counting(table.store))
 
 
 def spark_schema(snapshot: Snapshot) -> StructType:

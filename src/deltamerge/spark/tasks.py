@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.spark.nested_types import as_nullable
 from deltamerge.spark.session import IN_TASKS, SPARK_ERRORS, empty_frame, is_connect, session_settings
+from deltamerge.workers.first_contact import StoreNotOpened
 
 Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
@@ -33,8 +35,12 @@ _UNFIT_WORKERS = (
 )
 
 
+# As Python prints the exception of a task.
+_NOT_OPENED = re.compile(r"StoreNotOpened: ([^\n]*)")
+
+
 class PythonWorkersUnfit(Exception):
-    """The executors' Python cannot run work on Arrow batches: it lacks PyArrow or is another version."""
+    """The executors' Python cannot run work on Arrow batches: it lacks PyArrow, or does not open the table's store."""
 
 
 @contextmanager
@@ -43,7 +49,10 @@ def python_workers() -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        if any(sign in str(error) for sign in _UNFIT_WORKERS):
+        message = str(error)
+        if found := _NOT_OPENED.search(message):
+            raise PythonWorkersUnfit(f"tasks do not open the table's store: {found.group(1)}") from error
+        if any(sign in message for sign in _UNFIT_WORKERS):
             raise PythonWorkersUnfit(
                 "the executors' Python is missing, lacks PyArrow or NumPy, or is another version than the driver's"
             ) from error
@@ -67,7 +76,10 @@ def run(
             for each.
     """
     if in_driver:
-        return [row for batch in _run_in_driver(work, rows, report) for row in batch.to_pylist()]
+        try:
+            return [row for batch in _run_in_driver(work, rows, report) for row in batch.to_pylist()]
+        except StoreNotOpened as error:
+            raise PythonWorkersUnfit(f"the driver does not open the table's store: {error}") from error
     with python_workers():
         return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.workers.first_contact import impatient
 from deltamerge.workers.obstore_client import reason_of
 
 _Answer = TypeVar("_Answer")
 
-# What is asked again must end within five seconds.
-_RETRIES: dict[str, Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=3)}
-_CLIENT = {"connect_timeout": "2s", "timeout": "4s"}
 _ADVICE = {
     "s3": "spark.hadoop.fs.s3a.endpoint, .access.key and .secret.key (of one bucket: "
     "spark.hadoop.fs.s3a.bucket.<bucket>.…), or the options endpoint, access_key_id and secret_access_key",
@@ -33,18 +30,15 @@ class FirstContact:
         root: The table's URL.
         kind: The kind of store; see `store_kind`.
         url: The bucket's or container's.
-        client: The options of obstore's client, which may be given by the user.
-        config: The store's own options. They may be secret.
+        arguments: Those of obstore's store. They may be secret.
     """
 
-    def __init__(self, root: str, kind: str, url: str, client: Mapping[str, str], config: Mapping[str, str]) -> None:
+    def __init__(self, root: str, kind: str, url: str, arguments: Mapping[str, Any]) -> None:
         self._root = root
         self._kind = kind
-        self._options = sorted([*client, *config])
-        options: dict[str, Any] = {"client_options": {**_CLIENT, **client}, "retry_config": _RETRIES}
-        if config:
-            options["config"] = dict(config)
-        self._store = from_url(url, **options)
+        client = arguments.get("client_options", {})
+        self._options = sorted([*client, *arguments.get("config", {}), *(arguments.keys() & {"credential_provider"})])
+        self._store: Any = from_url(url, **impatient(arguments, retries=2, seconds=3))
 
     def ask(self, request: Callable[[Any], _Answer]) -> _Answer:
         """Make a request.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
+
+from deltamerge.exceptions import DeltaTableException
 
 _S3A: dict[str, str] = {
     "fs.s3a.access.key": "access_key_id",
@@ -16,7 +19,22 @@ _SSL = "fs.s3a.connection.ssl.enabled"
 _PATH_STYLE = "fs.s3a.path.style.access"
 _PROVIDER = "fs.s3a.aws.credentials.provider"
 _ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
-_S3A_KEYS = (*_S3A, _ENDPOINT, _SSL, _PATH_STYLE, _PROVIDER)
+# The older name comes first: the newer one wins.
+_ALGORITHM = ("fs.s3a.server-side-encryption-algorithm", "fs.s3a.encryption.algorithm")
+_ENCRYPTION_KEY = ("fs.s3a.server-side-encryption.key", "fs.s3a.encryption.key")
+_CONTEXT = "fs.s3a.encryption.context"
+_REQUESTER_PAYS = "fs.s3a.requester.pays.enabled"
+# Of each way of encryption obstore's name of it, and of its key.
+_ENCRYPTIONS = {
+    "AES256": ("AES256", None),
+    "SSE-KMS": ("aws:kms", "sse_kms_key_id"),
+    "DSSE-KMS": ("aws:kms:dsse", "sse_kms_key_id"),
+    "SSE-C": ("sse-c", "sse_customer_key_base64"),
+}
+# What would be another file, or one that others cannot read, if it was passed over.
+_REFUSED = ("fs.s3a.acl.default", "fs.s3a.accesspoint.arn")
+_ENCRYPTION = (*_ALGORITHM, *_ENCRYPTION_KEY, _CONTEXT)
+_S3A_KEYS = (*_S3A, _ENDPOINT, _SSL, _PATH_STYLE, _PROVIDER, _REQUESTER_PAYS, *_ENCRYPTION, *_REFUSED)
 _HOST = r"([^.]+)\.(?:dfs|blob)\.[^/]+"
 _ACCOUNT_KEY = re.compile(rf"fs\.azure\.account\.key\.{_HOST}")
 _SAS = re.compile(rf"fs\.azure\.sas\.fixed\.token\.{_HOST}")
@@ -64,7 +82,7 @@ def prefixes_of_store(scheme: str) -> tuple[str, ...]:
 _SAS_KEY = "fs.azure.sas.fixed.token"
 
 
-def obstore_options(authority: str, options: Mapping[str, str]) -> dict[str, str]:
+def obstore_options(authority: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options of a store under obstore's names.
 
     An option given under obstore's own name wins, and one of the bucket over one of all buckets; the key of another
@@ -72,33 +90,70 @@ def obstore_options(authority: str, options: Mapping[str, str]) -> dict[str, str
     """
     own = {key: options[of_bucket] for key in _S3A_KEYS if (of_bucket := _of_bucket(key, authority)) in options}
     given = {key: value for key, value in options.items() if not key.startswith("fs.s3a.bucket.")} | own
-    translated: dict[str, str] = {}
-    others: dict[str, str] = {}
+    refused = next((key for key in _REFUSED if given.get(key)), None)
+    if refused is not None:
+        raise _refused(refused, given[refused])
+    translated: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     for key, value in given.items():
-        if key in _S3A:
-            translated[_S3A[key]] = value
-        elif key == _ENDPOINT:
-            scheme = "http" if given.get(_SSL, "true").lower() == "false" else "https"
-            translated["endpoint"] = value if "://" in value else f"{scheme}://{value}"
-            if translated["endpoint"].startswith("http://"):
-                translated["allow_http"] = "true"
-        elif key == _PATH_STYLE:
-            # FALSE is Hadoop's default. For obstore the other style would mean that the bucket is in the endpoint.
-            if value.lower() == "true":
-                translated["virtual_hosted_style_request"] = "false"
-        elif key == _PROVIDER:
-            if value.strip() == _ANONYMOUS:
-                translated["skip_signature"] = "true"
+        if key in _S3A_KEYS:
+            translated |= _s3a(key, value, given)
         elif key in _KEYFILE:
             translated["service_account"] = value
         elif key.startswith("fs.azure."):
             translated |= _azure(authority.partition("@")[2].partition(".")[0], key, value)
-        elif key != _SSL:
+        else:
             others[key] = value
-    return {**translated, **others}
+    return {**translated, **_encryption(given), **others}
 
 
-def with_defaults(authority: str, options: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+def _s3a(key: str, value: str, given: Mapping[str, Any]) -> dict[str, str]:
+    if key in _S3A:
+        return {_S3A[key]: value}
+    if key == _ENDPOINT:
+        scheme = "http" if given.get(_SSL, "true").lower() == "false" else "https"
+        endpoint = value if "://" in value else f"{scheme}://{value}"
+        return {"endpoint": endpoint, **({"allow_http": "true"} if endpoint.startswith("http://") else {})}
+    # FALSE is Hadoop's default. For obstore the other style would mean that the bucket is in the endpoint.
+    if key == _PATH_STYLE and value.lower() == "true":
+        return {"virtual_hosted_style_request": "false"}
+    if key == _PROVIDER and value.strip() == _ANONYMOUS:
+        return {"skip_signature": "true"}
+    if key == _REQUESTER_PAYS and value.lower() == "true":
+        return {"request_payer": "true"}
+    return {}
+
+
+def _encryption(given: Mapping[str, str]) -> dict[str, str]:
+    """Return how files are encrypted by the store.
+
+    Raises:
+        DeltaTableException: It is a way that obstore does not know.
+    """
+    named = [(key, given[key]) for key in _ALGORITHM if given.get(key)]
+    if not named:
+        return {}
+    setting, algorithm = named[-1]
+    if algorithm.upper() not in _ENCRYPTIONS:
+        raise _refused(setting, algorithm)
+    name, option = _ENCRYPTIONS[algorithm.upper()]
+    if option == "sse_kms_key_id" and given.get(_CONTEXT):
+        raise _refused(_CONTEXT, "…")
+    keys = [given[key] for key in _ENCRYPTION_KEY if given.get(key)]
+    return {"server_side_encryption": name, **({option: keys[-1]} if keys and option is not None else {})}
+
+
+def _refused(setting: str, value: str) -> DeltaTableException:
+    return DeltaTableException(
+        "DELTAMERGE_UNSUPPORTED_STORE_SETTING",
+        f"The setting {setting} = {value} is not supported for the table's log, and files written without it would be "
+        "others than Spark writes. Unset it, also for the bucket (fs.s3a.bucket.<bucket>.…).",
+        sqlstate="0A000",
+        parameters={"setting": setting},
+    )
+
+
+def with_defaults(authority: str, options: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
     """Return options under obstore's names, and those of others for what they do not give.
 
     Who gives credentials gives all of them: a token of others would not belong to them.

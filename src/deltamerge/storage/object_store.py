@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import IO, Any, TypeAlias, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
@@ -14,7 +15,16 @@ from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
 from deltamerge.workers.ranged_file import open_ranges
+from deltamerge.workers.request_counter import RequestCounter, RequestCounts
 
+if TYPE_CHECKING:
+    from deltamerge.storage.store import Store
+
+# What the stores return or delete by one request.
+_LISTED_AT_ONCE = 1_000
+_DELETED_AT_ONCE = 1_000
+# A larger file is sent in parts.
+_ONE_REQUEST_BYTES = 64 << 20
 NO_FILES = NotOpened("tasks do not open the table's store")
 
 # obstore's stores, metadata and buffers have no public common type for all its versions.
@@ -24,7 +34,11 @@ _Answer = TypeVar("_Answer")
 
 
 class ObjectStore:
-    """A prefix in an object store; `inner` is obstore's store of the bucket or container."""
+    """A prefix in an object store; `inner` is obstore's store of the bucket or container.
+
+    Args:
+        requests: Counts the requests; None where nobody asks for them.
+    """
 
     is_local = False
 
@@ -35,9 +49,11 @@ class ObjectStore:
         prefix: str,
         files: Files | NotOpened = NO_FILES,
         first: FirstContact | None = None,
+        requests: RequestCounter | None = None,
     ) -> None:
         self.root = root
         self.files = files
+        self.requests = requests
         self._inner = inner
         self._first = first
         self._prefix = prefix.strip("/")
@@ -50,7 +66,9 @@ class ObjectStore:
             batches = obstore.list(inner, prefix=self._key(prefix) or None, offset=offset)
             return [meta for batch in batches for meta in batch]
 
-        return sorted(map(self._stored, self._asked(listed)), key=lambda f: f.path)
+        found = self._asked(listed)
+        self._count(requests=max(0, len(found) - 1) // _LISTED_AT_ONCE)
+        return sorted(map(self._stored, found), key=lambda f: f.path)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
         """List the files directly in a folder; see `Store.list_folder`."""
@@ -62,18 +80,24 @@ class ObjectStore:
 
     def get(self, path: str) -> bytes:
         """Read a whole file; see `Store.get`."""
-        return self._asked(lambda inner: bytes(obstore.get(inner, self._key(path)).bytes()))
+        content = self._asked(lambda inner: bytes(obstore.get(inner, self._key(path)).bytes()))
+        self._count(read=len(content))
+        return content
 
     def put_if_absent(self, path: str, content: bytes) -> None:
         """Write a file unless it exists; see `Store.put_if_absent`."""
         try:
-            obstore.put(self._inner, self._key(path), content, mode="create", use_multipart=False)
+            with self._request():
+                obstore.put(self._inner, self._key(path), content, mode="create", use_multipart=False)
         except AlreadyExistsError as error:
             raise FileExistsError(f"{self.absolute(path)} exists") from error
+        self._count(written=len(content))
 
     def put(self, path: str, content: bytes) -> None:
         """Write or replaces a file; see `Store.put`."""
-        obstore.put(self._inner, self._key(path), content)
+        with self._request():
+            obstore.put(self._inner, self._key(path), content, use_multipart=len(content) > _ONE_REQUEST_BYTES)
+        self._count(written=len(content))
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files; see `Store.delete`."""
@@ -81,11 +105,12 @@ class ObjectStore:
         if not keys:
             return
         try:
-            obstore.delete(self._inner, keys)
+            with self._request(-(-len(keys) // _DELETED_AT_ONCE)):
+                obstore.delete(self._inner, keys)
         except FileNotFoundError:
             # Some stores stop at the first absent key.
             for key in keys:
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(FileNotFoundError), self._request():
                     obstore.delete(self._inner, key)
 
     def make_folder(self, folder: str) -> None:
@@ -97,12 +122,14 @@ class ObjectStore:
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file; see `Store.rename`."""
-        obstore.rename(self._inner, self._key(source), self._key(target), overwrite=True)
+        with self._request(2):
+            obstore.rename(self._inner, self._key(source), self._key(target), overwrite=True)
 
     def exists(self, path: str) -> bool:
         """Return whether a file exists; see `Store.exists`."""
         try:
-            obstore.head(self._inner, self._key(path))
+            with self._request():
+                obstore.head(self._inner, self._key(path))
         except FileNotFoundError:
             return False
         return True
@@ -116,16 +143,37 @@ class ObjectStore:
     def open_input(self, path: str) -> IO[bytes]:
         """Open a file for reading; see `Store.open_input`."""
         key = self._key(path)
-        size = obstore.head(self._inner, key)["size"]
-        return open_ranges(size, lambda first, end: obstore.get_range(self._inner, key, start=first, end=end))
+        with self._request():
+            size = obstore.head(self._inner, key)["size"]
+
+        def read(first: int, end: int) -> Any:  # noqa: ANN401
+            self._count(read=end - first)
+            with self._request():
+                return obstore.get_range(self._inner, key, start=first, end=end)
+
+        return open_ranges(size, read)
+
+    def counting(self) -> ObjectStore:
+        """Return this store with a count of its own, of requests by this object and by its `files` in this process."""
+        requests = RequestCounter()
+        files = self.files if isinstance(self.files, NotOpened) else self.files.counted_by(requests)
+        return ObjectStore(self.root, self._inner, self._prefix, files, self._first, requests)
 
     def _asked(self, request: Callable[[_Inner], _Answer]) -> _Answer:
-        if self._first is None:
-            return request(self._inner)
-        # That a file is not found may mean that the bucket is not.
-        answer = self._first.ask(request)
+        with self._request():
+            if self._first is None:
+                return request(self._inner)
+            # That a file is not found may mean that the bucket is not.
+            answer = self._first.ask(request)
         self._first = None
         return answer
+
+    def _request(self, number: int = 1) -> AbstractContextManager[None]:
+        return nullcontext() if self.requests is None else self.requests.request(number)
+
+    def _count(self, *, requests: int = 0, read: int = 0, written: int = 0) -> None:
+        if self.requests is not None:
+            self.requests.add(requests=requests, read=read, written=written)
 
     def _key(self, path: str) -> str:
         if SCHEME.match(path):
@@ -143,3 +191,13 @@ class ObjectStore:
         relative = path[len(self._prefix) :].lstrip("/") if self._prefix else path
         modified = int(meta["last_modified"].timestamp() * 1000)
         return StoredFile(relative, meta["size"], modified, meta["e_tag"])
+
+
+def counting(store: Store) -> Store:
+    """Return a store that counts requests anew; one that is no object store as it is."""
+    return store.counting() if isinstance(store, ObjectStore) else store
+
+
+def counted(store: Store) -> RequestCounts | None:
+    """Return the requests that a store counted; None where it does not."""
+    return None if not isinstance(store, ObjectStore) or store.requests is None else store.requests.counts

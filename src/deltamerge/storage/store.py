@@ -15,6 +15,13 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.credentials import (
+    PROVIDER,
+    StoreOptions,
+    provided,
+    provided_files,
+    split_provider,
+)
 from deltamerge.storage.first_contact import FirstContact
 from deltamerge.storage.hadoop_options import with_defaults
 from deltamerge.storage.hadoop_store import SINGLE_WRITER, HadoopFiles, HadoopStore
@@ -113,16 +120,17 @@ class Store(Protocol):
 
 def open_store(
     root: str,
-    options: Mapping[str, str] | None = None,
+    options: StoreOptions | None = None,
     defaults: Mapping[str, str] | None = None,
     hadoop: Callable[[str], HadoopFiles] | None = None,
 ) -> Store:
     """Return the store of a table; nothing is read yet.
 
-    `root` is a local path (also ``file:/...``) or a URL (``s3://``, ``s3a://``, ``gs://``, ``az://``, ``abfss://``...),
-    spelled as Spark takes it: not percent-encoded. `options` are obstore's for an object store, such as ``region``,
-    ``endpoint``, ``allow_http``, or their Hadoop names; `defaults` hold for what they do not give. `hadoop` opens the
-    file system of any other URL; without it, only HDFS is reached, by hdfs-native.
+    `root` is a local path (also ``file:/...``) or a URL (``s3://``, ``s3a://``, ``gs://``, ``az://``,
+    ``abfss://``...), spelled as Spark takes it: not percent-encoded. `options` are obstore's for an object store,
+    such as ``region``, ``endpoint``, ``allow_http``, or their Hadoop names, and perhaps a provider of credentials;
+    `defaults` hold for what they do not give. `hadoop` opens the file system of any other URL; without it, only
+    HDFS is reached, by hdfs-native.
 
     Raises:
         DeltaTableException: There is no store for this kind of URL, or its options are wrong.
@@ -133,22 +141,38 @@ def open_store(
         # Spark's names of files have no `..` and no empty parts, so the log's must not either.
         return LocalStore(posixpath.normpath(Path(re.sub("^/+", "/", local)).absolute()))
     if scheme.group(1).lower() not in _OBJECT_SCHEMES:
-        return _hadoop_store(root, scheme.group(1), {**(defaults or {}), **(options or {})}, hadoop)
+        strings, provider = split_provider(options or {}, root)
+        if provider is not None:
+            provided(provider, scheme.group(1), root)
+        return _hadoop_store(root, scheme.group(1), {**(defaults or {}), **strings}, hadoop)
     head = scheme.group(1) + "://"
     authority, _, prefix = root[len(head) :].lstrip("/").partition("/")
     # As for a local path.
     prefix = posixpath.normpath("/" + prefix).strip("/")
-    by_kind: dict[str, Any] = {}
-    translated = with_defaults(authority, options or {}, defaults or {})
-    for key, value in translated.items():
-        by_kind.setdefault("client_options" if key in _CLIENT_OPTIONS else "config", {})[key] = value
+    given, provider = split_provider(with_defaults(authority, options or {}, defaults or {}), root)
+    kind, url = store_kind(scheme.group(1)), f"{head}{authority}/{prefix}".rstrip("/")
+    credentials = None if provider is None else provided(provider, scheme.group(1), root)
+    by_kind = _arguments(given)
+    asked = by_kind if credentials is None else {**by_kind, PROVIDER: credentials}
     try:
-        inner = from_url(head + authority, **by_kind)
+        inner = from_url(head + authority, **asked)
     except (BaseError, ValueError, TypeError) as error:
         raise _unsupported(root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}") from error
-    kind, url = store_kind(scheme.group(1)), f"{head}{authority}/{prefix}".rstrip("/")
-    first = FirstContact(url, kind, head + authority, by_kind.get("client_options", {}), by_kind.get("config", {}))
-    return ObjectStore(url, inner, prefix, task_files(kind, authority, translated, by_kind), first)
+
+    def files_with(options: Mapping[str, str]) -> Files | NotOpened:
+        known = {**given, **options}
+        return task_files(kind, authority, known, _arguments(known))
+
+    files = files_with({}) if credentials is None else provided_files(credentials, files_with)
+    return ObjectStore(url, inner, prefix, files, FirstContact(url, kind, head + authority, asked))
+
+
+def _arguments(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of obstore's store with some options."""
+    by_kind: dict[str, Any] = {}
+    for key, value in options.items():
+        by_kind.setdefault("client_options" if key in _CLIENT_OPTIONS else "config", {})[key] = value
+    return by_kind
 
 
 def _hadoop_store(

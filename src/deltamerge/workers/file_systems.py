@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow.fs as pafs
 from deltamerge.workers.hdfs import HdfsSystem
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:([^/@]*)@)?([^/]*)/*(.*)", re.DOTALL)
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # PyArrow's first version with S3's `allow_delayed_open`.
 _WITH_DELAYED_OPEN = 20
 
@@ -26,6 +28,7 @@ def connect(kind: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
     if kind == "hdfs":
         return HdfsSystem(**options)
     if kind == "s3":
+        options = {**_endpoint_of_environment(), **options}
         # A small file is then one request, not three.
         delayed = {"allow_delayed_open": True} if int(pa.__version__.split(".")[0]) >= _WITH_DELAYED_OPEN else {}
         return pafs.S3FileSystem(**options, **delayed)
@@ -34,6 +37,15 @@ def connect(kind: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
     if kind == "az":
         return pafs.AzureFileSystem(**options)
     raise ValueError("tasks do not open the store")
+
+
+def _endpoint_of_environment() -> dict[str, str]:
+    """Return the endpoint that obstore takes from this process's environment, and PyArrow does not."""
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
+    if endpoint is None:
+        return {}
+    scheme, _, host = endpoint.rpartition("://")
+    return {"endpoint_override": host.rstrip("/"), "scheme": scheme or "https"}
 
 
 def key_of(kind: str, url: str) -> str:

@@ -18,10 +18,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from deltamerge.workers.file_systems import account_of, connect, key_of
+from deltamerge.workers.first_contact import opening
 from deltamerge.workers.obstore_client import ObstoreClient, obstore_client
 from deltamerge.workers.remote_file import RemoteFile, column_ranges
 from deltamerge.workers.remote_ranges import ArrowRanges, Ranges, StoreRanges
 from deltamerge.workers.remote_upload import StoreUpload
+from deltamerge.workers.request_counter import RequestCounter
 
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
@@ -30,6 +32,8 @@ _Done = TypeVar("_Done")
 _REQUESTS_IN_FLIGHT = 16
 # So much of a file, without decoding, is in memory as long as a task works on it.
 _WHOLE_BYTES = 256 << 20
+# PyArrow sends a file in parts of this size.
+_ARROW_PART_BYTES = 10 << 20
 # Of more files the footers of those that were opened first are read again.
 _MOST_OPENED = 1_000
 
@@ -43,22 +47,20 @@ class Files:
         options: The arguments of its file system. They may be secret.
         ranged: The arguments of obstore's store, by which ranges are read where a process has obstore; they may be
             secret. None where PyArrow's file system reads them, too.
+        requests: Counts the requests of this process.
     """
 
     kind: str = ""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     ranged: Mapping[str, Any] | None = field(default=None, repr=False)
+    requests: RequestCounter | None = field(default=None, repr=False, compare=False)
     # A connection does not travel, and is made when a URL is opened for the first time.
     _connected: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _opened: dict[str, RemoteFile] = field(default_factory=dict, repr=False, compare=False)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
-    def __getstate__(self) -> dict[str, Any]:
-        ranged = None if self.ranged is None else dict(self.ranged)
-        return {"kind": self.kind, "options": dict(self.options), "ranged": ranged}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _connected={}, _opened={}, _lock=Lock())
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.for_tasks().parts
 
     def parquet(self, path: str, int96: str | None = None) -> pq.ParquetFile:
         """Open a Parquet file; of a remote one with its footer in memory.
@@ -93,6 +95,19 @@ class Files:
             return self.parquet(path)
         file = self._remote(path)
         return file.parquet([(0, file.size)] if file.size <= _WHOLE_BYTES else [])
+
+    def for_tasks(self) -> Files:
+        """Return the files as tasks open them."""
+        return self
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What makes the same files in another process."""
+        return Files, (self.kind, dict(self.options), None if self.ranged is None else dict(self.ranged))
+
+    def counted_by(self, requests: RequestCounter) -> Files:
+        """Return these files, opened anew, whose requests are counted as far as obstore makes them."""
+        return replace(self, requests=requests, _connected={}, _opened={})
 
     def for_one_run(self) -> Files:
         """Return these files, opened anew: what is opened stays open, with its footer, as long as the result."""
@@ -135,7 +150,8 @@ class Files:
         if _is_local(folder):
             return [path.name for path in Path(folder).glob("*")]
         selector = pafs.FileSelector(self._key(folder), allow_not_found=True)
-        return [info.base_name for info in self._system.get_file_info(selector)]
+        with opening(is_first=not self._opened):
+            return [info.base_name for info in self._system.get_file_info(selector)]
 
     def version(self, path: str) -> tuple[int, int]:
         """Return a Parquet file's size in bytes and when it was changed, nanoseconds since 1970.
@@ -200,7 +216,8 @@ class Files:
     def _ranges(self, path: str) -> Ranges:
         client, key = self._client_of(path)
         if client is None:
-            return ArrowRanges(self._system, self._key(path))
+            with opening(is_first=not self._opened):
+                return ArrowRanges(self._system, self._key(path))
         # Azure has no requests for a file's end.
         return StoreRanges(client, key, has_suffixes=self.kind != "az")
 
@@ -212,7 +229,7 @@ class Files:
             return None, key
         bucket = f"{scheme}://{authority}"
         if bucket not in self._connected:
-            self._connected[bucket] = obstore_client(bucket, self.ranged)
+            self._connected[bucket] = obstore_client(bucket, self.ranged, self.requests)
         return self._connected[bucket], key
 
     def _upload(self, path: str) -> StoreUpload | None:
@@ -222,7 +239,8 @@ class Files:
         return StoreUpload(partial(client.put, key), partial(self._open_output, path))
 
     def _open_output(self, path: str) -> Any:  # noqa: ANN401
-        return self._system.open_output_stream(self._key(path))
+        with opening(is_first=not self._opened):
+            return self._system.open_output_stream(self._key(path))
 
     def _remove(self, path: str) -> None:
         # What was not there is as good as removed.
@@ -269,6 +287,10 @@ class Output:
             if is_kept and self._hidden is not None:
                 self._hidden.replace(self._path)
         finally:
+            if self._upload is not None and self._upload.has_begun and self._files.requests is not None:
+                # It begins, it ends, and there are the parts.
+                parts = -(-self._upload.tell() // _ARROW_PART_BYTES)
+                self._files.requests.add(requests=2 + parts, written=self._upload.tell())
             if self._hidden is not None:
                 self._hidden.unlink(missing_ok=True)
             elif not is_kept and (self._upload is None or self._upload.has_begun):

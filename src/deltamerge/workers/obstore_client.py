@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from deltamerge.workers.first_contact import impatient, opening
+from deltamerge.workers.request_counter import RequestCounter
+
+_Answer = TypeVar("_Answer")
 
 # A query may have a signature.
 _QUERY = re.compile(r"\?\S*")
@@ -16,26 +21,26 @@ class ObstoreClient:
     Args:
         url: The bucket's or container's.
         options: The arguments of obstore's store.
+        requests: Counts the requests.
 
     Raises:
         ImportError: This process has no obstore.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any], requests: RequestCounter | None = None) -> None:
         import obstore  # noqa: PLC0415
         from obstore.exceptions import BaseError, PreconditionError  # noqa: PLC0415
         from obstore.store import from_url  # noqa: PLC0415
 
         self._obstore: Any = obstore
+        self._requests = requests or RequestCounter()
         self._errors, self._changed = BaseError, PreconditionError
         self._store = from_url(url, **options)
+        self._first: Any = from_url(url, **impatient(options))
 
     def head(self, key: str) -> Any:  # noqa: ANN401
         """Return what is known of a file, as obstore has it."""
-        try:
-            return self._obstore.head(self._store, key)
-        except self._errors as error:
-            raise OSError(f"{key} cannot be read: {reason_of(error)}") from None
+        return self._asked(f"{key} cannot be read", lambda store: self._obstore.head(store, key))
 
     def get(self, key: str, options: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return what is known of a file, and the bytes that are asked for.
@@ -43,27 +48,53 @@ class ObstoreClient:
         Raises:
             ValueError: The file is not the version that is asked for.
         """
-        try:
-            answer = self._obstore.get(self._store, key, options=options)
+
+        def request(store: Any) -> tuple[Any, Any]:  # noqa: ANN401
+            answer = self._obstore.get(store, key, options=options)
             meta = answer.meta
-            return meta, answer.bytes()
+            content = answer.bytes()
+            self._requests.add(read=len(content))
+            return meta, content
+
+        try:
+            return self._asked(f"{key} cannot be read", request)
         except self._changed:
             raise ValueError(f"{key} was changed meanwhile") from None
-        except self._errors as error:
-            raise OSError(f"{key} cannot be read: {reason_of(error)}") from None
 
     def put(self, key: str, content: bytes) -> None:
         """Write a file with one request."""
+        self._asked(
+            f"{key} cannot be written", lambda store: self._obstore.put(store, key, content, use_multipart=False)
+        )
+        self._requests.add(written=len(content))
+
+    def _asked(self, failure: str, request: Callable[[Any], _Answer]) -> _Answer:
+        first = self._first
         try:
-            self._obstore.put(self._store, key, content, use_multipart=False)
+            with opening(is_first=first is not None):
+                answer = self._told(failure, request, self._store if first is None else first)
+        except (FileNotFoundError, self._changed):
+            self._first = None
+            raise
+        self._first = None
+        return answer
+
+    def _told(self, failure: str, request: Callable[[Any], _Answer], store: Any) -> _Answer:  # noqa: ANN401
+        try:
+            with self._requests.request():
+                return request(store)
+        except self._changed:
+            raise
         except self._errors as error:
-            raise OSError(f"{key} cannot be written: {reason_of(error)}") from None
+            raise OSError(f"{failure}: {reason_of(error)}") from None
 
 
-def obstore_client(url: str, options: Mapping[str, Any]) -> ObstoreClient | None:
+def obstore_client(
+    url: str, options: Mapping[str, Any], requests: RequestCounter | None = None
+) -> ObstoreClient | None:
     """Return a bucket or container; None where this process has no obstore."""
     try:
-        return ObstoreClient(url, options)
+        return ObstoreClient(url, options, requests)
     except ImportError:
         return None
 

@@ -218,7 +218,7 @@ def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[st
     if target.records_per_file is not None:
         writer = writer.option("maxRecordsPerFile", target.records_per_file)
     writer = writer.options(**target.options)
-    with session_settings(frame.sparkSession, _write_settings(target)):
+    with session_settings(frame.sparkSession, _write_settings(target), are_needed=True):
         writer.parquet(target.store.absolute(target.folder))
 
 

@@ -13,7 +13,7 @@ from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.nested_types import as_nullable
-from deltamerge.spark.session import READING_MANY_FILES, SPARK_ERRORS, errors_not_logged, merge_conf, session_settings
+from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, for_reading, merge_conf, session_settings
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import free_prefix, quote
@@ -125,7 +125,7 @@ def write_checked(
         folder=folder,
         options=options,
     )
-    with session_settings(table.spark, READING_MANY_FILES), errors_not_logged():
+    with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
         try:
             columns = definition.partition_columns
             rows = checked(frame, definition.schema, definition.properties, columns, further=further)

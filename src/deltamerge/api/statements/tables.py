@@ -13,6 +13,7 @@ from deltamerge.spark.catalog import delta_location
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name
 from deltamerge.sql.statements.ast import TableName, TimeTravel
+from deltamerge.storage.credentials import StoreOptions
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Tables:
     """
 
     spark: SparkSession
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: StoreOptions = field(default_factory=dict, repr=False)
     given: Mapping[str, DeltaTable] = field(default_factory=dict)
 
     def at(self, path: str) -> DeltaTable:

@@ -22,6 +22,7 @@ from deltamerge.merge.output.clause_expressions import generate_action_expr
 from deltamerge.merge.output.derived_columns import Derivation
 from deltamerge.merge.output.identity_columns import with_identities
 from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.derived_columns import derived_of
 from deltamerge.merge.planning.fit import stored_columns
 from deltamerge.merge.planning.limits import Limits
@@ -34,6 +35,7 @@ from deltamerge.merge.source.source import Source, materialize_source
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import located
 from deltamerge.spark.config import MergeConf
+from deltamerge.spark.session import SPARK_ERRORS, is_refusal
 from deltamerge.spark.table import Table
 from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import FileForm
@@ -165,7 +167,12 @@ def keep_source(execution: Execution, level: str) -> Source:
         keys = join_keys(merge, references.on)
         zone = execution.conf.session_time_zone
         histograms = key_histograms(execution.snapshot, references.on.target_predicate, keys, zone)
-        return materialize_source(merge, level, keys, histograms, execution.limits)
+        try:
+            return materialize_source(merge, level, keys, histograms, execution.limits)
+        except SPARK_ERRORS as error:
+            if not is_refusal(error):
+                raise
+            raise Declined("source", "checkpoint", "the session refuses to keep rows (localCheckpoint)") from error
 
 
 def derivation_of(execution: Execution, clause: ResolvedClause) -> Derivation | None:

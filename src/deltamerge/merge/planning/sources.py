@@ -29,6 +29,8 @@ def read_once(context: PlanningContext, _: str) -> Fits:
         return yes("spark.databricks.delta.merge.materializeSource is none")
     if context.conf.materialize_source == "all":
         return no("spark.databricks.delta.merge.materializeSource is all")
+    if any(alternative.choice == "checkpoint" for alternative in context.declined):
+        return yes("the session keeps no rows, and one pass over the source is enough")
     most = context.limits.broadcast_target_bytes
     if context.summary is None and context.files.size_in_bytes <= most:
         return yes("the target is small enough to be sent to every executor, so one pass over the source is enough")
@@ -42,8 +44,13 @@ def checkpoint(context: PlanningContext, _: str) -> Fits:
     return yes("the source is read more than once, so Spark keeps its rows")
 
 
-def recomputed(_: PlanningContext, __: str) -> Fits:
+def recomputed(context: PlanningContext, _: str) -> Fits:
     """The source is computed each time that it is read."""
+    if context.conf.materialize_source != "none" or _must_keep(context):
+        return no(
+            "the source is to be kept; if it returns the same rows each time that it is read, set "
+            "spark.databricks.delta.merge.materializeSource to none"
+        )
     return yes("spark.databricks.delta.merge.materializeSource is none")
 
 
