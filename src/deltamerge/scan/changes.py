@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
@@ -63,7 +64,7 @@ def _rows_of(table: Table, snapshot: Snapshot, schema: StructType, files: Sequen
     extra = ScanColumns(file, prefix + "row")
     rows = target_frame(table, snapshot, stored, [changed.file for changed in files], extra)
     commits = ((changed.file, (changed.version, changed.timestamp_ms * 1000)) for changed in files)
-    joined = with_values_by_file(table, rows, file, commits, {version: "BIGINT", time: "BIGINT"})
+    joined = with_values_by_file(table, rows, file, commits, {version: pa.int64(), time: pa.int64()})
     kind = F.lit(change_type) if change_type else F.col(CHANGE_TYPE)
     return joined.select(
         *(F.col(quote(name)) for name in schema.names),

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.snapshot import Snapshot
@@ -13,7 +15,7 @@ from deltamerge.scan.char_padding import padded
 from deltamerge.scan.target import partition_value
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
-from deltamerge.sql.names import free_prefix, quote
+from deltamerge.sql.names import free_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -45,10 +47,8 @@ def files_where(
     prefix = free_prefix(schema.names)
     stored = {name: f"{prefix}{place}" for place, name in enumerate(columns)}
     number = f"{prefix}number"
-    values = table.spark.createDataFrame(
-        [(place, *of_group) for place, of_group in enumerate(groups)],
-        ", ".join([f"{quote(number)} INT", *(f"{quote(name)} STRING" for name in stored.values())]),
-    )
+    given = {name: pa.array([g[place] for g in groups], pa.string()) for place, name in enumerate(stored.values())}
+    values = table.spark.createDataFrame(pa.table({**given, number: pa.array(range(len(groups)), pa.int32())}))
     row = [
         padded(partition_value(F.col(stored[field.name]), field.dataType), field).alias(field.name)
         if field.name in stored

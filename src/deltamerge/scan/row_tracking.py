@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -40,7 +41,7 @@ def tracked_frame(
     frame = target_frame(table, snapshot, wide, files, extra)
     base, version = extra.file_name + "_base", extra.file_name + "_version"
     by_file = ((file, (file.base_row_id, file.default_row_commit_version)) for file in files)
-    types = {base: "BIGINT", version: "BIGINT"}
+    types = {base: pa.int64(), version: pa.int64()}
     joined = with_values_by_file(table, frame, extra.file_name, by_file, types)
     own = (*schema.names, extra.file_name, extra.row_index)
     return joined.select(

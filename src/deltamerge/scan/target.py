@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import types as T
 
 from deltamerge.log.actions import AddFile
@@ -223,19 +224,23 @@ def _with_values_by_path(
     table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns
 ) -> DataFrame:
     frame, logical = _read(table, columns, columns.data, files, None), columns.logical()
-    values = {f.name: F.col(quote(f.name)) for f in columns.data_fields}
-    rows = frame.select(*(logical[name].alias(name) for name in values), *_positions(frame, extra))
-    joined_names = [f"{extra.file_name}v{i}" for i in range(len(columns.partition))]
-    by_file = ((file, [file.partition_values.get(f.name) for f in columns.partition]) for file in files)
-    joined = with_values_by_file(table, rows, extra.file_name, by_file, dict.fromkeys(joined_names, "STRING"))
-    types = {f.name: f.dataType for f in columns.schema.fields}
-    for name, joined_name in zip(columns.partition_columns, joined_names, strict=True):
-        values[name] = partition_value(F.col(joined_name), types[name])
-    return joined.select(
-        *(padded(values[f.name], f).alias(f.name) for f in columns.schema.fields),
-        extra.file_name,
-        extra.row_index,
+    in_files = (padded(logical[f.name], f).alias(f.name) for f in columns.data_fields)
+    rows = frame.select(*in_files, *_positions(frame, extra))
+    stored = [f"{extra.file_name}v{i}" for i in range(len(columns.partition))]
+    of_files = ((file, [file.partition_values.get(f.name) for f in columns.partition]) for file in files)
+    by_file = _values_by_file(table, extra.file_name, of_files, dict.fromkeys(stored, pa.string()))
+    by_name = {f.name: f for f in columns.schema.fields}
+    # Spark casts the few values as it optimizes a query. Columns that casts of joined values compute would be
+    # written out in each filter on them, and in all that Spark infers from it.
+    typed = by_file.select(
+        by_file.columns[0],
+        *(
+            padded(partition_value(F.col(value), by_name[name].dataType), by_name[name]).alias(name)
+            for name, value in zip(columns.partition_columns, stored, strict=True)
+        ),
     )
+    joined = _joined_by_file(rows, extra.file_name, typed)
+    return joined.select(*(F.col(quote(f.name)) for f in columns.schema.fields), extra.file_name, extra.row_index)
 
 
 def with_values_by_file(
@@ -243,19 +248,28 @@ def with_values_by_file(
     rows: DataFrame,
     file_name: str,
     values: Iterable[tuple[AddFile, Sequence[object]]],
-    types: Mapping[str, str],
+    types: Mapping[str, pa.DataType],
 ) -> DataFrame:
     """Add columns to rows whose values are those of each row's file.
 
     Args:
         rows: Rows with `ScanColumns.file_name`.
     """
-    key = f"{file_name}_key"
-    by_file = table.spark.createDataFrame(
-        [(spelling, *of_file) for file, of_file in values for spelling in spark_spellings(table, file)],
-        ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in {key: "STRING", **types}.items()),
-    )
-    return rows.join(F.broadcast(by_file), F.col(file_name) == F.col(key), "inner")
+    return _joined_by_file(rows, file_name, _values_by_file(table, file_name, values, types))
+
+
+def _values_by_file(
+    table: Table, file_name: str, values: Iterable[tuple[AddFile, Sequence[object]]], types: Mapping[str, pa.DataType]
+) -> DataFrame:
+    """Return each file's values after its name."""
+    spelled = [(name, *of_file) for file, of_file in values for name in spark_spellings(table, file)]
+    columns = {f"{file_name}_key": pa.string(), **types}
+    arrays = [pa.array([row[i] for row in spelled], kind) for i, kind in enumerate(columns.values())]
+    return table.spark.createDataFrame(pa.table(arrays, names=list(columns)))
+
+
+def _joined_by_file(rows: DataFrame, file_name: str, by_file: DataFrame) -> DataFrame:
+    return rows.join(F.broadcast(by_file), F.col(file_name) == F.col(by_file.columns[0]), "inner")
 
 
 def partition_value(stored: Column, data_type: T.DataType) -> Column:
