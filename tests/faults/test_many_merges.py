@@ -26,7 +26,7 @@ EXECUTORS = ("auto", "auto", "low_shuffle", "classic")
 MOST_ADDED = {"python_kb": 40.0, "threads": 0.0, "files": 0.0, "jvm_files": 0.2, "views": 0.0, "cached": 0.0}
 # Spark's own pools of threads fill up; what its heap holds goes up and down.
 MOST_JVM_THREADS = 700
-MOST_HEAP_KB = 100 << 10
+MOST_HEAP_KB = 200 << 10
 
 
 def status(pid: int) -> dict[str, int]:
