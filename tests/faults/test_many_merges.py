@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -39,7 +40,10 @@ def held(spark: SparkSession) -> dict[str, int]:
     gc.collect()
     jvm = spark._jvm
     assert jvm is not None
-    jvm.java.lang.System.gc()
+    for _ in range(2):
+        # What Spark cleans up after one collection is free after the next.
+        jvm.java.lang.System.gc()
+        time.sleep(0.3)
     runtime, pid = jvm.java.lang.Runtime.getRuntime(), jvm.java.lang.ProcessHandle.current().pid()
     python, java = status(os.getpid()), status(pid)
     return {
