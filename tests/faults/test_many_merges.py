@@ -24,10 +24,10 @@ MERGES = int(os.environ.get("DELTAMERGE_SESSION_MERGES", "40"))
 SAMPLES = 10
 EXECUTORS = ("auto", "auto", "low_shuffle", "classic")
 # What a merge may leave behind, by the slope over the second half.
-MOST_ADDED = {"python_kb": 40.0, "threads": 0.0, "files": 0.0, "jvm_files": 0.2, "views": 0.0, "cached": 0.0}
-# Spark's own pools of threads fill up; what its heap holds goes up and down.
+MOST_ADDED = {"python_kb": 100.0, "threads": 0.0, "files": 0.0, "jvm_files": 0.2, "views": 0.0, "cached": 0.0}
+# Spark's own pools of threads fill up, and it remembers its last jobs.
 MOST_JVM_THREADS = 700
-MOST_HEAP_KB = 200 << 10
+MOST_HEAP_KB = 50 << 10
 
 
 def status(pid: int) -> dict[str, int]:
