@@ -63,6 +63,10 @@ class Engine:
         """Run a MERGE over temporary views of these queries."""
         return self._process.ask("merge", statement=statement, queries=dict(queries))
 
+    def run_sql(self, statement: str) -> dict[str, Any]:
+        """Run any statement; the answer has ``seconds``."""
+        return self._process.ask("run", statement=statement)
+
     def close(self) -> None:
         """End the process."""
         self._process.close()

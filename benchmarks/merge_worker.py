@@ -58,6 +58,14 @@ class Deltamerge:
             "memory": _most_memory(),
         }
 
+    def run(self, statement: str) -> dict[str, Any]:
+        """Run any statement and take the time."""
+        import deltamerge
+
+        start = time.perf_counter()
+        deltamerge.sql(self._spark, statement).collect()
+        return {"seconds": time.perf_counter() - start}
+
     def _jobs(self) -> int:
         """Count the Spark jobs so far."""
         return len(self._spark.sparkContext.statusTracker().getJobIdsForGroup(None))

@@ -197,7 +197,7 @@ def test_compaction_conflicts(spark: SparkSession, tmp_path: Path, monkeypatch: 
             change()
             return commit_command(*arguments, **named)
 
-        monkeypatch.setattr("deltamerge.commands.optimize.commit_command", commit)
+        monkeypatch.setattr("deltamerge.commands.rewriting.commit_command", commit)
 
     after(lambda: write_delta(spark.range(20, 22).selectExpr("id", "id AS v", "'a' AS p"), path, mode="append"))
     opened.optimize().executeCompaction()
@@ -212,7 +212,7 @@ def test_compaction_loses_no_row(spark: SparkSession, tmp_path: Path, monkeypatc
     path = table(spark, tmp_path)
     opened, rows, before = DeltaTable.forPath(spark, path), values(spark, path), files_below(path)
     with monkeypatch.context() as patched:
-        patched.setattr("deltamerge.commands.optimize.logical_rows", lambda *_: 11)
+        patched.setattr("deltamerge.commands.rewriting.logical_rows", lambda *_: 11)
         with pytest.raises(DeltaRuntimeException, match=r"DELTAMERGE_FILE_CHANGED.* 22 rows .* 20 were read"):
             opened.optimize().executeCompaction()
     assert (values(spark, path), files_below(path)) == (rows, before)
@@ -259,7 +259,7 @@ def test_protocol(spark: SparkSession, tmp_path: Path) -> None:
     for name, error in (
         ("checkConstraints", "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"),
         ("nope", "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"),
-        ("deletionVectors", "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE"),
+        ("appendOnly", "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE"),
     ):
         with pytest.raises(DeltaTableException, match=error):
             opened.dropFeatureSupport(name)

@@ -103,6 +103,18 @@ class Deltamerge:
         star = [f"`{name}`" for name in rows.columns if name != "_metadata"]
         return rows.selectExpr(*(c for column in columns for c in (star if column == "*" else [column])))
 
+    def sql(self, spark: SparkSession, statement: str) -> DataFrame:
+        """Runs a statement."""
+        import deltamerge
+
+        return deltamerge.sql(spark, statement)
+
+    def changes(self, spark: SparkSession, path: str, version: int) -> DataFrame:
+        """Reads the change data of one version."""
+        from deltamerge import DeltaTable
+
+        return DeltaTable.forPath(spark, path).changes(version, version)
+
 
 def _deleted(statement: str) -> str | None:
     """Gives the condition of a DELETE, None of another statement."""

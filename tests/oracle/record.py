@@ -1,10 +1,11 @@
-"""Records what delta-spark makes of the cases in ``tests/data/cases``.
+"""Records what delta-spark makes of the cases in ``tests/data/cases`` and ``tests/data/statements``.
 
     python -m oracle.record                 # all topics
     python -m oracle.record basic star      # two of them
 
-Replaces ``expect`` of each case; everything else in a case is written by hand and stays. Prints each case whose
-expectation changed, and ends with 1 where delta-spark's message lacks a part that the case asks for.
+Replaces ``expect`` of each case and statement, and ``after``; everything else in a case is written by hand and stays.
+Prints each case whose expectation changed, and ends with 1 where delta-spark's message lacks a part that the case asks
+for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from corpus.cases import Case, load_cases, topics, write_topic
 from corpus.outcome import Outcome, message_differences, outcome_from_dict
 from corpus.runner import table_folder
+from corpus.statements import StatementCase, load_statements, statement_topics, write_statements
 
 from .client import LineProcess, start_oracle
 from .environment import find_or_build
@@ -84,32 +86,65 @@ def _without_expression_ids(outcome: Outcome) -> dict[str, str]:
     return {name: re.sub(r"#\d+L?", "", value) for name, value in outcome.parameters.items()}
 
 
+def recorded(oracle: LineProcess, case: StatementCase, folder: Path) -> dict[str, Any]:
+    """Return a case of statements with what delta-spark makes of it."""
+    made = oracle.ask(
+        "statements", topic=case.topic, values=dict(case.values), setup=list(case.setup), folder=str(folder)
+    )
+    steps = [{**step, "expect": found} for step, found in zip(case.steps, made["steps"], strict=True)]
+    left_out = case.values.get("unlike", ())
+    after = {name: value for name, value in made["after"].items() if name not in left_out}
+    return {**case.values, "steps": steps, "after": after}
+
+
+def record_merges(oracle: LineProcess, topic: str, folder: Path) -> tuple[int, int]:
+    """Record a topic of merges; return how many cases changed, and how many messages lack a part."""
+    changed, lacking, written = 0, 0, []
+    for number, case in enumerate(case for case in load_cases() if case.topic == topic):
+        outcome = run(oracle, case, folder / f"{topic}-{number}")
+        written.append({**case.values, "expect": expectation(case, outcome)})
+        if written[-1] != case.values:
+            changed += 1
+            print(f"{case.name} changed", flush=True)
+        asked = Case(topic, case.id, written[-1])
+        if outcome.error is not None and (missing := message_differences(asked, outcome)):
+            lacking += 1
+            print(f"{case.name}: {'; '.join(missing)}", flush=True)
+    write_topic(topic, written)
+    return changed, lacking
+
+
+def record_statements(oracle: LineProcess, topic: str, folder: Path) -> int:
+    """Record a topic of statements; return how many cases changed."""
+    written, changed = [], 0
+    for number, case in enumerate(case for case in load_statements() if case.topic == topic):
+        written.append(recorded(oracle, case, folder / f"{topic}-{number}"))
+        if written[-1] != case.values:
+            changed += 1
+            print(f"{case.name} changed", flush=True)
+    write_statements(topic, written)
+    return changed
+
+
 def main() -> int:
     """Record the topics that the command line names."""
+    all_topics = [*topics(), *statement_topics()]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"one of {', '.join(topics())}")
-    chosen = parser.parse_args().topics or topics()
-    cases = [case for case in load_cases() if case.topic in chosen]
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"one of {', '.join(all_topics)}")
+    chosen = parser.parse_args().topics or all_topics
     changed, lacking = 0, 0
     with (
         tempfile.TemporaryDirectory() as folder,
         start_oracle(find_or_build(), {**SMALL, "spark.sql.warehouse.dir": f"{folder}/warehouse"}) as oracle,
     ):
         for topic in chosen:
-            recorded = []
-            for number, case in enumerate(case for case in cases if case.topic == topic):
-                outcome = run(oracle, case, Path(folder, f"{topic}-{number}"))
-                recorded.append({**case.values, "expect": expectation(case, outcome)})
-                if recorded[-1] != case.values:
-                    changed += 1
-                    print(f"{case.name} changed", flush=True)
-                asked = Case(topic, case.id, recorded[-1])
-                if outcome.error is not None and (missing := message_differences(asked, outcome)):
-                    lacking += 1
-                    print(f"{case.name}: {'; '.join(missing)}", flush=True)
-            write_topic(topic, recorded)
-            print(f"{topic}: {len(recorded)} cases", flush=True)
-    print(f"{len(cases)} cases recorded, {changed} changed")
+            if topic in statement_topics():
+                changed += record_statements(oracle, topic, Path(folder))
+            else:
+                found = record_merges(oracle, topic, Path(folder))
+                changed, lacking = changed + found[0], lacking + found[1]
+            print(topic, flush=True)
+    print(f"{len(chosen)} topics recorded, {changed} cases changed")
     return 1 if lacking else 0
 
 

@@ -6,9 +6,12 @@ Requests (``op`` and its values):
 - ``make_table``: ``target`` (as in the cases), ``path``.
 - ``case``: ``topic``, ``values``, ``folder``, ``statement``; merges into the table that stands in the folder;
   gives the outcome.
+- ``statements``: ``topic``, ``values``, ``setup``, ``folder``; makes a case's tables and runs its statements; gives
+  what each did.
 - ``read``: ``path``; gives ``rows`` as canonical JSON and ``schema`` as DDL.
 - ``describe``: ``path``; gives what the table is: its newest snapshot, and its rows or an error.
 - ``merge``: ``statement``, ``queries`` (of views); a merge with its time in ``seconds``, for benchmarks.
+- ``run``: ``statement``; any statement with its time, for benchmarks.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from corpus.canonical import canonical_lines
 from corpus.cases import Case
 from corpus.runner import Numbers, canonical_rows, logged_schema, run_case, views
 from corpus.sql import fill, path_relation, quote, string_literal
+from corpus.statements import StatementCase, filled, run_statements
 from oracle.lines import answers, serve
 
 if TYPE_CHECKING:
@@ -99,6 +103,21 @@ class DeltaSpark:
         """Reads columns of a Delta table."""
         return self.read(spark, path).selectExpr(*columns)
 
+    def sql(self, spark: SparkSession, statement: str) -> DataFrame:
+        """Runs a statement."""
+        try:
+            frame = spark.sql(statement)
+            # Some of its errors come only with the rows.
+            frame.collect()
+        except Exception as error:
+            raise delta_spark_error(error) from error
+        return frame
+
+    def changes(self, spark: SparkSession, path: str, version: int) -> DataFrame:
+        """Reads the change data of one version."""
+        feed = spark.read.format("delta").option("readChangeFeed", "true")
+        return feed.option("startingVersion", version).option("endingVersion", version).load(path)
+
 
 class DeltaSparkError(Exception):
     """An error of delta-spark: PySpark knows only some of its classes, so it is taken from the JVM.
@@ -165,6 +184,12 @@ class Requests:
         """Merges by a case."""
         return run_case(self._engine, self._spark, Case(topic, values["id"], values), folder, statement).to_dict()
 
+    def statements(self, topic: str, values: dict[str, Any], setup: list[str], folder: str) -> dict[str, Any]:
+        """Makes a case's tables and runs its statements."""
+        for statement in setup:
+            self._spark.sql(filled(statement, folder))
+        return run_statements(self._engine, self._spark, StatementCase(topic, values, tuple(setup)), folder)
+
     def read(self, path: str) -> dict[str, Any]:
         """Reads a table."""
         table = self._engine.read(self._spark, path)
@@ -203,6 +228,12 @@ class Requests:
             start = time.perf_counter()
             counts, _ = self._engine.merge(self._spark, statement)
             return {"seconds": time.perf_counter() - start, "counts": counts}
+
+    def run(self, statement: str) -> dict[str, Any]:
+        """Runs any statement and takes the time."""
+        start = time.perf_counter()
+        self._spark.sql(statement).collect()
+        return {"seconds": time.perf_counter() - start}
 
 
 def main() -> None:

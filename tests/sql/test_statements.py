@@ -35,6 +35,7 @@ CASES: dict[str, ast.Statement | None] = {
         TableName(("/a/b",), "/a/b"), "p = 'x'", ("a", "b c")
     ),
     "OPTIMIZE t ZORDER BY a, b;": ast.Optimize(T, None, ("a", "b")),
+    "OPTIMIZE t FULL": ast.Optimize(T, None, (), is_full=True),
     "REORG TABLE t WHERE p = 1 APPLY (PURGE)": ast.Reorganize(T, "p = 1"),
     "VACUUM t": ast.Vacuum(T, "FULL", None, dry_run=False),
     "VACUUM t LITE RETAIN 0.5 HOURS DRY RUN": ast.Vacuum(T, "LITE", 0.5, dry_run=True),
@@ -165,7 +166,6 @@ def test_expressions_of_an_update_are_verbatim() -> None:
         ("UPDATE t SET a", "expected = after the column's name"),
         ("VACUUM t RETAIN 1 DAYS", "VACUUM RETAIN: expected HOURS"),
         ("VACUUM t DRY RUN DRY RUN", "each option once"),
-        ("OPTIMIZE t FULL", "OPTIMIZE FULL is not supported"),
         ("RESTORE TABLE t", "TO VERSION AS OF"),
         ("CREATE TABLE t (a) USING delta", "a data type"),
         ("CREATE TABLE t (a INT) USING delta CLUSTERED BY (a) INTO 4 BUCKETS", "no buckets"),

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from deltamerge.api.arguments import names_of
+from deltamerge.commands.cubes import cube_id
 from deltamerge.commands.optimize import Optimized, file_sizes, optimize
 from deltamerge.spark.table import Table
 
@@ -120,7 +121,7 @@ def _metrics(done: Optimized) -> tuple[Any, ...]:
         file_sizes(removed),
         len({tuple(sorted(files[0].partition_values.items())) for files in done.bins}),
         _z_order_stats(done) if done.is_z_ordered else None,
-        None,
+        _clustering_stats(done) if done.is_clustered else None,
         len(done.bins),
         1,
         done.considered,
@@ -137,6 +138,14 @@ def _metrics(done: Optimized) -> tuple[Any, ...]:
         columns,
         min(columns, 32),
     )
+
+
+def _clustering_stats(done: Optimized) -> tuple[Any, ...]:
+    in_cubes = [file for file in done.removed if cube_id(file)]
+    others = [file for file in done.removed if not cube_id(file)]
+    cubes = len({cube_id(file) for file in in_cubes})
+    counted = [(len(files), sum(file.size for file in files)) for files in (in_cubes, others, done.removed)]
+    return (counted[0], counted[1], cubes, counted[2], len(done.bins))
 
 
 def _z_order_stats(done: Optimized) -> tuple[Any, ...]:

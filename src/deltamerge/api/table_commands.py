@@ -10,9 +10,10 @@ from pyspark.sql.types import StructType
 from deltamerge.api.arguments import check_value
 from deltamerge.api.optimize_builder import DeltaOptimizeBuilder
 from deltamerge.commands.clone import shallow_clone
+from deltamerge.commands.drop_feature import drop_feature
 from deltamerge.commands.restore import restore_to_version, version_of
 from deltamerge.commands.symlink_manifest import generate
-from deltamerge.commands.table_protocol import add_feature, drop_feature, upgrade_protocol
+from deltamerge.commands.table_protocol import add_feature, upgrade_protocol
 from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.commit_times import CommitTimes, version_at
@@ -108,16 +109,20 @@ class TableCommands:
         add_feature(self.table, featureName)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:  # noqa: N802, N803
-        """Remove a feature from the table's protocol: ``checkConstraints`` or ``inCommitTimestamp``.
+        """Take a feature out of the table's protocol, and before it all that uses it out of the table.
+
+        By default earlier versions may use the feature: the protocol then has ``checkpointProtection`` instead.
 
         Args:
-            featureName: Its name.
-            truncateHistory: Whether to delete the versions that use the feature; neither of these needs it.
+            featureName: Its name, such as ``deletionVectors``.
+            truncateHistory: Whether to delete all versions but those of the last day, and to drop the feature only if
+                none that is left uses it. Drop it a second time when they have expired.
 
         Raises:
-            ValueError: An argument has the wrong type.
-            DeltaTableException: The table does not have the feature, or it cannot be dropped.
-            DeltaAnalysisException: The table uses it.
+            ValueError: An argument is of another type.
+            DeltaTableException: The table does not have the feature, it cannot be dropped, or versions that use it have
+                to expire first.
+            DeltaAnalysisException: The table's columns or constraints need it.
         """
         check_value(isinstance(featureName, str), "featureName", "a string", featureName)
         is_right = truncateHistory is None or isinstance(truncateHistory, bool)

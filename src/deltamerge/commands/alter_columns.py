@@ -91,7 +91,7 @@ def add_columns(table: Table, columns: Sequence[NewColumn]) -> None:
         schema = with_fields(schema, parent, added)
         position = {"position": "FIRST"} if column.first else {"position": f"AFTER {column.after}"}
         logged.append({
-            "column": _described(parent, _as_given(field)),
+            "column": described_column(parent, _as_given(field)),
             **(position if column.first or column.after is not None else {}),
         })  # fmt: skip
     check_names(schema, snapshot.metadata.configuration)
@@ -256,7 +256,7 @@ def change_column(table: Table, change: ColumnChange) -> None:
         _check_no_null(table, snapshot, spelled)
     position = "FIRST" if change.first else f"AFTER {change.after}"
     parameters = {
-        "column": _json(_described(spelled[:-1], after)),
+        "column": _json(described_column(spelled[:-1], after)),
         **({"position": position} if change.first or change.after is not None else {}),
     }
     read = EVERYTHING_READ if becomes_not_null else NOTHING_READ
@@ -384,7 +384,7 @@ def _as_given(field: LogField) -> LogField:
     return replace(field, data_type=PrimitiveType(limited), metadata=metadata)
 
 
-def _described(parent: Sequence[str], field: LogField) -> dict[str, object]:
+def described_column(parent: Sequence[str], field: LogField) -> dict[str, object]:
     data_type = json.loads(schema_to_json(LogStruct((field,))))["fields"][0]["type"]
     name = data_type if isinstance(data_type, str) else data_type["type"]
     return {

@@ -14,7 +14,15 @@ from deltamerge.commands.committing import NOTHING_READ, commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedOperationException
 from deltamerge.log.actions import Action, Metadata
 from deltamerge.log.features.clustering import DOMAIN, FEATURE, clustered_by, clustering_domain
-from deltamerge.log.features.column_mapping import MODE, NAME, NONE, mapping_mode, with_column_ids, with_own_names
+from deltamerge.log.features.column_mapping import (
+    MAX_COLUMN_ID,
+    MODE,
+    NAME,
+    NONE,
+    mapping_mode,
+    with_column_ids,
+    with_own_names,
+)
 from deltamerge.log.features.row_tracking import with_column_names
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
@@ -70,6 +78,20 @@ def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
             "DELTA_ADD_CONSTRAINTS",
             "Please use ALTER TABLE ADD CONSTRAINT to add CHECK constraints.",
             sqlstate="0A000",
+        )
+    if any(key.lower() == f"delta.feature.{FEATURE}" for key in properties):
+        raise DeltaAnalysisException(
+            "DELTA_ALTER_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED",
+            f"Cannot enable the table feature {FEATURE} by ALTER TABLE SET TBLPROPERTIES: use CLUSTER BY.",
+            sqlstate="42000",
+            parameters={"tableFeature": FEATURE},
+        )
+    if MAX_COLUMN_ID in properties:
+        raise DeltaUnsupportedOperationException(
+            "DELTA_CANNOT_MODIFY_TABLE_PROPERTY",
+            f"The Delta table configuration {MAX_COLUMN_ID} cannot be specified by the user.",
+            sqlstate="42939",
+            parameters={"prop": MAX_COLUMN_ID},
         )
     for key in ("location", "provider"):
         if key in properties:
@@ -234,7 +256,7 @@ def cluster_by(table: Table, columns: Sequence[str]) -> None:
     protocol = upgraded(snapshot.protocol, protocol_for(StructType([]), {f"delta.feature.{FEATURE}": "supported"}))
     actions: list[Action] = [clustering_domain([(physical[name],) for name in named])]
     if protocol != snapshot.protocol:
-        actions.insert(0, protocol)
+        actions = [protocol, snapshot.metadata, *actions]
     parameters = {"oldClusteringColumns": ",".join(before), "newClusteringColumns": ",".join(named)}
     commit_command(table, snapshot, "CLUSTER BY", parameters, actions, metrics={})
 

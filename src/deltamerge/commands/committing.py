@@ -38,6 +38,7 @@ def commit_command(
     """
     conf = merge_conf(table.spark)
     shown = metrics is not None and conf.history_metrics
+    reads_or_changes = read.predicates or read.files or any(isinstance(action, _OF_FILES) for action in actions)
     prepared = PreparedCommit(
         snapshot=table.store if snapshot is None else snapshot,
         actions=tuple(actions),
@@ -46,8 +47,8 @@ def commit_command(
         operation_parameters=parameters,
         operation_metrics={name: str(value) for name, value in (metrics or {}).items()} if shown else None,
         isolation_level=isolation,
-        # Delta counts what neither reads nor changes files as one.
-        is_blind_append=read == NOTHING_READ and not any(isinstance(action, _OF_FILES) for action in actions),
+        # Delta counts what neither reads nor changes files as one, also where it conflicts with every other commit.
+        is_blind_append=not reads_or_changes,
         user_metadata=conf.user_metadata,
         session_time_zone=conf.session_time_zone,
         writes_checksum=conf.write_checksum_file,

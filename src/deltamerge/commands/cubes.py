@@ -21,7 +21,9 @@ def new_cube(columns: Sequence[str]) -> dict[str, str | None]:
     return {_CUBE: str(uuid.uuid4()), _COLUMNS: listed(columns), _CURVE: "zorder"}
 
 
-def files_to_cluster(files: Sequence[AddFile], columns: Sequence[str], smallest: int) -> list[AddFile]:
+def files_to_cluster(
+    files: Sequence[AddFile], columns: Sequence[str], smallest: int, *, is_full: bool = False
+) -> list[AddFile]:
     """Return the files that a clustering rewrites, those of one cube together, files without a cube first.
 
     Files that other implementations have clustered stay, and so do cubes of the table's columns that are large enough;
@@ -29,15 +31,21 @@ def files_to_cluster(files: Sequence[AddFile], columns: Sequence[str], smallest:
 
     Args:
         smallest: The size in bytes from which on a cube stays as it is.
+        is_full: Whether files that other implementations have clustered are rewritten, too.
     """
     cubes: dict[str, list[AddFile]] = defaultdict(list)
     for file in files:
-        if file.clustering_provider in (None, CLUSTERING_PROVIDER):
+        if is_full or file.clustering_provider in (None, CLUSTERING_PROVIDER):
             cubes[_cube_of(file, columns)].append(file)
     kept = {cube: of for cube, of in cubes.items() if not cube or sum(file.size for file in of) < smallest}
     if len(kept) == 1 and "" not in kept:
         return []
     return [file for cube in sorted(kept) for file in kept[cube]]
+
+
+def cube_id(file: AddFile) -> str:
+    """Return the id of a file's cube, whatever its columns; empty where it is in none."""
+    return (file.tags or {}).get(_CUBE) or ""
 
 
 def packed_cubes(files: Sequence[AddFile], size: int) -> list[list[AddFile]]:

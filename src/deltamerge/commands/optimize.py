@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
-from deltamerge.commands.committing import commit_command
-from deltamerge.commands.cubes import CLUSTERING_PROVIDER, files_to_cluster, listed, new_cube, packed_cubes
-from deltamerge.commands.z_order import z_ordered
-from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
-from deltamerge.log.actions import Action, AddFile
-from deltamerge.log.add_file_stats import logical_rows, record_count
+from deltamerge.commands.cubes import files_to_cluster, listed, packed_cubes
+from deltamerge.commands.rewriting import RewriteRecord, by_partition, packed_partitions, rewrite
+from deltamerge.commands.stored_columns import with_dropped_columns
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.actions import AddFile
+from deltamerge.log.add_file_stats import record_count
 from deltamerge.log.features.clustering import clustered_by
+from deltamerge.log.features.column_mapping import NONE
 from deltamerge.log.features.row_tracking import materialized_columns
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.partition_rows import files_where
-from deltamerge.scan.row_tracking import tracked_frame
-from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
-from deltamerge.spark.session import (
-    errors_not_logged,
-    for_reading,
-    job_description,
-    session_conf,
-    session_settings,
-)
+from deltamerge.spark.session import errors_not_logged, for_reading, session_conf, session_settings
 from deltamerge.spark.table import Table
-from deltamerge.sql.names import free_prefix
-from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
-from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, removing_leftovers, write_files
 from deltamerge.write.inert import schema_to_write
-from deltamerge.write.layout import data_folder, target_file_size
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-# Of so many bins at a time one job writes the files.
-_BINS_OF_A_JOB = 32
+from deltamerge.write.layout import target_file_size
 
 
 @dataclass(frozen=True)
@@ -62,18 +43,20 @@ class Optimized:
     bins: tuple[tuple[AddFile, ...], ...]
     added: tuple[AddFile, ...]
     started_ms: int
-    is_z_ordered: bool
+    is_z_ordered: bool = False
+    is_clustered: bool = False
 
     @property
     def removed(self) -> tuple[AddFile, ...]:
         return tuple(file for files in self.bins for file in files)
 
 
-def optimize(table: Table, where: Sequence[str], order_by: Sequence[str]) -> Optimized:
+def optimize(table: Table, where: Sequence[str], order_by: Sequence[str], *, is_full: bool = False) -> Optimized:
     """Compact a table's small files, or order its rows by columns. Delta: OptimizeTableCommand.
 
     Args:
         where: Conditions on partition columns, all of which must hold.
+        is_full: Whether files that other implementations have clustered are clustered anew, too.
 
     Raises:
         DeltaAnalysisException: A condition asks for other columns, or rows cannot be ordered by a column.
@@ -85,10 +68,10 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str]) -> Opt
         snapshot.check_writable()
         conf = session_conf(table.spark, CommandConf)
         clustered = clustered_by(snapshot.domain_metadata, snapshot.schema)
-        _check_clustered(snapshot, where, order_by)
+        _check_clustered(snapshot, where, order_by, is_full=is_full)
         columns = _columns_to_order_by(snapshot, order_by, conf) or clustered
         candidates = _candidates(table, snapshot, where)
-        bins = _bins(snapshot, candidates, columns, clustered, conf)
+        bins = _bins(snapshot, candidates, columns, clustered, conf, is_full=is_full)
         added: tuple[AddFile, ...] = ()
         if bins:
             parameters = {
@@ -96,15 +79,16 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str]) -> Opt
                 "zOrderBy": listed(order_by),
                 "clusterBy": listed(clustered),
                 "auto": False,
-                **({"isFull": False} if clustered else {}),
+                **({"isFull": is_full} if clustered else {}),
             }
-            record = _Record("OPTIMIZE", parameters, clustered)
-            added = _rewrite(table, snapshot, bins, columns, conf, record)
-    return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started, bool(order_by))
+            record = RewriteRecord("OPTIMIZE", parameters, clustered)
+            added = rewrite(table, snapshot, bins, columns, conf, record)
+    rewritten = tuple(map(tuple, bins))
+    return Optimized(snapshot, len(candidates), rewritten, added, started, bool(order_by), bool(clustered))
 
 
 def purge(table: Table, where: Sequence[str]) -> Optimized:
-    """Rewrite the files that have deletion vectors, without the rows that these delete. Delta: DeltaReorgTableCommand.
+    """Rewrite the files that have deleted rows or dropped columns, without these. Delta: DeltaReorgTableCommand.
 
     Args:
         where: Conditions on partition columns, all of which must hold.
@@ -119,30 +103,25 @@ def purge(table: Table, where: Sequence[str]) -> Optimized:
         snapshot.check_writable()
         conf = session_conf(table.spark, CommandConf)
         candidates = _candidates(table, snapshot, where)
-        partitions: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = defaultdict(list)
-        for file in candidates:
-            if file.deletion_vector is not None:
-                partitions[tuple(sorted(file.partition_values.items()))].append(file)
         size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
-        bins = [of_bin for of in partitions.values() for of_bin in _packed(of, size)]
+        bins = packed_partitions(_to_purge(snapshot, candidates), size)
         added: tuple[AddFile, ...] = ()
         if bins:
-            record = _Record("REORG", {"predicate": listed(where), "applyPurge": True})
-            added = _rewrite(table, snapshot, bins, (), conf, record)
-    return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started, is_z_ordered=False)
+            record = RewriteRecord("REORG", {"predicate": listed(where), "applyPurge": True})
+            added = rewrite(table, snapshot, bins, (), conf, record)
+    return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started)
 
 
-@dataclass(frozen=True)
-class _Record:
-    """What a commit says of the files that it rewrites.
-
-    Args:
-        clustered: The columns by which the new files are clustered; each bin becomes a cube.
-    """
-
-    operation: str
-    parameters: Mapping[str, object]
-    clustered: tuple[str, ...] = ()
+def _to_purge(snapshot: Snapshot, files: Sequence[AddFile]) -> list[AddFile]:
+    """Return the files with deletion vectors, and those with columns that the table has dropped."""
+    with_vectors = [file for file in files if file.deletion_vector is not None]
+    if snapshot.mapping_mode == NONE:
+        # Without column mapping a table cannot drop columns.
+        return with_vectors
+    others = [file for file in files if file.deletion_vector is None]
+    stored = materialized_columns(snapshot.metadata)
+    hidden = () if stored is None else stored.names
+    return [*with_vectors, *with_dropped_columns(snapshot.store, others, snapshot.schema, hidden)]
 
 
 def _candidates(table: Table, snapshot: Snapshot, where: Sequence[str]) -> list[AddFile]:
@@ -167,144 +146,26 @@ def _candidates(table: Table, snapshot: Snapshot, where: Sequence[str]) -> list[
     return files
 
 
-def _rewrite(
-    table: Table,
-    snapshot: Snapshot,
-    bins: Sequence[Sequence[AddFile]],
-    columns: Sequence[str],
-    conf: CommandConf,
-    record: _Record,
-) -> tuple[AddFile, ...]:
-    folder = data_folder(snapshot.metadata.configuration)
-    size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
-    removed = [file for files in bins for file in files]
-    with removing_leftovers(table.store, folder):
-        try:
-            with job_description(table.spark, f"{record.operation} operation - rewriting {len(removed)} files"):
-                # A cube's files are known by the job that writes them.
-                at_once = 1 if record.clustered else _BINS_OF_A_JOB
-                of_jobs = _write(table, snapshot, bins, columns, size, folder, at_once)
-            written = reduce(WrittenFiles.with_files_of, of_jobs)
-            _check_rows(table, removed, written)
-        except BaseException:
-            # Whatever ends it, also Ctrl-C, comes before the commit.
-            remove_leftovers(table.store, folder)
-            raise
-        added = tuple(file for of_job in of_jobs for file in _rewritten(of_job.files, record.clustered))
-        now = now_ms()
-        actions: list[Action] = [*added, *(file.remove(now, data_change=False) for file in removed)]
-        commit_command(
-            table,
-            snapshot,
-            record.operation,
-            record.parameters,
-            actions,
-            metrics=_commit_metrics(added, removed),
-            read=ReadSet(files=frozenset(file.path for file in removed)),
-            isolation="SnapshotIsolation",
-        )
-    return added
-
-
-def _rewritten(files: Sequence[AddFile], clustered: Sequence[str]) -> list[AddFile]:
-    """Return the files of one job as they are committed, those of a clustered table as a cube."""
-    if not clustered:
-        return [replace(file, data_change=False) for file in files]
-    tags = new_cube(clustered)
-    return [replace(file, data_change=False, tags=tags, clustering_provider=CLUSTERING_PROVIDER) for file in files]
-
-
-def _check_rows(table: Table, removed: Sequence[AddFile], written: WrittenFiles) -> None:
-    before = sum(logical_rows(table.store, file) for file in removed)
-    if written.row_count != before:
-        raise DeltaRuntimeException(
-            "DELTAMERGE_FILE_CHANGED",
-            f"The table's log has {before} rows in the {len(removed)} files to rewrite, but {written.row_count} were "
-            "read. The files are not those in the log; the table is as it was.",
-            sqlstate="XXKDS",
-        )
-
-
-def _write(
-    table: Table,
-    snapshot: Snapshot,
-    bins: Sequence[Sequence[AddFile]],
-    columns: Sequence[str],
-    size: int,
-    folder: str,
-    at_once: int,
-) -> list[WrittenFiles]:
-    """Write bins, so many by one job; return the files of each job."""
-    schema, stored = schema_to_write(snapshot), materialized_columns(snapshot.metadata)
-    target = WriteTarget(
-        store=table.store,
-        schema=schema,
-        partition_columns=snapshot.metadata.partition_columns,
-        configuration=snapshot.metadata.configuration,
-        folder=folder,
-        hidden_columns=() if stored is None else stored.names,
-    )
-    found: list[WrittenFiles] = []
-    for first in range(0, len(bins), at_once):
-        frames = [
-            _in_order(_rows(table, snapshot, schema, files), files, columns, size)
-            for files in bins[first : first + at_once]
-        ]
-        of_job = replace(target, folder=f"{folder}/{first // at_once}")
-        found.append(write_files(reduce(lambda left, right: left.union(right), frames), of_job))
-    return found
-
-
-def _rows(table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile]) -> DataFrame:
-    """Read files without the rows that deletion vectors delete, with their ids where these are tracked."""
-    prefix, stored = free_prefix(schema.names), materialized_columns(snapshot.metadata)
-    extra = ScanColumns(prefix + "file", prefix + "row")
-    if stored is None:
-        frame = target_frame(table, snapshot, schema, files, extra)
-    else:
-        frame = tracked_frame(table, snapshot, schema, files, extra, stored)
-    return frame.drop(extra.file_name, extra.row_index)
-
-
-def _in_order(frame: DataFrame, files: Sequence[AddFile], columns: Sequence[str], size: int) -> DataFrame:
-    if not columns:
-        return frame.coalesce(1)
-    return z_ordered(frame, columns, max(1, sum(file.size for file in files) // size))
-
-
 def _bins(
     snapshot: Snapshot,
     files: Sequence[AddFile],
     columns: Sequence[str],
     clustered: Sequence[str],
     conf: CommandConf,
+    *,
+    is_full: bool,
 ) -> list[list[AddFile]]:
     """Put the files together that are rewritten together, by partition."""
     if clustered:
         # A clustered table has no partitions, and takes no other order.
         target = max(conf.optimize_target_cube_size, conf.optimize_min_cube_size)
-        return packed_cubes(files_to_cluster(files, clustered, conf.optimize_min_cube_size), target)
+        return packed_cubes(files_to_cluster(files, clustered, conf.optimize_min_cube_size, is_full=is_full), target)
     size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
     smallest = min(conf.optimize_min_file_size, size)
-    partitions: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = defaultdict(list)
-    for file in files:
-        if columns or file.size < smallest or _deleted_share(file) > conf.optimize_max_deleted_rows_ratio:
-            partitions[tuple(sorted(file.partition_values.items()))].append(file)
     if columns:
-        return list(partitions.values())
-    return [of_bin for of in partitions.values() for of_bin in _packed(of, size) if len(of_bin) > 1]
-
-
-def _packed(files: Iterable[AddFile], size: int) -> list[list[AddFile]]:
-    packed: list[list[AddFile]] = [[]]
-    filled = 0
-    for file in sorted(files, key=lambda one: one.size):
-        if packed[-1] and filled + file.size > size:
-            packed.append([])
-            filled = 0
-        packed[-1].append(file)
-        filled += file.size
-    return packed
+        return by_partition(files)
+    small = (f for f in files if f.size < smallest or _deleted_share(f) > conf.optimize_max_deleted_rows_ratio)
+    return [of_bin for of_bin in packed_partitions(small, size) if len(of_bin) > 1]
 
 
 def _deleted_share(file: AddFile) -> float:
@@ -314,8 +175,14 @@ def _deleted_share(file: AddFile) -> float:
     return 1.0 if not rows else file.deletion_vector.cardinality / rows
 
 
-def _check_clustered(snapshot: Snapshot, where: Sequence[str], order_by: Sequence[str]) -> None:
+def _check_clustered(snapshot: Snapshot, where: Sequence[str], order_by: Sequence[str], *, is_full: bool) -> None:
     if not clustered_by(snapshot.domain_metadata, snapshot.schema):
+        if is_full:
+            raise DeltaAnalysisException(
+                "DELTA_OPTIMIZE_FULL_NOT_SUPPORTED",
+                "OPTIMIZE FULL is only for tables that are clustered by columns. Leave FULL out.",
+                sqlstate="42601",
+            )
         return
     if where:
         raise DeltaAnalysisException(
@@ -379,29 +246,6 @@ def _check_statistics(snapshot: Snapshot, columns: Sequence[str]) -> None:
                 "zorderColStatKey": "spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled",
             },
         )
-
-
-def _commit_metrics(added: Sequence[AddFile], removed: Sequence[AddFile]) -> dict[str, int]:
-    sizes = sorted(file.size for file in added)
-    vectors = [file.deletion_vector for file in removed if file.deletion_vector is not None]
-    return {
-        "numAddedFiles": len(added),
-        "numRemovedFiles": len(removed),
-        "numAddedBytes": sum(sizes),
-        "numRemovedBytes": sum(file.size for file in removed),
-        "numDeletionVectorsRemoved": len(vectors),
-        **(
-            {
-                "minFileSize": sizes[0],
-                "p25FileSize": sizes[len(sizes) // 4],
-                "p50FileSize": sizes[len(sizes) // 2],
-                "p75FileSize": sizes[len(sizes) * 3 // 4],
-                "maxFileSize": sizes[-1],
-            }
-            if sizes
-            else {}
-        ),
-    }
 
 
 def file_sizes(files: Sequence[AddFile]) -> tuple[int | None, int | None, float, int, int]:

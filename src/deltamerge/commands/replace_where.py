@@ -61,7 +61,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
         written, schema = write_fitted(
             table, frame, definition, folder, asked.file_options, all_match=condition, with_changes=has_feed
         )
-        parameters = {**write_parameters("Overwrite", definition), "predicate": condition.text}
+        parameters = {**write_parameters("Overwrite", asked.partition_columns or ()), "predicate": condition.text}
         metadata = changed_metadata(snapshot, definition.properties, schema)
         outcome = run_merge(
             MergeIntoCommand(

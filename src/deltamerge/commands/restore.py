@@ -10,6 +10,7 @@ from itertools import islice
 
 from pyspark.sql.types import StructType
 
+from deltamerge.commands.alter_properties import EVERYTHING_READ
 from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata
@@ -20,7 +21,6 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
-from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.table_features import upgraded
@@ -69,8 +69,8 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
         _check_files(wanted, added)
     protocol = wanted.protocol if conf.restore_protocol_downgrade else upgraded(latest.protocol, wanted.protocol)
     metadata = replace(wanted.metadata, schema_string=_schema(wanted, latest))
-    actions: list[Action] = [] if protocol == latest.protocol else [protocol]
-    actions += [metadata, *added, *(file.remove(now) for file in removed), *_domains(wanted, latest)]
+    actions: list[Action] = [protocol, metadata, *added, *(file.remove(now) for file in removed)]
+    actions += _domains(wanted, latest)
     metrics = {
         "tableSizeAfterRestore": wanted.files.size_in_bytes,
         "numOfFilesAfterRestore": wanted.files.num_files,
@@ -80,7 +80,7 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
         "restoredFilesSize": sum(file.size for file in added),
     }
     by = {"version": version if timestamp is None else None, "timestamp": timestamp}
-    commit_command(table, latest, "RESTORE", by, actions, metrics=metrics, read=ReadSet(whole_table=True))
+    commit_command(table, latest, "RESTORE", by, actions, metrics=metrics, read=EVERYTHING_READ)
     return metrics
 
 

@@ -292,7 +292,8 @@ def _commit(
             commit_definition(destination, snapshot, definition, files, named, entry=entry, overwrites=True)
             return
         removed = _replaced(plan, request, snapshot, files)
-        rows = WrittenRows(definition, snapshot.protocol, files, removed, plan.where, plan.kind == "dynamic")
+        names = WriteOptions.of(request, plan.kind != "append").partition_columns or ()
+        rows = WrittenRows(definition, snapshot.protocol, files, removed, plan.where, plan.kind == "dynamic", names)
         commit_rows(destination, snapshot, rows, named, entry)
 
 

@@ -34,10 +34,18 @@ def clean_up_expired_log(snapshot: Snapshot, now_ms: int) -> tuple[str, ...]:
     """
     if not is_enabled(snapshot.metadata, "delta.enableExpiredLogCleanup", True):
         return ()
-    store = snapshot.store
     retention = interval_ms(snapshot.metadata, "delta.logRetentionDuration", "interval 30 days")
     # Whole days, as delta-spark does: the same files expire all day long, so most calls find none.
-    cutoff = (now_ms - retention) // _DAY * _DAY
+    return clean_up_log_before(snapshot, (now_ms - retention) // _DAY * _DAY, now_ms)
+
+
+def clean_up_log_before(snapshot: Snapshot, cutoff: int, now_ms: int) -> tuple[str, ...]:
+    """Delete log files that only versions need which were replaced before a time; return their paths.
+
+    Args:
+        cutoff: That time, in milliseconds since 1970.
+    """
+    store = snapshot.store
     files = store.list_folder(LOG_FOLDER)
     listing = sort_log_files(files)
     expired = [

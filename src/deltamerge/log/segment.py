@@ -44,6 +44,11 @@ class Checkpoint:
     files: tuple[StoredFile, ...]
 
 
+def is_v2(checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint has a name of V2 checkpoints."""
+    return _V2.fullmatch(checkpoint.files[0].name) is not None
+
+
 @dataclass(frozen=True)
 class LogSegment:
     """What has to be read for one version: the commits after a checkpoint or version 0, without gaps.

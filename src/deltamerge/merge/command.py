@@ -34,6 +34,7 @@ from deltamerge.storage.object_store import counted
 from deltamerge.storage.store import Store
 from deltamerge.txn.application import session_transaction
 from deltamerge.txn.transaction import now_ms
+from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import remove_leftovers, removing_leftovers
 
 __all__ = ["MergeIntoCommand", "run_merge"]
@@ -104,6 +105,9 @@ def _run_once(
     with steps.step("snapshot", "loading the table's log"):
         snapshot = command.snapshot or (command.begun or command.table).snapshot()
         snapshot.check_writable()
+        if not command.statement.has_source:
+            # As delta-spark: also where no row changes.
+            refuse_append_only(snapshot, command.table.name, f"the {command.statement.verb} changes rows")
         if conf.check_latest_schema_on_read:
             check_schema_since_analysis(command.table, snapshot)
     transaction = session_transaction(conf)

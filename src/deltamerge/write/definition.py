@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.clustering import MOST_COLUMNS
@@ -14,6 +14,9 @@ from deltamerge.log.features.column_mapping import check_names, physical_name
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.write.unsupported_types import check_types
+
+# Types whose bounds let files be skipped. Delta: SkippingEligibleDataType.
+_ORDERED = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ def check_clustering(definition: TableDefinition) -> None:
             f"{len(definition.clustered_by)}. Please remove the extra clustering columns.",
             sqlstate="54000",
         )
+    _check_clustering_names(definition)
     log_schema = parse_schema(definition.schema.json())
     indexed = IndexedColumns.of(log_schema, definition.partition_columns, definition.properties)
     known = {parts[0] for parts in indexed.paths}
@@ -104,6 +108,36 @@ def check_clustering(definition: TableDefinition) -> None:
             f"Clustering requires clustering columns to have stats. Couldn't find clustering column(s) "
             f"'{', '.join(missing)}' among the columns with statistics.",
             sqlstate="22000",
+        )
+
+
+def _check_clustering_names(definition: TableDefinition) -> None:
+    names = definition.clustered_by
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DeltaAnalysisException(
+            "DELTA_DUPLICATE_COLUMNS_FOUND.CLUSTER_BY",
+            f"Found duplicate column(s) in CLUSTER BY: {', '.join(twice)}.",
+            sqlstate="42711",
+            parameters={"duplicateCols": ", ".join(twice)},
+        )
+    by_name = {field.name: field.dataType for field in definition.schema.fields}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise DeltaAnalysisException(
+            "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA",
+            f"Unable to find the column '{unknown[0]}' given [{', '.join(by_name)}].",
+            sqlstate="42703",
+            parameters={"columnName": unknown[0], "tableColumns": ", ".join(by_name)},
+        )
+    unordered = [f"{name}:{by_name[name].simpleString()}" for name in names if not isinstance(by_name[name], _ORDERED)]
+    if unordered:
+        raise DeltaAnalysisException(
+            "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED",
+            f"CLUSTER BY is not supported because the following column(s): {', '.join(unordered)} don't support data "
+            "skipping.",
+            sqlstate="0A000",
+            parameters={"columnsWithDataTypes": ", ".join(unordered)},
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.protocol import SUPPORTED_WRITER_FEATURES
 from deltamerge.sql.names import near_misses
+from deltamerge.write.property_values import check_values
 
 # Delta: DeltaConfigs, and delta.targetFileSize.
 _NAMES = [
@@ -108,4 +109,5 @@ def named_properties(properties: Mapping[str, str], *, any_name: bool) -> dict[s
                 parameters={"config": key},
             )
         found[spelled(key)] = value
+    check_values(found)
     return found

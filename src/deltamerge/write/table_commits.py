@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import Action, Metadata, Protocol, SetTransaction
+from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.log.features.clustering import DOMAIN, FEATURE, clustering_columns, clustering_domain
 from deltamerge.log.features.column_mapping import NONE, mapping_mode, with_column_ids, without_mapping
 from deltamerge.log.features.row_tracking import with_column_names
@@ -87,6 +88,7 @@ class WrittenRows:
         removed: The files that they replace; None for an append.
         predicate: Of which rows they take the place, as the history shows it; None for all.
         is_dynamic: Whether they take the place of the rows of the same partitions.
+        named_partitions: The partition columns that the write names.
     """
 
     definition: TableDefinition
@@ -95,6 +97,7 @@ class WrittenRows:
     removed: FileTable | None = None
     predicate: str | None = None
     is_dynamic: bool = False
+    named_partitions: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -127,13 +130,17 @@ def commit_rows(
     if not actions:
         # Delta: OptimisticTransaction.commitIfNeeded.
         return snapshot.version
-    parameters: dict[str, object] = write_parameters("Append" if rows.removed is None else "Overwrite", definition)
+    mode = "Append" if rows.removed is None else "Overwrite"
+    parameters = write_parameters(mode, rows.named_partitions)
     if rows.predicate is not None:
         parameters["predicate"] = rows.predicate
     if rows.is_dynamic:
         parameters["isDynamicPartitionOverwrite"] = True
     entry = entry or HistoryEntry("WRITE", parameters)
-    prepared = _prepared(destination, snapshot, actions, _metrics(rows.files, rows.removed), entry)
+    metrics = _metrics(rows.files, rows.removed)
+    if rows.predicate is not None and rows.removed is not None:
+        metrics |= _metrics_of_replaced(destination.store, rows.removed)
+    prepared = _prepared(destination, snapshot, actions, metrics, entry)
     if rows.removed is None:
         prepared = replace(prepared, read_set=ReadSet(), is_blind_append=True)
     return commit(prepared).version
@@ -192,7 +199,8 @@ def commit_definition(
         actions += _clustering(snapshot, definition)
     else:
         actions += _kept_clustering(snapshot, definition)
-    entry = entry or HistoryEntry("WRITE", write_parameters(mode if snapshot is None else "Overwrite", definition))
+    mode = mode if snapshot is None else "Overwrite"
+    entry = entry or HistoryEntry("WRITE", write_parameters(mode, definition.partition_columns))
     metrics = _metrics(files, None if snapshot is None else snapshot.files) if files.files else {}
     prepared = _prepared(destination, snapshot, tuple(actions), metrics, entry)
     return commit(prepared).version
@@ -267,9 +275,19 @@ def _metrics(written: WrittenFiles, removed: FileTable | None) -> dict[str, str]
     return {name: str(count) for name, count in found.items()}
 
 
-def write_parameters(mode: str, definition: TableDefinition) -> dict[str, object]:
-    """Return what the history shows of a write of rows."""
-    return {"mode": mode, "partitionBy": json.dumps(list(definition.partition_columns))}
+def _metrics_of_replaced(store: Store, removed: FileTable) -> dict[str, str]:
+    """Return what the history counts besides where a condition chose the rows: whole files leave."""
+    rows = sum(logical_rows(store, file) for file in removed.add_files())
+    return {"numDeletedRows": str(rows), "numCopiedRows": "0", "numAddedChangeFiles": "0"}
+
+
+def write_parameters(mode: str, named_partitions: Sequence[str] = ()) -> dict[str, object]:
+    """Return what the history shows of a write of rows.
+
+    Args:
+        named_partitions: The partition columns that the write names.
+    """
+    return {"mode": mode, "partitionBy": json.dumps(list(named_partitions))}
 
 
 def create_parameters(definition: TableDefinition) -> dict[str, object]:

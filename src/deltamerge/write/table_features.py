@@ -63,7 +63,7 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
     if asked.min_writer_version < 7 and readers <= reader_features(asked) and wanted <= writer_features(asked):
         return asked
     readers, writers = readers | reader_features(asked), writers | writer_features(asked)
-    return Protocol(3, 7, readers, writers) if asked.min_reader_version == 3 else _with_features(readers, writers)
+    return Protocol(3, 7, readers, writers) if asked.min_reader_version == 3 else with_features(readers, writers)
 
 
 def _version(properties: Mapping[str, str], key: str, default: int) -> int:
@@ -87,7 +87,7 @@ def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
+def with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
     """Return a protocol with features by name; readers need them by name only where no version implies them."""
     for version, implied in sorted(LEGACY_READER_FEATURES.items()):
         if readers == implied:
@@ -124,7 +124,7 @@ def upgraded(present: Protocol, needed: Protocol) -> Protocol:
         return present
     readers |= reader_features(needed)
     writers = (writers | writer_features(needed)) - SUPPORTED_READER_FEATURES | readers
-    return Protocol(3, 7, readers, writers) if present.min_reader_version == 3 else _with_features(readers, writers)
+    return Protocol(3, 7, readers, writers) if present.min_reader_version == 3 else with_features(readers, writers)
 
 
 def _by_type(schema: StructType) -> Iterator[str]:

@@ -251,7 +251,8 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
         written, schema = write_fitted(table, frame, definition, folder, asked.file_options)
         definition = replace(definition, schema=schema)
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
-        rows = WrittenRows(definition, protocol, written, replaced(written), condition, is_dynamic)
+        names = asked.partition_columns or ()
+        rows = WrittenRows(definition, protocol, written, replaced(written), condition, is_dynamic, names)
         return commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
 
 

@@ -9,6 +9,8 @@ SMALL = {
     "spark.default.parallelism": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    # delta-spark's VACUUM lists folders by so many tasks.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
 }

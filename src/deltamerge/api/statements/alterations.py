@@ -26,7 +26,7 @@ from deltamerge.commands.alter_properties import (
     set_properties,
     unset_properties,
 )
-from deltamerge.commands.table_protocol import drop_feature
+from deltamerge.commands.drop_feature import drop_feature
 from deltamerge.spark.table import Table
 from deltamerge.sql.statements import ast
 

@@ -20,7 +20,7 @@ from deltamerge.sql.statements.ast import Convert, Generate, Optimize, Reorganiz
 def run_optimize(tables: Tables, statement: Optimize, _: str) -> DataFrame:
     table = tables.open(statement.table).table
     where = () if statement.where is None else (statement.where,)
-    return optimized_frame(table, optimize(table, where, statement.order_by))
+    return optimized_frame(table, optimize(table, where, statement.order_by, is_full=statement.is_full))
 
 
 def run_reorg(tables: Tables, statement: Reorganize, _: str) -> DataFrame:

@@ -84,7 +84,7 @@ def assign_row_ids(
         since = version if since is None else since
         assigned.append(replace(action, base_row_id=first, default_row_commit_version=since))
     if highest != mark:
-        configuration = json.dumps({"rowIdHighWaterMark": highest}, separators=(",", ":"))
+        configuration = json.dumps({"domainName": DOMAIN, "rowIdHighWaterMark": highest}, separators=(",", ":"))
         assigned.append(DomainMetadata(DOMAIN, configuration))
     return tuple(assigned)
 

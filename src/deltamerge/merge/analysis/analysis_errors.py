@@ -152,9 +152,9 @@ def _parameters(error: PySparkException) -> dict[str, str]:
 
 
 def unknown_target_column(
-    path: Sequence[str], depth: int, within: StructType, where: str, statement: str | None
+    path: Sequence[str], depth: int, within: StructType, where: str, statement: str | None, *, is_merge: bool
 ) -> DeltaAnalysisException:
-    """An assignment to a column or field that the target lacks."""
+    """An assignment to a column or field that the target lacks, in a MERGE or in an UPDATE."""
     names = [f.name for f in within.fields]
     hint = did_you_mean(path[depth], names)
     if depth:
@@ -171,11 +171,15 @@ def unknown_target_column(
         found = statement.find(path[0], start)
         caret = "\n" + point_at(statement, Span(found, found + len(path[0]))) if found >= 0 else ""
     return DeltaAnalysisException(
-        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION" if is_merge else "UNRESOLVED_COLUMN.WITH_SUGGESTION",
         f"Cannot resolve {quote_name(path)} in {where}: the target has no column `{path[0]}`.{hint} Its columns are "
         f"{', '.join(f'`{n}`' for n in names)}.{caret}",
-        sqlstate="42601",
-        parameters={"sqlExpr": quote_name(path), "clause": where, "cols": ", ".join(names)},
+        sqlstate="42601" if is_merge else "42703",
+        parameters=(
+            {"sqlExpr": quote_name(path), "clause": where, "cols": ", ".join(names)}
+            if is_merge
+            else {"objectName": quote_name(path), "proposal": ", ".join(quote_name([name]) for name in names)}
+        ),
     )
 
 

@@ -172,7 +172,13 @@ class _Resolver:
         sides = (self.sides.target_schema, self.sides.source_schema)
         for path in paths:
             if all(find_field(schema, path[0], self.case_sensitive) is None for schema in sides):
-                raise analysis_errors.unknown_target_column(path, 0, sides[0], clause.to_sql(), self.statement.sql)
+                raise self._unknown(path, 0, sides[0], clause)
+
+    def _unknown(
+        self, path: tuple[str, ...], depth: int, within: StructType, clause: MergeClause
+    ) -> DeltaAnalysisException:
+        where, is_merge = clause.to_sql(), self.statement.has_source
+        return analysis_errors.unknown_target_column(path, depth, within, where, self.statement.sql, is_merge=is_merge)
 
     def _check_path(self, path: tuple[str, ...], clause: MergeClause, schema: StructType) -> None:
         data_type: DataType = schema
@@ -181,7 +187,7 @@ class _Resolver:
                 raise analysis_errors.unsettable_field(path, depth, data_type, clause.to_sql())
             index = find_field(data_type, part, self.case_sensitive)
             if index is None:
-                raise analysis_errors.unknown_target_column(path, depth, data_type, clause.to_sql(), self.statement.sql)
+                raise self._unknown(path, depth, data_type, clause)
             data_type = data_type.fields[index].dataType
 
     def _spelled(self, path: tuple[str, ...], schema: StructType) -> tuple[str, ...]:
@@ -227,7 +233,7 @@ class _Resolver:
         for name in star.except_columns:
             path = self._without_alias(name)
             if find_field(schema, path[0], self.case_sensitive) is None:
-                raise analysis_errors.unknown_target_column(path, 0, schema, clause.to_sql(), self.statement.sql)
+                raise self._unknown(path, 0, schema, clause)
         excepted = self._excepted(star)
         for field in schema.fields:
             wanted = field.name.lower() not in excepted and not self.evolution

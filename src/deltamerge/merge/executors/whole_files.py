@@ -11,7 +11,6 @@ from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TouchedFil
 from deltamerge.merge.planning.target_files import target_files
 from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.scan.partition_rows import files_where
-from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.deletion_vectors import VectorChanges
 
 
@@ -25,7 +24,6 @@ def execute_whole_files(execution: Execution) -> MergeChanges:
     with steps.step("find_touched_files", "evaluating the condition on partition values"):
         files = _taken(execution, target.files)
     if files:
-        refuse_append_only(execution.snapshot, execution.table.name, "the delete deletes rows")
         touched = TouchedFiles(files, (), {clause.key: _known_rows(files)}, has_multiple_matches=False)
     return MergeChanges(
         execution=execution,

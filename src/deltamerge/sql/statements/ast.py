@@ -87,11 +87,12 @@ class TruncateTable:
 
 @dataclass(frozen=True)
 class Optimize:
-    """``OPTIMIZE table [WHERE …] [ZORDER BY (…)]``."""
+    """``OPTIMIZE table [FULL] [WHERE …] [ZORDER BY (…)]``."""
 
     table: TableName
     where: str | None
     order_by: tuple[str, ...]
+    is_full: bool = False
 
 
 @dataclass(frozen=True)

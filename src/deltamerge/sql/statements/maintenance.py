@@ -14,16 +14,13 @@ from deltamerge.sql.statements.parts import (
     read_time_travel,
     read_where,
 )
-from deltamerge.sql.tokens import Kind, parse_error
+from deltamerge.sql.tokens import Kind
 
 
 def read_optimize(cursor: Cursor) -> ast.Optimize:
     cursor.expect("OPTIMIZE", "OPTIMIZE")
     table = read_table(cursor, "OPTIMIZE")
-    if cursor.peek() == "FULL":
-        raise parse_error(
-            cursor.sql, cursor.span(), "OPTIMIZE FULL is not supported", hint="Leave FULL out: OPTIMIZE table."
-        )
+    is_full = cursor.accept("FULL")
     where = read_where(cursor, "OPTIMIZE", "ZORDER")
     order_by: tuple[str, ...] = ()
     if cursor.accept("ZORDER"):
@@ -33,7 +30,7 @@ def read_optimize(cursor: Cursor) -> ast.Optimize:
         if in_brackets:
             cursor.expect("OPTIMIZE ZORDER BY", ")")
     read_end(cursor, "OPTIMIZE")
-    return ast.Optimize(table, None if where is None else where.text, order_by)
+    return ast.Optimize(table, None if where is None else where.text, order_by, is_full)
 
 
 def read_reorg(cursor: Cursor) -> ast.Reorganize:

@@ -1,0 +1,220 @@
+"""Files that are rewritten with the same rows: compacted, ordered, purged, or in another form."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from deltamerge.commands.committing import commit_command
+from deltamerge.commands.cubes import CLUSTERING_PROVIDER, new_cube
+from deltamerge.commands.z_order import z_ordered
+from deltamerge.exceptions import DeltaRuntimeException
+from deltamerge.log.actions import Action, AddFile, DomainMetadata, Metadata
+from deltamerge.log.add_file_stats import logical_rows
+from deltamerge.log.features.row_tracking import materialized_columns
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.scan.row_tracking import tracked_frame
+from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.spark.config import CommandConf
+from deltamerge.spark.session import job_description
+from deltamerge.spark.table import Table
+from deltamerge.sql.names import free_prefix
+from deltamerge.txn.prepared import ReadSet
+from deltamerge.txn.transaction import now_ms
+from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, removing_leftovers, write_files
+from deltamerge.write.inert import schema_to_write
+from deltamerge.write.layout import data_folder, target_file_size
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Of so many bins at a time one job writes the files.
+_BINS_OF_A_JOB = 32
+
+
+@dataclass(frozen=True)
+class RewriteRecord:
+    """What a commit says of the files that it rewrites.
+
+    Args:
+        clustered: The columns by which the new files are clustered; each bin becomes a cube.
+        metadata: What the table has with the new files, where that is something else.
+        domains: The table's domains that change with it.
+    """
+
+    operation: str
+    parameters: Mapping[str, object]
+    clustered: tuple[str, ...] = ()
+    metadata: Metadata | None = None
+    domains: tuple[DomainMetadata, ...] = ()
+
+
+def by_partition(files: Iterable[AddFile]) -> list[list[AddFile]]:
+    """Return files by their partitions."""
+    partitions: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = defaultdict(list)
+    for file in files:
+        partitions[tuple(sorted(file.partition_values.items()))].append(file)
+    return list(partitions.values())
+
+
+def packed_partitions(files: Iterable[AddFile], size: int) -> list[list[AddFile]]:
+    """Put the files of each partition together into bins of a size in bytes."""
+    return [of_bin for of in by_partition(files) for of_bin in _packed(of, size)]
+
+
+def _packed(files: Iterable[AddFile], size: int) -> list[list[AddFile]]:
+    packed: list[list[AddFile]] = [[]]
+    filled = 0
+    for file in sorted(files, key=lambda one: one.size):
+        if packed[-1] and filled + file.size > size:
+            packed.append([])
+            filled = 0
+        packed[-1].append(file)
+        filled += file.size
+    return packed
+
+
+def rewrite(
+    table: Table,
+    snapshot: Snapshot,
+    bins: Sequence[Sequence[AddFile]],
+    columns: Sequence[str],
+    conf: CommandConf,
+    record: RewriteRecord,
+) -> tuple[AddFile, ...]:
+    """Write the rows of files anew and commit; return the new files.
+
+    Args:
+        bins: The files that are rewritten together.
+        columns: The columns along whose Z-order curve the rows are.
+
+    Raises:
+        DeltaRuntimeException: The files have other rows than the log.
+        DeltaConcurrentModificationException: Another writer's commit removed one of the files.
+    """
+    after = record.metadata or snapshot.metadata
+    folder = data_folder(after.configuration)
+    size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
+    removed = [file for files in bins for file in files]
+    with removing_leftovers(table.store, folder):
+        try:
+            with job_description(table.spark, f"{record.operation} operation - rewriting {len(removed)} files"):
+                # A cube's files are known by the job that writes them.
+                at_once = 1 if record.clustered else _BINS_OF_A_JOB
+                of_jobs = _write(table, snapshot, after, bins, columns, size, folder, at_once)
+            written = reduce(WrittenFiles.with_files_of, of_jobs, WrittenFiles((), (), ()))
+            _check_rows(table, removed, written)
+        except BaseException:
+            # Whatever ends it, also Ctrl-C, comes before the commit.
+            remove_leftovers(table.store, folder)
+            raise
+        added = tuple(file for of_job in of_jobs for file in _rewritten(of_job.files, record.clustered))
+        now, is_plain = now_ms(), record.metadata is None
+        actions: list[Action] = [*record.domains] if record.metadata is None else [record.metadata, *record.domains]
+        actions += [*added, *(file.remove(now, data_change=False) for file in removed)]
+        commit_command(
+            table,
+            snapshot,
+            record.operation,
+            record.parameters,
+            actions,
+            metrics=_commit_metrics(added, removed) if is_plain else {"numOutputBytes": sum(f.size for f in added)},
+            read=ReadSet(files=frozenset(file.path for file in removed)),
+            isolation="SnapshotIsolation" if is_plain else "Serializable",
+        )
+    return added
+
+
+def _rewritten(files: Sequence[AddFile], clustered: Sequence[str]) -> list[AddFile]:
+    """Return the files of one job as they are committed, those of a clustered table as a cube."""
+    if not clustered:
+        return [replace(file, data_change=False) for file in files]
+    tags = new_cube(clustered)
+    return [replace(file, data_change=False, tags=tags, clustering_provider=CLUSTERING_PROVIDER) for file in files]
+
+
+def _check_rows(table: Table, removed: Sequence[AddFile], written: WrittenFiles) -> None:
+    before = sum(logical_rows(table.store, file) for file in removed)
+    if written.row_count != before:
+        raise DeltaRuntimeException(
+            "DELTAMERGE_FILE_CHANGED",
+            f"The table's log has {before} rows in the {len(removed)} files to rewrite, but {written.row_count} were "
+            "read. The files are not those in the log; the table is as it was.",
+            sqlstate="XXKDS",
+        )
+
+
+def _write(
+    table: Table,
+    snapshot: Snapshot,
+    after: Metadata,
+    bins: Sequence[Sequence[AddFile]],
+    columns: Sequence[str],
+    size: int,
+    folder: str,
+    at_once: int,
+) -> list[WrittenFiles]:
+    """Write bins as the metadata afterwards asks, so many by one job; return the files of each job."""
+    schema, stored = schema_to_write(snapshot), materialized_columns(snapshot.metadata)
+    target = WriteTarget(
+        store=table.store,
+        schema=schema_to_write(replace(snapshot, metadata=after)),
+        partition_columns=after.partition_columns,
+        configuration=after.configuration,
+        folder=folder,
+        hidden_columns=() if stored is None else stored.names,
+    )
+    found: list[WrittenFiles] = []
+    for first in range(0, len(bins), at_once):
+        frames = [
+            _in_order(_rows(table, snapshot, schema, files), files, columns, size)
+            for files in bins[first : first + at_once]
+        ]
+        of_job = replace(target, folder=f"{folder}/{first // at_once}")
+        found.append(write_files(reduce(lambda left, right: left.union(right), frames), of_job))
+    return found
+
+
+def _rows(table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile]) -> DataFrame:
+    """Read files without the rows that deletion vectors delete, with their ids where these are tracked."""
+    prefix, stored = free_prefix(schema.names), materialized_columns(snapshot.metadata)
+    extra = ScanColumns(prefix + "file", prefix + "row")
+    if stored is None:
+        frame = target_frame(table, snapshot, schema, files, extra)
+    else:
+        frame = tracked_frame(table, snapshot, schema, files, extra, stored)
+    return frame.drop(extra.file_name, extra.row_index)
+
+
+def _in_order(frame: DataFrame, files: Sequence[AddFile], columns: Sequence[str], size: int) -> DataFrame:
+    if not columns:
+        return frame.coalesce(1)
+    return z_ordered(frame, columns, max(1, sum(file.size for file in files) // size))
+
+
+def _commit_metrics(added: Sequence[AddFile], removed: Sequence[AddFile]) -> dict[str, int]:
+    sizes = sorted(file.size for file in added)
+    vectors = [file.deletion_vector for file in removed if file.deletion_vector is not None]
+    return {
+        "numAddedFiles": len(added),
+        "numRemovedFiles": len(removed),
+        "numAddedBytes": sum(sizes),
+        "numRemovedBytes": sum(file.size for file in removed),
+        "numDeletionVectorsRemoved": len(vectors),
+        **(
+            {
+                "minFileSize": sizes[0],
+                "p25FileSize": sizes[len(sizes) // 4],
+                "p50FileSize": sizes[len(sizes) // 2],
+                "p75FileSize": sizes[len(sizes) * 3 // 4],
+                "maxFileSize": sizes[-1],
+            }
+            if sizes
+            else {}
+        ),
+    }
