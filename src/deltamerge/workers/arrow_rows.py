@@ -28,6 +28,7 @@ from deltamerge.workers.parquet_patch import (
 from deltamerge.workers.row_pairs import RowPairs, distinct, read_pairs, unmatched
 from deltamerge.workers.row_tracking import Origin, changed_now
 from deltamerge.workers.staged_rows import (
+    TakenRows,
     in_plain_numbers,
     is_of_other_calendar,
     open_staged,
@@ -200,9 +201,9 @@ def _changed(
     if not len(changing.rows):
         return table
     before = table
-    updating = {number: changing.of_clause(number) for number in new.updates}
-    for number, pairs in updating.items():
-        _check_computed(source, number, pairs, new)
+    updating = {number: _OfPairs(source, changing.of_clause(number), number, new) for number in new.updates}
+    for pairs in updating.values():
+        pairs.check()
     for name in new.updated_columns:
         index = table.schema.get_field_index(name)
         field = table.schema.field(index)
@@ -210,7 +211,7 @@ def _changed(
         order = np.arange(rows)
         for number, pairs in updating.items():
             if name in new.updates[number] and len(pairs.rows):
-                values = _values(source, new.updates[number][name], pairs, name, new)
+                values = pairs.values(new.updates[number][name], name)
                 chunks.append(values.cast(field.type))
                 order[pairs.rows - start] = rows + np.arange(len(values))
                 rows += len(values)
@@ -244,27 +245,36 @@ def _check(table: pa.Table, new: NewRows, rows: np.ndarray[Any, Any] | None = No
         check.check(columns, len(table) if rows is None else len(rows))
 
 
-def _check_computed(source: _Source, number: int, pairs: RowPairs, new: NewRows) -> None:
-    if number in new.updates_hold and len(pairs.rows):
-        _refuse_violations(_taken(source, new.updates_hold[number], pairs, new))
-
-
 def _refuse_violations(holds: Any) -> None:  # noqa: ANN401
     if not pc.all(holds.fill_null(False)).as_py():
         raise ValueError("a row violates a constraint")
 
 
-def _taken(source: _Source, column: str, pairs: RowPairs, new: NewRows) -> Any:  # noqa: ANN401
-    if column in new.of_pairs and pairs.values is not None:
-        return taken(source.values.column(column), pairs.values)
-    return taken(source.rows.column(column), pairs.sources)
+class _OfPairs:
+    """What the kept rows and the computed ones have for pairs of a clause."""
 
+    def __init__(self, source: _Source, pairs: RowPairs, number: int, new: NewRows) -> None:
+        self.rows = pairs.rows
+        self._source, self._new, self._holds = source, new, new.updates_hold.get(number)
+        self._of_source = TakenRows(pairs.sources)
+        self._of_values = None if pairs.values is None else TakenRows(pairs.values)
 
-def _values(source: _Source, column: str, pairs: RowPairs, name: str, new: NewRows) -> Any:  # noqa: ANN401
-    values = _taken(source, column, pairs, new)
-    if name in new.not_null and values.null_count:
-        raise ValueError(f"column {name} would be NULL")
-    return values.cast(new.type_of(name))
+    def _taken(self, column: str) -> Any:  # noqa: ANN401
+        if column in self._new.of_pairs and self._of_values is not None:
+            return self._of_values.of(self._source.values.column(column))
+        return self._of_source.of(self._source.rows.column(column))
+
+    def values(self, column: str, name: str) -> Any:  # noqa: ANN401
+        """Return the values of a kept column as those of the table's column `name`."""
+        values = self._taken(column)
+        if name in self._new.not_null and values.null_count:
+            raise ValueError(f"column {name} would be NULL")
+        return values.cast(self._new.type_of(name))
+
+    def check(self) -> None:
+        """Refuse rows for which Spark found that a constraint does not hold."""
+        if self._holds is not None and len(self.rows):
+            _refuse_violations(self._taken(self._holds))
 
 
 def _new_file(
@@ -339,13 +349,13 @@ def _updated(
     own = _rows_of(source.files, file, kept, new).take(pa.array(pairs.rows))
     if new.hidden is not None:
         own = changed_now(own, np.arange(len(own)), new.hidden)
+    of_pairs = _OfPairs(source, pairs, number, new)
     columns = {
-        name: _values(source, setting[name], pairs, name, new) if name in setting else own.column(name)
-        for name in schema.names
+        name: of_pairs.values(setting[name], name) if name in setting else own.column(name) for name in schema.names
     }
     updated = pa.table(columns, schema=schema)
     _check(updated, new)
-    _check_computed(source, number, pairs, new)
+    of_pairs.check()
     return updated
 
 

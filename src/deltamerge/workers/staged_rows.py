@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -271,27 +272,48 @@ def in_plain_numbers(column: Any) -> Any:  # noqa: ANN401
 
 def taken(column: Any, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401
     """Return an array of some rows of a column, in their order."""
-    if not isinstance(column, pa.ChunkedArray):
-        return column.take(pa.array(rows))
-    if column.num_chunks > 1 and (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
-        return _taken_of_pieces(column, rows)
-    return column.take(pa.array(rows)).combine_chunks()
+    return TakenRows(rows).of(column)
 
 
-def _taken_of_pieces(column: pa.ChunkedArray, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401
-    """Take strings from each piece: Arrow would put all pieces together first, which may be more than it addresses."""
-    order = None if (rows[1:] >= rows[:-1]).all() else np.argsort(rows, kind="stable")
-    ordered = rows if order is None else rows[order]
-    begins = np.cumsum([0, *map(len, column.chunks)])
-    places = np.searchsorted(ordered, begins)
-    pieces = [
-        chunk.take(pa.array(ordered[first:end] - begin))
-        for chunk, begin, first, end in zip(column.chunks, begins, places, places[1:], strict=False)
-        if first < end
-    ]
-    found = pa.concat_arrays(pieces) if pieces else pa.array([], column.type)
-    if order is None:
-        return found
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    return found.take(pa.array(back))
+class TakenRows:
+    """Some rows that are taken of columns, in their order; where they are is found once for columns of like pieces."""
+
+    def __init__(self, rows: np.ndarray[Any, Any]) -> None:
+        self._rows = rows
+        self._in_pieces: dict[tuple[int, ...], _InPieces] = {}
+
+    def of(self, column: Any) -> Any:  # noqa: ANN401
+        """Return an array of a column's rows."""
+        if not isinstance(column, pa.ChunkedArray):
+            return column.take(pa.array(self._rows))
+        if column.num_chunks < 2:
+            return column.take(pa.array(self._rows)).combine_chunks()
+        lengths = tuple(map(len, column.chunks))
+        if lengths not in self._in_pieces:
+            self._in_pieces[lengths] = _InPieces(self._rows, lengths)
+        return self._in_pieces[lengths].of(column)
+
+
+class _InPieces:
+    """Rows by the pieces that they are in.
+
+    Arrow would put all pieces of a column together first, which takes longer and may be more than it addresses.
+    """
+
+    def __init__(self, rows: np.ndarray[Any, Any], lengths: Sequence[int]) -> None:
+        order = None if (rows[1:] >= rows[:-1]).all() else np.argsort(rows, kind="stable")
+        ordered = rows if order is None else rows[order]
+        begins = np.cumsum([0, *lengths])
+        places = np.searchsorted(ordered, begins)
+        ends = enumerate(pairwise(places))
+        self._pieces = [(n, pa.array(ordered[first:end] - begins[n])) for n, (first, end) in ends if first < end]
+        self._back: pa.Array | None = None
+        if order is not None:
+            back = np.empty(len(order), np.int64)
+            back[order] = np.arange(len(order))
+            self._back = pa.array(back)
+
+    def of(self, column: pa.ChunkedArray) -> Any:  # noqa: ANN401
+        pieces = [column.chunk(number).take(rows) for number, rows in self._pieces]
+        found = pa.concat_arrays(pieces) if pieces else pa.array([], column.type)
+        return found if self._back is None else found.take(self._back)
