@@ -316,3 +316,25 @@ def test_partitions_are_overwritten(spark: SparkSession, tmp_path: Path, run: Ru
     run("INSERT OVERWRITE TABLE @t PARTITION (p) SELECT 300L, 2L")
     assert run("SELECT id FROM @t WHERE p <> 0") == [(300,)]
     assert run("SELECT count(*) FROM @t") == [(4,)]
+
+
+@pytest.mark.parametrize(
+    ("column", "default", "kind"),
+    [
+        ("v INT", "'abc'", "DATA_TYPE"),
+        ("v SMALLINT", "70000", "DATA_TYPE"),
+        ("v DATE", "true", "DATA_TYPE"),
+        ("v INT", "missing + 1", "UNRESOLVED_EXPRESSION"),
+    ],
+)
+def test_default_that_the_column_cannot_take(
+    spark: SparkSession, tmp_path: Path, run: Run, column: str, default: str, kind: str
+) -> None:
+    with pytest.raises(DeltaAnalysisException, match=rf"^\[INVALID_DEFAULT_VALUE.{kind}\]") as error:
+        run(f"CREATE TABLE @t ({column} DEFAULT {default}) USING delta")
+    assert error.value.getSqlState() == "42623"
+    assert not DeltaTable.isDeltaTable(spark, str(tmp_path / "t"))
+    run(f"CREATE TABLE @t ({column} DEFAULT NULL) USING delta")
+    with pytest.raises(DeltaAnalysisException, match=f"INVALID_DEFAULT_VALUE.{kind}"):
+        run(f"ALTER TABLE @t ALTER COLUMN v SET DEFAULT {default}")
+    assert last_commit(spark, tmp_path)[0] == "CREATE TABLE"

@@ -29,7 +29,7 @@ from deltamerge.sql.names import parse_name, quote, quote_name
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.write.char_varchar import as_strings, may_become
 from deltamerge.write.constraints import CHECK_PREFIX, columns_in
-from deltamerge.write.defaults import CURRENT_DEFAULT
+from deltamerge.write.defaults import CURRENT_DEFAULT, check_defaults
 from deltamerge.write.dependents import check_dependents
 from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.table_features import check_evolution
@@ -246,8 +246,10 @@ def change_column(table: Table, change: ColumnChange) -> None:
         return placed(others, after, change.after, first=change.first)
 
     schema = with_fields(snapshot.schema, spelled[:-1], placed_again)
+    old, new = spark_schema(snapshot), StructType.fromJson(json.loads(schema_to_json(schema)))
+    if change.default:
+        check_defaults(table.spark, StructType([field for field in new.fields if field.name == spelled[0]]))
     if change.data_type is not None:
-        old, new = spark_schema(snapshot), StructType.fromJson(json.loads(schema_to_json(schema)))
         check_dependents(old, new, snapshot.metadata.configuration)
         version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
         schema = with_type_changes(snapshot.schema, schema, version)

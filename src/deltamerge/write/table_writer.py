@@ -22,6 +22,7 @@ from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.data_files import WrittenFiles, removing_leftovers
+from deltamerge.write.defaults import check_defaults
 from deltamerge.write.definition import TableDefinition, check_definition, check_partition_columns
 from deltamerge.write.frame_rows import new_schema, write_checked, write_fitted
 from deltamerge.write.generated_columns import check_generation_expressions
@@ -128,6 +129,7 @@ def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefi
     properties = {**_default_properties(table), **_named(table, definition.properties)}
     definition = replace(definition, schema=as_strings(definition.schema), properties=properties)
     check_definition(definition)
+    check_defaults(table.spark, definition.schema)
     return definition
 
 

@@ -335,11 +335,14 @@ def _stage(
 
 
 def _most_bytes(execution: Execution) -> int:
-    """Return how many bytes of a source are kept: tasks map files of this machine, and read others."""
+    """Return how many bytes of a source are kept: tasks map files of this machine, and read others.
+
+    Where the disk is full, the write shall say so.
+    """
     limits, folder = execution.limits, execution.scratch
     if not folder.startswith("/"):
         return limits.source_bytes
-    return min(limits.mapped_bytes, shutil.disk_usage(folder).free // 2)
+    return max(limits.source_bytes, min(limits.mapped_bytes, shutil.disk_usage(folder).free // 2))
 
 
 def keep_rows(
