@@ -14,8 +14,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from deltamerge.spark.nested_types import as_nullable
+from deltamerge.spark import columns as F
+from deltamerge.spark.nested_types import as_nullable, inner_types
 from deltamerge.spark.session import IN_TASKS, SPARK_ERRORS, empty_frame, is_connect, session_settings
+from deltamerge.sql.names import quote
 from deltamerge.workers.first_contact import StoreNotOpened
 
 Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -100,6 +102,20 @@ def frame_of(spark: SparkSession, work: Work, rows: pa.Table, schema: StructType
         with session_settings(spark, {} if is_connect(spark) or len(table) <= _LOCAL_ROWS else IN_TASKS):
             return spark.createDataFrame(table.combine_chunks(), schema)
     return spark.createDataFrame(rows).mapInArrow(work, schema)
+
+
+def collected(frame: DataFrame) -> pa.Table:
+    """Compute a frame's rows, and return them.
+
+    What Arrow holds under a NULL may be NULL too, which PySpark refuses in fields that are not nullable.
+    """
+    columns = []
+    for field in frame.schema.fields:
+        column = F.col(quote(field.name))
+        columns.append(
+            column.cast(as_nullable(field.dataType)).alias(field.name) if inner_types(field.dataType) else column
+        )
+    return frame.select(*columns).toArrow()
 
 
 def _run_in_driver(

@@ -28,6 +28,7 @@ from deltamerge.merge.output.derived_columns import with_derived
 from deltamerge.merge.output.frames import Rows, own_columns, seeing_target
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.spark import columns as F
+from deltamerge.spark.tasks import collected
 from deltamerge.sql.merge_ast import ClauseKind
 from deltamerge.workers.row_pairs import (
     NO_CLAUSE,
@@ -77,7 +78,7 @@ def _kept(frames: PairFrames, evaluated: DataFrame, count: int) -> KeptRows:
     execution, recipe, number = frames.execution, frames.recipe, frames.execution.merge.names.source_row_index
     limits, width = execution.limits, 2 + len(recipe.of_pairs)
     if count * width <= limits.collected_values:
-        table = evaluated.toArrow()
+        table = collected(evaluated)
         table = table.cast(plain_types(table.schema)).combine_chunks()
         file = KeptFile(f"{execution.scratch}/values{STAGED_SUFFIX}", 0, 0)
         execution.files.write_arrow(file.path, [table])

@@ -42,7 +42,7 @@ from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import SPARK_ERRORS, estimated_bytes
-from deltamerge.spark.tasks import python_workers
+from deltamerge.spark.tasks import collected, python_workers
 from deltamerge.workers.key_index import KeyIndex, write_index
 from deltamerge.workers.key_lookup import comparable_keys
 from deltamerge.workers.staged_rows import (
@@ -275,7 +275,7 @@ def _with_computed(
     frame = _evaluated(execution, recipe, numbered, columns).select(name, *_aliased(columns.computed))
     if source.rows * len(columns.computed) <= execution.limits.collected_values:
         # By way of the driver, which is faster than tasks for few rows.
-        table = frame.toArrow()
+        table = collected(frame)
         return _beside(execution, source, table.cast(plain_types(table.schema)).combine_chunks())
     found = _stage(frame, execution, (), None)
     return _with_files(execution, source, kept_files(found), sum(row["size"] for row in found))
@@ -356,9 +356,9 @@ def keep_rows(
 ) -> list[dict[str, Any]] | None:
     """Keep a frame's rows in Arrow files; None where they are more than may be kept."""
     wanted = StagedRows(execution.scratch, columns, most_rows, most_bytes, clause)
-    work, collected = staging(execution.files, wanted), _collected(frame, execution)
-    if collected is not None:
-        found = [row for batch in work(collected.to_batches()) for row in batch.to_pylist()]
+    work, few = staging(execution.files, wanted), _few_rows(frame, execution)
+    if few is not None:
+        found = [row for batch in work(few.to_batches()) for row in batch.to_pylist()]
     else:
         with python_workers():
             found = [row.asDict() for row in frame.mapInArrow(work, staged_schema(types)).collect()]
@@ -366,7 +366,7 @@ def keep_rows(
     return None if too_many or any(row["path"] == TOO_MANY for row in found) else found
 
 
-def _collected(frame: DataFrame, execution: Execution) -> pa.Table | None:
+def _few_rows(frame: DataFrame, execution: Execution) -> pa.Table | None:
     """Collect a frame's rows where they are few and tasks run on this machine, by Spark's estimate of their bytes.
 
     Tasks would first wait for Python workers.
@@ -380,7 +380,7 @@ def _collected(frame: DataFrame, execution: Execution) -> pa.Table | None:
     # Spark's estimate does not count the rows that a function such as explode makes of one.
     most = limits.collected_values // len(frame.columns)
     row_of_partition = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
-    rows = frame.filter(row_of_partition < F.lit(most)).toArrow()
+    rows = collected(frame.filter(row_of_partition < F.lit(most)))
     return rows if len(rows) < most else None
 
 
