@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
@@ -265,7 +266,11 @@ def _values_by_file(
     spelled = [(name, *of_file) for file, of_file in values for name in spark_spellings(table, file)]
     columns = {f"{file_name}_key": pa.string(), **types}
     arrays = [pa.array([row[i] for row in spelled], kind) for i, kind in enumerate(columns.values())]
-    return table.spark.createDataFrame(pa.table(arrays, names=list(columns)))
+    found = pa.table(arrays, names=list(columns))
+    if not spelled:
+        # Connect takes no Arrow table without rows.
+        return empty_frame(table.spark, from_arrow_schema(found.schema, prefer_timestamp_ntz=True))
+    return table.spark.createDataFrame(found)
 
 
 def _joined_by_file(rows: DataFrame, file_name: str, by_file: DataFrame) -> DataFrame:
