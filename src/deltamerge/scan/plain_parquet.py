@@ -48,6 +48,8 @@ class PlainParquet:
     Args:
         is_whole: Whether Spark reads the frame's rows from the files only: no column comes from a folder's name, and no
             setting or option changes what a value is.
+        groups: The number of row groups of each file.
+        columns: The columns that are read.
         ranges: Each key's least and greatest value, both None where all are NULL.
     """
 
@@ -55,6 +57,8 @@ class PlainParquet:
     uris: tuple[str, ...]
     is_whole: bool
     rows: tuple[int, ...]
+    groups: tuple[int, ...]
+    columns: tuple[str, ...]
     bytes: int
     bytes_in_memory: int
     ranges: tuple[tuple[Any, Any], ...]
@@ -107,6 +111,8 @@ def plain_parquet(
         and not identified
         and not any(name.lower() in folders for name in frame.schema.names),
         rows=tuple(file.rows[0] for file in files),
+        groups=tuple(file.groups[0] for file in files),
+        columns=tuple(types),
         bytes=sum(file.bytes for file in files),
         bytes_in_memory=sum(file.bytes_in_memory for file in files),
         ranges=tuple(_united([file.ranges[index] for file in files]) for index in range(len(keys))),
@@ -180,6 +186,8 @@ def _looked_at(
         uris=(),
         is_whole=not old,
         rows=(metadata.num_rows,),
+        groups=(metadata.num_row_groups,),
+        columns=tuple(types),
         bytes=sum(sizes.values()),
         bytes_in_memory=sum(_in_memory(g.column(leaves[name]), types[name]) for g in groups for name in types),
         ranges=tuple(ranges),

@@ -237,10 +237,15 @@ def open_staged(files: Files, kept: KeptRows, columns: Sequence[str]) -> pa.Tabl
         found = dict(zip(in_files, table.columns, strict=True))
     if computed:
         beside = pa.concat_tables(_opened(files, file, [kept.position, *computed]) for file in kept.computed)
-        rows = sum(files.parquet(file.path).metadata.num_rows for file in kept.files) if kept.files else len(beside)
+        rows = sum(_rows_in(files, file) for file in kept.files) if kept.files else len(beside)
         order = _in_positions(beside.column(kept.position), rows)
         found |= {name: taken(beside.column(name), order) for name in computed}
     return pa.table({name: found[name] for name in columns})
+
+
+def _rows_in(files: Files, file: KeptFile) -> int:
+    found: int = files.arrow(file.path).num_rows if file.is_arrow else files.parquet(file.path).metadata.num_rows
+    return found
 
 
 def _opened(files: Files, file: KeptFile, columns: list[str]) -> pa.Table:

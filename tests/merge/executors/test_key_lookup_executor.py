@@ -102,7 +102,7 @@ def source(spark: SparkSession, folder: Path, kind: str) -> None:
     """Makes the view ``changes_to_merge``: some rows of both files of the table, some new ones, one without a key."""
     some = spark.range(45, 90, 3).union(spark.range(500, 510)).union(spark.sql("SELECT CAST(NULL AS BIGINT) AS id"))
     new = some.selectExpr(*COLUMNS).withColumn("wide", some.id.cast("decimal(30,5)"))
-    if kind == "files":
+    if kind != "query":
         spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         new.repartition(2).write.parquet(str(folder / "source"))
         new = spark.read.parquet(str(folder / "source"))
@@ -124,7 +124,9 @@ def outcome(spark: SparkSession, path: str, executor: str, merge: str) -> dict[s
     }
 
 
-KINDS = {"query": VECTORS, "files": {}}
+KINDS = {"query": VECTORS, "files": {}, "large files": {}}
+# Keys are sorted into an index, not put into hash tables; files are decoded first.
+LIMITS_OF = {"query": Limits(), "files": Limits(source_rows=0), "large files": Limits(source_bytes=1, source_rows=0)}
 # Each merge with one kind of source, by turns; those with the most parts with both, and over Connect these alone.
 MOST_PARTS = ("two inserts", "by source, some", "target decides")
 AGREEING = [
@@ -139,9 +141,7 @@ AGREEING = [
 def test_it_agrees_with_the_classic_route(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merge: str, kind: str
 ) -> None:
-    if kind == "files":
-        # Keys are sorted into an index, not put into hash tables.
-        monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", Limits(source_rows=0))
+    monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", LIMITS_OF[kind])
     source(spark, tmp_path, kind)
     found = []
     for executor in ("classic", "key_lookup"):
@@ -154,6 +154,18 @@ def test_it_agrees_with_the_classic_route(
         del second["metrics"]["numTargetRowsCopied"]
         found.append([first, second])
     assert found[0] == found[1]
+
+
+def test_large_files_of_a_source_are_decoded_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", LIMITS_OF["large files"])
+    source(spark, tmp_path, "large files")
+    path = table(spark, tmp_path / "t", {})
+    report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING changes_to_merge s ON t.id = s.id {UPSERT}")
+    assert report.plan.source.choice == "in_place"
+    assert "decoding the source's files" in str(report)
+    assert not [name for name in files_below(path) if name.endswith(".arrow")]
 
 
 @pytest.mark.quick

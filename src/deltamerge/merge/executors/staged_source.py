@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -41,8 +42,10 @@ from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.spark import columns as F
+from deltamerge.spark import tasks
 from deltamerge.spark.session import SPARK_ERRORS, estimated_bytes
 from deltamerge.spark.tasks import collected, python_workers
+from deltamerge.workers.decoded_files import DECODED_SCHEMA, decoding, decoding_work
 from deltamerge.workers.key_index import KeyIndex, write_index
 from deltamerge.workers.key_lookup import comparable_keys
 from deltamerge.workers.staged_rows import (
@@ -93,6 +96,10 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
             return _are_there(execution, _staged(execution, recipe, columns))
     with steps.step("plan_source", "looking at the source"):
         source, files = _in_place(execution, recipe, columns)
+    if source.bytes_in_memory > execution.limits.source_bytes:
+        with steps.step("materialize_source", "decoding the source's files"):
+            source = _decoded(execution, source, files)
+    with steps.step("plan_source", "looking at the source"):
         chosen = None if columns.needs_spark else _with_chosen(execution, source)
     if chosen is not None:
         return chosen
@@ -218,11 +225,31 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
     kept = KeptRows(found.files, in_files)
     source = StagedSource(columns, kept, values["n"], found.bytes, found.bytes_in_memory, summary)
-    if source.bytes_in_memory > limits.source_bytes:
-        raise Declined(
-            "source", "in_place", f"it has more than {limits.source_bytes >> 20:,} MiB, which each task would read"
-        )
+    most = _most_bytes(execution)
+    if source.bytes_in_memory > most:
+        raise Declined("source", "in_place", f"it has more than {most >> 20:,} MiB, which each task would read")
     return source, found
+
+
+def _decoded(execution: Execution, source: StagedSource, files: PlainParquet) -> StagedSource:
+    """Decode files too large for each task to read them into files that tasks of this machine map into memory."""
+    most = -(-execution.limits.decoding_works // len(files.files))
+    shares = [
+        (file, groups.tolist())
+        for file, count in zip(files.files, files.groups, strict=True)
+        for groups in np.array_split(np.arange(count), min(count, most))
+    ]
+    targets = [
+        replace(file, path=f"{execution.scratch}/source-{number:05d}{STAGED_SUFFIX}")
+        for number, (file, _) in enumerate(shares)
+    ]
+    works = [decoding_work(file, groups, target.path) for (file, groups), target in zip(shares, targets, strict=True)]
+    work, rows = decoding(execution.files, files.columns), pa.table({"work": works})
+    spark, in_driver = execution.table.spark, execution.context.session.runs_in_local_mode
+    found = tasks.run(spark, work, rows, DECODED_SCHEMA, in_driver=in_driver)
+    size = sum(row["size"] for row in found)
+    kept = replace(source.kept, files=tuple(targets))
+    return _are_there(execution, replace(source, kept=kept, bytes=size, bytes_in_memory=size))
 
 
 def _with_chosen(execution: Execution, source: StagedSource) -> StagedSource | None:
@@ -339,10 +366,11 @@ def _most_bytes(execution: Execution) -> int:
 
     Where the disk is full, the write shall say so.
     """
-    limits, folder = execution.limits, execution.scratch
-    if not folder.startswith("/"):
+    limits = execution.limits
+    if not (execution.table.store.is_local or execution.context.session.runs_in_local_mode):
         return limits.source_bytes
-    return max(limits.source_bytes, min(limits.mapped_bytes, shutil.disk_usage(folder).free // 2))
+    free = shutil.disk_usage(execution.scratch or tempfile.gettempdir()).free
+    return max(limits.source_bytes, min(limits.mapped_bytes, free // 2))
 
 
 def keep_rows(

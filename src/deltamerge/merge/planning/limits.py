@@ -17,6 +17,7 @@ class Limits:
         indexed_rows: Rows of a source whose keys are sorted into an index in the driver, 8 bytes each.
         source_bytes: Bytes of a source that each task reads.
         mapped_bytes: Bytes of a source in Arrow files that tasks map into memory.
+        decoding_works: Pieces in which a source's Parquet files are decoded, so that each core gets some.
         collected_values: Values that may come to the driver at once; two million take 0.3 s.
         collected_bytes: Bytes, by Spark's estimate, of rows that may come to the driver in local mode; tasks take 0.2 s
             more, and two seconds in a new process.
@@ -60,6 +61,7 @@ class Limits:
     indexed_rows: int = 100_000_000
     source_bytes: int = 1024 * _MIB
     mapped_bytes: int = 65_536 * _MIB
+    decoding_works: int = 16
     collected_values: int = 2_000_000
     collected_bytes: int = 64 * _MIB
     pairs: int = 32_000_000

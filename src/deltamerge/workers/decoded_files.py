@@ -1,0 +1,56 @@
+"""Parquet files of a source decoded into Arrow files, which tasks map into memory and take rows from anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from deltamerge.workers.files import Files
+from deltamerge.workers.staged_rows import KeptFile, plain_types
+
+DECODED_SCHEMA = "path STRING, size BIGINT"
+
+
+def decoding_work(file: KeptFile, groups: Sequence[int], target: str) -> str:
+    """Return the work of decoding some row groups of a file into a new one."""
+    return json.dumps(
+        {"path": file.path, "size": file.size, "modified": file.modified, "groups": list(groups), "target": target}
+    )
+
+
+def decoding(files: Files, columns: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function that does the works of a column `work`, for ``mapInArrow``.
+
+    Returns:
+        A function that returns for each work the new file and the bytes of its rows in memory.
+    """
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for work in map(json.loads, batch.column("work").to_pylist()):
+                found = {"path": [work["target"]], "size": [_decode(files, work, columns)]}
+                yield pa.RecordBatch.from_pydict(found)
+
+    return decode
+
+
+def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> int:
+    file = KeptFile(work["path"], work["size"], work["modified"])
+    if KeptFile.of(files, file.path) != file:
+        raise ValueError(f"{file.path} was changed meanwhile")
+    size = 0
+
+    def pieces() -> Iterator[pa.Table]:
+        nonlocal size
+        for group in work["groups"]:
+            with files.parquet_columns(file.path, columns, [group]) as opened:
+                table = opened.read_row_group(group, list(columns), use_threads=False).select(list(columns))
+            piece = table.cast(plain_types(table.schema)).combine_chunks()
+            size += piece.nbytes
+            yield piece
+
+    files.write_arrow(work["target"], pieces())
+    return size
