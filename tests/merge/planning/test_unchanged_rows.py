@@ -117,7 +117,7 @@ SMALL = replace(PLAIN, files=(File((0, 999), size=MIB), File((1_000, 1_999), siz
 def test_source_in_place_or_staged(tmp_path: Path) -> None:
     plan = plan_of(tmp_path / "auto", UPSERT)
     assert plan.source.choice == "in_place"
-    assert plan.source.reason == "the source is nothing but Parquet files, which are read where they are"
+    assert plan.source.reason == "the source is nothing but Parquet files, which PyArrow reads"
     plan = plan_of(tmp_path / "all", UPSERT, conf={"materialize_source": "all"})
     assert plan.source.choice == "staged"
     assert plan.source.reason == "Spark computes the source once; its rows are kept in Arrow files for the lookup"

@@ -10,10 +10,10 @@ from deltamerge.merge.planning.fit import Fits, Operator, no, yes
 
 
 def in_place(context: PlanningContext, _: str) -> Fits:
-    """Parquet files of the source are read where they are."""
+    """PyArrow reads the Parquet files of the source."""
     if context.conf.materialize_source == "all":
         return no("spark.databricks.delta.merge.materializeSource is all")
-    return yes("the source is nothing but Parquet files, which are read where they are")
+    return yes("the source is nothing but Parquet files, which PyArrow reads")
 
 
 def staged(_: PlanningContext, __: str) -> Fits:
