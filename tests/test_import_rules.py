@@ -12,6 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
+    ("sqlstates",),
     ("exceptions", "version"),
     ("workers",),
     ("spark.config", "merge.planning.plan", "merge.planning.limits"),

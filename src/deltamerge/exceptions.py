@@ -29,6 +29,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from deltamerge.sqlstates import sqlstate_of
+
 try:
     from pyspark.errors import (
         AnalysisException,
@@ -75,7 +77,7 @@ class DeltaError(PySparkException):
     Args:
         error_class: Delta's (or Spark's) error class, such as ``DELTA_MERGE_UNRESOLVED_EXPRESSION``.
         message: What was wrong, where, and what to do.
-        sqlstate: Five characters.
+        sqlstate: Five characters, where Spark reported them; else what `sqlstates` has for the class.
         parameters: The error class's parameters by name.
     """
 
@@ -84,15 +86,15 @@ class DeltaError(PySparkException):
         error_class: str,
         message: str,
         *,
-        sqlstate: str = "XXKDS",
+        sqlstate: str | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> None:
         self.error_class = error_class
-        self.sqlstate = sqlstate
+        self.sqlstate = sqlstate or sqlstate_of(error_class)
         self.parameters: dict[str, str] = dict(parameters or {})
         self.message = message
         separator = "\n" if "\n" in message else " "
-        self._message = f"[{error_class}] {message}{separator}SQLSTATE: {sqlstate}"
+        self._message = f"[{error_class}] {message}{separator}SQLSTATE: {self.sqlstate}"
         Exception.__init__(self, self._message)
 
     def getCondition(self) -> str:  # noqa: N802

@@ -234,7 +234,6 @@ class DeltaTable(TableCommands):
                 "DELTA_MISSING_PROVIDER_FOR_CONVERT",
                 "CONVERT TO DELTA only supports parquet tables. Please rewrite your target as parquet.`"
                 f"{parts[-1]}` if it's a parquet directory.",
-                sqlstate="0AKDC",
                 parameters={"path": parts[-1]},
             )
         schema = StructType([]) if partitionSchema is None else partitionSchema
@@ -283,9 +282,7 @@ class DeltaTable(TableCommands):
         """
         if (version is None) == (timestamp is None):
             raise DeltaAnalysisException(
-                "DELTA_ONEOF_IN_TIMETRAVEL",
-                "Please either provide a timestamp or a version for time travel.",
-                sqlstate="42601",
+                "DELTA_ONEOF_IN_TIMETRAVEL", "Please either provide a timestamp or a version for time travel."
             )
         if timestamp is not None:
             return self.at_milliseconds(timestamp_ms(self.table.spark, timestamp))

@@ -60,7 +60,6 @@ def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS",
             f"Cannot specify time travel in multiple formats: leave out the options, or what follows {base}.",
-            sqlstate="42613",
         )
     return Tables(spark).version(DeltaTable.forPath(spark, base), TimeTravel(version, timestamp))
 

@@ -81,7 +81,6 @@ def merge_sql(
         raise DeltaAnalysisException(
             "UNSUPPORTED_FEATURE.EXPLAIN_MERGE",
             "merge_sql runs a MERGE. To see what it would do, use plan_sql, or `deltamerge plan` on the command line.",
-            sqlstate="0A000",
         )
     transaction = option_transaction(txn_app_id, txn_version)
     command = merge_command(_tables(spark, options, tables), parsed, dedupe_by)

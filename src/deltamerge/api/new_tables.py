@@ -45,7 +45,6 @@ def find_place(
             raise DeltaAnalysisException(
                 "DELTA_OPERATION_NOT_ALLOWED",
                 f"The table's path is {name.path}, so that it cannot have the location {location}.",
-                sqlstate="0AKDC",
             )
         table = open_table(spark, name.path, options)
         return Place(table, exists=table_exists(table.store))
@@ -56,7 +55,6 @@ def find_place(
             "DELTA_NOT_A_DELTA_TABLE",
             f"{shown} is not a Delta table of the session's catalog. Drop the table or view of that name first, or "
             "name a table of spark_catalog.",
-            sqlstate="0AKDD",
             parameters={"tableName": shown},
         )
     managed = warehouse_location(spark, quote_name(parts))
@@ -121,7 +119,6 @@ def record(place: Place, schema: StructType, comment: str | None, *, requires_en
             f"Without a data source named delta the catalog cannot have the table {'.'.join(place.name)} at "
             f"{place.given}. Call deltamerge.register(spark) first, or name the table by its path: "
             f"delta.`{place.given}`.",
-            sqlstate="56038",
         )
     return recorded
 
@@ -135,5 +132,4 @@ def _check_same(table: Table, definition: TableDefinition) -> None:
             f"The specified schema does not match the existing schema at {table.location}. Specified: "
             f"{definition.schema.simpleString()}. Existing: {existing.simpleString()}. Leave the columns out to keep "
             "the existing ones.",
-            sqlstate="42KD7",
         )

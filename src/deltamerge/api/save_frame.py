@@ -138,6 +138,5 @@ def _mode(asked: Save) -> str:
         "INVALID_SAVE_MODE",
         f'The specified save mode "{asked.mode}" is invalid. Valid save modes include "append", "overwrite", "ignore", '
         '"error", "errorifexists", and "default".',
-        sqlstate="42000",
         parameters={"mode": asked.mode},
     )

@@ -281,7 +281,6 @@ class TableCommands:
             raise DeltaAnalysisException(
                 "DELTA_UNSUPPORTED_CLONE",
                 "Only shallow clones are supported: pass isShallow=True, or copy the rows with write_delta.",
-                sqlstate="0A000",
             )
         made = open_table(self.table.spark, target)
         shallow_clone(self.table, version, made, properties or {}, replaces=replaces)

@@ -108,7 +108,6 @@ def _check_new(field: LogField, parent: tuple[str, ...]) -> None:
             "Failed to execute the command because DEFAULT values are not supported when adding new columns to "
             f"previously existing Delta tables; please add the column {'.'.join((*parent, field.name))} without a "
             "default value first, then run ALTER TABLE ALTER COLUMN SET DEFAULT for future inserted rows.",
-            sqlstate="0AKDC",
         )
 
 
@@ -118,7 +117,6 @@ def _check_absent(schema: LogStruct, path: tuple[str, ...]) -> None:
         raise DeltaAnalysisException(
             "DELTA_DUPLICATE_COLUMNS_FOUND",
             f"Found duplicate column(s): {'.'.join(path)}. The table has it already.",
-            sqlstate="42711",
             parameters={"duplicateCols": ".".join(path)},
         )
 
@@ -154,7 +152,6 @@ def _without(fields: Fields, name: str) -> Fields:
         raise DeltaAnalysisException(
             "DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA",
             f"Cannot drop column from a schema with a single column, {name}.",
-            sqlstate="0AKDC",
         )
     return kept
 
@@ -169,7 +166,6 @@ def _check_droppable(snapshot: Snapshot, path: tuple[str, ...]) -> None:
             raise DeltaAnalysisException(
                 f"DELTA_UNSUPPORTED_DROP_{kind}_COLUMN",
                 f"Dropping {word} columns ({'.'.join(path)}) is not allowed.",
-                sqlstate="0AKDC",
                 parameters={"columnList": ".".join(path)},
             )
     _check_unused(snapshot, path)
@@ -195,7 +191,6 @@ def _check_unused(snapshot: Snapshot, path: tuple[str, ...]) -> None:
                 f"DELTA_{kind}_DEPENDENT_COLUMN_CHANGE",
                 f"Cannot alter column {'.'.join(path)} because this column is referenced by the following {words}(s):"
                 f"\n{listed}\nDrop what refers to it first.",
-                sqlstate="42K09",
                 parameters={"columnName": ".".join(path)},
             )
 
@@ -278,7 +273,6 @@ def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change
                 "Failed to execute ALTER TABLE command because it assigned a column DEFAULT value, but the "
                 "corresponding table feature was not enabled. Please retry the command again after executing ALTER "
                 "TABLE tableName SET TBLPROPERTIES('delta.feature.allowColumnDefaults' = 'supported').",
-                sqlstate="0AKDE",
             )
         metadata[CURRENT_DEFAULT] = change.default
     nullable = before.nullable if change.nullable is None else change.nullable
@@ -293,7 +287,6 @@ def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change
             f"ALTER TABLE CHANGE COLUMN is not supported for changing column {'.'.join(path)} from "
             f"{simple_string(before.data_type).upper()} to {simple_string(wanted).upper()}. Types only become wider, "
             "in a table with delta.enableTypeWidening = true.",
-            sqlstate="0AKDC",
             parameters={"fieldPath": ".".join(path)},
         )
     return replace(after, data_type=wanted, metadata=_with_limit(path, after, wanted_field))
@@ -311,7 +304,6 @@ def _with_limit(path: tuple[str, ...], before: LogField, wanted: LogField) -> di
             "NOT_SUPPORTED_CHANGE_COLUMN",
             f"ALTER TABLE ALTER/CHANGE COLUMN is not supported for changing {name} with type {types[0].upper()} to "
             f"{name} with type {types[1].upper()}. A limit of a length only becomes wider, or STRING.",
-            sqlstate="0A000",
             parameters={"originName": name, "originType": types[0], "newName": name, "newType": types[1]},
         )
     metadata.pop(CHAR_VARCHAR_TYPE, None)
@@ -334,7 +326,6 @@ def _check_no_null(table: Table, snapshot: Snapshot, path: tuple[str, ...]) -> N
             "DELTA_NEW_NOT_NULL_VIOLATION",
             f"{violating} rows in {table.name} violate the new NOT NULL constraint on {'.'.join(path)}. Correct them "
             "first.",
-            sqlstate="23512",
             parameters={"numRows": str(violating), "tableName": table.name, "colName": ".".join(path)},
         )
 
@@ -410,7 +401,6 @@ def _needs_mapping(error_class: str, what: str) -> DeltaAnalysisException:
         error_class,
         f"{what} is not supported for your Delta table. Map its columns first: ALTER TABLE … SET TBLPROPERTIES "
         "('delta.columnMapping.mode' = 'name').",
-        sqlstate="0AKDC",
     )
 
 
@@ -418,7 +408,6 @@ def _not_allowed(operation: str, why: str) -> DeltaAnalysisException:
     return DeltaAnalysisException(
         "DELTA_OPERATION_NOT_ALLOWED",
         f"Operation not allowed: `{operation}` is not supported for Delta tables. {why}",
-        sqlstate="0AKDC",
         parameters={"operation": operation},
     )
 

@@ -75,37 +75,30 @@ def set_properties(table: Table, properties: Mapping[str, str]) -> None:
 def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
     if any(key.lower().startswith(CHECK_PREFIX) for key in properties):
         raise DeltaAnalysisException(
-            "DELTA_ADD_CONSTRAINTS",
-            "Please use ALTER TABLE ADD CONSTRAINT to add CHECK constraints.",
-            sqlstate="0A000",
+            "DELTA_ADD_CONSTRAINTS", "Please use ALTER TABLE ADD CONSTRAINT to add CHECK constraints."
         )
     if any(key.lower() == f"delta.feature.{FEATURE}" for key in properties):
         raise DeltaAnalysisException(
             "DELTA_ALTER_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED",
             f"Cannot enable the table feature {FEATURE} by ALTER TABLE SET TBLPROPERTIES: use CLUSTER BY.",
-            sqlstate="42000",
             parameters={"tableFeature": FEATURE},
         )
     if MAX_COLUMN_ID in properties:
         raise DeltaUnsupportedOperationException(
             "DELTA_CANNOT_MODIFY_TABLE_PROPERTY",
             f"The Delta table configuration {MAX_COLUMN_ID} cannot be specified by the user.",
-            sqlstate="42939",
             parameters={"prop": MAX_COLUMN_ID},
         )
     for key in ("location", "provider"):
         if key in properties:
             raise DeltaAnalysisException(
-                f"DELTA_CANNOT_CHANGE_{key.upper()}",
-                f"'{key}' is a reserved table property, and cannot be altered.",
-                sqlstate="42939",
+                f"DELTA_CANNOT_CHANGE_{key.upper()}", f"'{key}' is a reserved table property, and cannot be altered."
             )
     before, after = snapshot.mapping_mode, mapping_mode({**snapshot.metadata.configuration, **properties})
     if before != after and (before, after) != (NONE, NAME):
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE",
             f"Changing column mapping mode from '{before}' to '{after}' is not supported.",
-            sqlstate="0AKDC",
             parameters={"oldMode": before, "newMode": after},
         )
     turns_on = properties.get(_ROW_TRACKING, "").lower() == "true"
@@ -115,7 +108,6 @@ def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
             "DELTA_OPERATION_NOT_ALLOWED",
             f"Operation not allowed: {_ROW_TRACKING} = true on a table that has rows, which would need ids first. "
             "Set it when the table is made, or with delta-spark.",
-            sqlstate="0AKDC",
             parameters={"operation": _ROW_TRACKING},
         )
 
@@ -162,7 +154,6 @@ def add_constraint(table: Table, name: str, expression: str) -> None:
             "DELTA_CONSTRAINT_ALREADY_EXISTS",
             f"Constraint '{name}' already exists. Please delete the old constraint first. Old constraint: "
             f"{configuration[key]}",
-            sqlstate="42710",
             parameters={"constraintName": name, "oldConstraint": configuration[key]},
         )
     violating = _violating(table, snapshot, name, expression)
@@ -170,7 +161,6 @@ def add_constraint(table: Table, name: str, expression: str) -> None:
         raise DeltaAnalysisException(
             "DELTA_NEW_CHECK_CONSTRAINT_VIOLATION",
             f"{violating} rows in {table.name} violate the new CHECK constraint ({expression}). Correct them first.",
-            sqlstate="23512",
             parameters={"numRows": str(violating), "tableName": table.name, "checkConstraint": expression},
         )
     metadata = replace(snapshot.metadata, configuration={**configuration, key: expression})
@@ -189,7 +179,6 @@ def _violating(table: Table, snapshot: Snapshot, name: str, expression: str) -> 
             raise DeltaAnalysisException(
                 "DELTA_NON_BOOLEAN_CHECK_CONSTRAINT",
                 f"CHECK constraint '{name}' ({expression}) should be a boolean expression.",
-                sqlstate="42621",
                 parameters={"name": name, "expr": expression},
             ) from error
 
@@ -221,7 +210,6 @@ def drop_constraint(table: Table, name: str, *, if_exists: bool) -> None:
             "DELTA_CONSTRAINT_DOES_NOT_EXIST",
             f"Cannot drop nonexistent constraint {name} from table {table.name}. Write DROP CONSTRAINT IF EXISTS to "
             "go on without it.",
-            sqlstate="42704",
             parameters={"constraintName": name, "tableName": table.name},
         )
     parameters = {"name": name, "existed": "false"}
@@ -243,7 +231,6 @@ def cluster_by(table: Table, columns: Sequence[str]) -> None:
         raise DeltaAnalysisException(
             "DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED",
             "ALTER TABLE CLUSTER BY cannot be applied to a partitioned table.",
-            sqlstate="42000",
         )
     before = clustered_by(snapshot.domain_metadata, snapshot.schema)
     if not columns and DOMAIN not in snapshot.domain_metadata:

@@ -44,7 +44,6 @@ def shallow_clone(
         raise DeltaAnalysisException(
             "DELTA_PATH_EXISTS",
             f"Cannot write to already existent path {target.name} without setting OVERWRITE = 'true'.",
-            sqlstate="42K04",
             parameters={"path": target.name},
         )
     if before is not None and before.files.num_files:
@@ -52,7 +51,6 @@ def shallow_clone(
             "DELTA_UNSUPPORTED_CLONE_REPLACE_SAME_TABLE",
             f"You tried to REPLACE an existing table ({target.name}) with CLONE, and it holds rows. Delete them first, "
             "or choose another target.",
-            sqlstate="0AKDC",
             parameters={"tableName": target.name},
         )
     files = [_absolute(source.store, file) for file in snapshot.files.add_files()]
@@ -79,7 +77,6 @@ def _table_actions(snapshot: Snapshot, before: Snapshot | None, properties: Mapp
             "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE",
             f"Changing column mapping mode from '{snapshot.mapping_mode}' to '{mapping_mode(configuration)}' is not "
             "supported.",
-            sqlstate="0AKDC",
             parameters={"oldMode": snapshot.mapping_mode, "newMode": mapping_mode(configuration)},
         )
     needed = protocol_for(spark_schema(snapshot), {**configuration, **properties})

@@ -62,7 +62,6 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
         raise DeltaTableNotFoundException(
             "DELTA_EMPTY_DIRECTORY",
             f"No file found in the directory: {table.location}.",
-            sqlstate="42K03",
             parameters={"directory": table.location},
         )
     values = [_partition_values(table, file, partition_schema.names) for file in files]
@@ -117,7 +116,6 @@ def _check_no_stream(table: Table, found: Sequence[StoredFile]) -> None:
             f"Operation not allowed: CONVERT TO DELTA of {table.location}, a streaming query's output. Only the files "
             f"that its log {_STREAM_LOG} names belong to it; others may be there. Read it with Spark and write the "
             "rows to a new table.",
-            sqlstate="0AKDC",
             parameters={"operation": "CONVERT TO DELTA"},
         )
 
@@ -132,7 +130,6 @@ def _footer(table: Table, file: StoredFile) -> pq.FileMetaData:
             "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER",
             f"Encountered error while reading file {path}. It is not a Parquet file ({error}). Move it out of the "
             "folder, or give it a name that begins with '_' or '.'.",
-            sqlstate="KD001",
             parameters={"path": path},
         ) from error
 
@@ -146,7 +143,6 @@ def _partition_values(table: Table, file: StoredFile, columns: Sequence[str]) ->
             "DELTA_UNEXPECTED_NUM_PARTITION_COLUMNS_FROM_FILE_NAME",
             f"Expecting {len(columns)} partition column(s): {list(columns)}, but found {len(found)} partition "
             f"column(s): {list(found)} from parsing the file name: {table.store.absolute(file.path)}.",
-            sqlstate="KD009",
             parameters={"path": table.store.absolute(file.path)},
         )
     for expected, name in zip(columns, found, strict=True):
@@ -155,7 +151,6 @@ def _partition_values(table: Table, file: StoredFile, columns: Sequence[str]) ->
                 "DELTA_UNEXPECTED_PARTITION_COLUMN_FROM_FILE_NAME",
                 f"Expecting partition column {expected}, but found partition column {name} from parsing the file name: "
                 f"{table.store.absolute(file.path)}.",
-                sqlstate="KD009",
                 parameters={"expectedCol": expected, "parsedCol": name},
             )
     plain = zip(columns, found.values(), strict=True)
@@ -183,7 +178,6 @@ def _check_values(
             f"Failed to cast value `{value}` to `{types[name].simpleString().upper()}` for partition column `{name}`, "
             f"of the folder {table.store.absolute(folders[name, value])}. Give the column another type, such as "
             "STRING, or move the folder away.",
-            sqlstate="22525",
             parameters={"value": value, "dataType": types[name].simpleString().upper(), "columnName": name},
         )
 

@@ -72,7 +72,7 @@ def drop_feature(table: Table, name: str, *, truncate_history: bool) -> None:
     snapshot = table.snapshot()
     if not traces.is_clean(snapshot):
         raise _not_dropped(
-            "CONFLICT_REVALIDATION_FAIL", name, "another writer's commit uses it again: drop it once more", "40000"
+            "CONFLICT_REVALIDATION_FAIL", name, "another writer's commit uses it again: drop it once more"
         )
     protects = traces.protects_history and not truncate_history
     _downgrade(table, snapshot, name, traces, truncate_history=truncate_history, protects=protects)
@@ -84,28 +84,27 @@ def _check_droppable(snapshot: Snapshot, name: str, *, truncate_history: bool) -
     present = features(snapshot.protocol)
     known = SUPPORTED_WRITER_FEATURES | present
     if name not in present and name.lower() in BY_LOWER:
-        raise _not_dropped("FEATURE_IS_DELTA_PROPERTY", name, "it is a property of tables and no feature", "42000")
+        raise _not_dropped("FEATURE_IS_DELTA_PROPERTY", name, "it is a property of tables and no feature")
     if name not in present and name.lower() in {feature.lower() for feature in known}:
         why = "it is not currently present in the table's protocol"
-        raise _not_dropped("FEATURE_NOT_PRESENT", name, why, "55000")
+        raise _not_dropped("FEATURE_NOT_PRESENT", name, why)
     if name not in present:
-        raise _not_dropped("UNSUPPORTED_CLIENT_FEATURE", name, "it is no known feature", "0AKDC")
+        raise _not_dropped("UNSUPPORTED_CLIENT_FEATURE", name, "it is no known feature")
     if name not in DROPPABLE and name != _PROTECTION:
-        raise _not_dropped("NONREMOVABLE_FEATURE", name, "dropping this feature is not supported", "0AKDC")
+        raise _not_dropped("NONREMOVABLE_FEATURE", name, "dropping this feature is not supported")
     if name == _PROTECTION and not truncate_history:
         raise DeltaTableException(
             "DELTA_FEATURE_CAN_ONLY_DROP_CHECKPOINT_PROTECTION_WITH_HISTORY_TRUNCATION",
             f"The feature {_PROTECTION} keeps checkpoints that earlier versions need: it is dropped only with TRUNCATE "
             "HISTORY. Nothing was changed.",
-            sqlstate="55000",
         )
     if truncate_history and name != _PROTECTION and not DROPPABLE[name].protects_history:
         why = "the particular feature does not require history truncation"
-        raise _not_dropped("HISTORY_TRUNCATION_NOT_ALLOWED", name, why, "42000")
+        raise _not_dropped("HISTORY_TRUNCATION_NOT_ALLOWED", name, why)
     dependent = sorted(other for other in present - {name} if name in with_required({other}))
     if dependent:
         why = f"the features {', '.join(dependent)} of this table need it, drop these first"
-        raise _not_dropped("DEPENDENT_FEATURE", name, why, "55000")
+        raise _not_dropped("DEPENDENT_FEATURE", name, why)
 
 
 def _downgrade(
@@ -135,7 +134,6 @@ def _drop_protection(table: Table) -> None:
             "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD",
             f"{_PROTECTION} was not dropped: earlier versions use features that were dropped, and have not expired. "
             f"Repeat the command when they have; they are kept for {_kept(snapshot)} ({_TRUNCATED_RETENTION}).",
-            sqlstate="22KD0",
             parameters={"truncateHistoryLogRetentionPeriod": _kept(snapshot)},
         )
     unset(table, [_PROTECTED_BEFORE])
@@ -178,7 +176,6 @@ def _too_early(error_class: str, name: str, why: str, snapshot: Snapshot) -> Del
         f"DELTA_FEATURE_DROP_{error_class}",
         f"{why} Repeat the command when these have expired: with TRUNCATE HISTORY they are kept for {_kept(snapshot)} "
         f"({_TRUNCATED_RETENTION}). Without it earlier versions may use the feature.",
-        sqlstate="22KD0",
         parameters={
             "feature": name,
             "logRetentionPeriodKey": "delta.logRetentionDuration",
@@ -228,11 +225,10 @@ def _without(protocol: Protocol, name: str, added: frozenset[str]) -> Protocol:
     return with_features(readers, writers)
 
 
-def _not_dropped(error_class: str, feature: str, why: str, sqlstate: str) -> DeltaTableException:
+def _not_dropped(error_class: str, feature: str, why: str) -> DeltaTableException:
     return DeltaTableException(
         f"DELTA_FEATURE_DROP_{error_class}",
         f"Cannot drop {feature} from this table: {why}. Nothing was changed.",
-        sqlstate=sqlstate,
         parameters={"feature": feature},
     )
 

@@ -110,7 +110,6 @@ def _refuse_constraints(table: Table) -> bool:
     raise DeltaAnalysisException(
         "DELTA_CANNOT_DROP_CHECK_CONSTRAINT_FEATURE",
         f"Cannot drop the CHECK constraints table feature. The following constraints must be dropped first: {listed}.",
-        sqlstate="0AKDE",
         parameters={"constraints": listed},
     )
 
@@ -186,7 +185,6 @@ def _remove_mapping(table: Table) -> bool:
             f"Found invalid character(s) among ' ,;{{}}()\\n\\t=' in the column names of your schema. Invalid column "
             f"names: {', '.join(wrong)}. Column mapping cannot be removed when there are such names: rename these "
             "columns first.",
-            sqlstate="42K05",
             parameters={"invalidColumnNames": ", ".join(wrong)},
         )
     configuration = {k: v for k, v in before.configuration.items() if k not in (MODE, MAX_COLUMN_ID)}

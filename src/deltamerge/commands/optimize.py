@@ -140,7 +140,6 @@ def _candidates(table: Table, snapshot: Snapshot, where: Sequence[str]) -> list[
             "DELTA_NON_PARTITION_COLUMN_REFERENCE",
             f"Predicate references non-partition column '{name}'. Only the partition columns may be referenced: "
             f"[{', '.join(columns)}].",
-            sqlstate="42P10",
             parameters={"columnName": name, "columnList": ", ".join(columns)},
         ) from error
     return files
@@ -181,7 +180,6 @@ def _check_clustered(snapshot: Snapshot, where: Sequence[str], order_by: Sequenc
             raise DeltaAnalysisException(
                 "DELTA_OPTIMIZE_FULL_NOT_SUPPORTED",
                 "OPTIMIZE FULL is only for tables that are clustered by columns. Leave FULL out.",
-                sqlstate="42601",
             )
         return
     if where:
@@ -189,7 +187,6 @@ def _check_clustered(snapshot: Snapshot, where: Sequence[str], order_by: Sequenc
             "DELTA_CLUSTERING_WITH_PARTITION_PREDICATE",
             "OPTIMIZE command for Delta table with clustering doesn't support partition predicates. Please remove the "
             f"predicates: {' '.join(where)}.",
-            sqlstate="0A000",
             parameters={"predicates": " ".join(where)},
         )
     if order_by:
@@ -197,7 +194,6 @@ def _check_clustered(snapshot: Snapshot, where: Sequence[str], order_by: Sequenc
             "DELTA_CLUSTERING_WITH_ZORDER_BY",
             "OPTIMIZE command for Delta table with clustering cannot specify ZORDER BY. Please remove ZORDER BY "
             f"({', '.join(order_by)}).",
-            sqlstate="42613",
             parameters={"zOrderBy": ", ".join(order_by)},
         )
 
@@ -212,14 +208,12 @@ def _columns_to_order_by(snapshot: Snapshot, order_by: Sequence[str], conf: Comm
             raise DeltaAnalysisException(
                 "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST",
                 f"ZOrdering column {name} does not exist in data schema.",
-                sqlstate="42703",
                 parameters={"columnName": name},
             )
         if field.name in snapshot.metadata.partition_columns:
             raise DeltaAnalysisException(
                 "DELTA_ZORDERING_ON_PARTITION_COLUMN",
                 f"{name} is a partition column. Z-Ordering can only be performed on data columns.",
-                sqlstate="42P10",
                 parameters={"colName": name},
             )
         found.append(name.replace("`", "") if "." in name else field.name)
@@ -240,7 +234,6 @@ def _check_statistics(snapshot: Snapshot, columns: Sequence[str]) -> None:
             f"Z-Ordering on {listed} will be ineffective, because we currently do not collect stats for these columns. "
             "You can disable this check by setting spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled "
             "= false.",
-            sqlstate="KD00D",
             parameters={
                 "cols": listed,
                 "zorderColStatKey": "spark.databricks.delta.optimize.zorder.checkStatsCollection.enabled",

@@ -53,7 +53,6 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
             "DELTA_CANNOT_RESTORE_TABLE_VERSION",
             f"Cannot restore table {table.name} to version {version}: the latest version is {latest.version}, and "
             "only those before it can be restored. Nothing was changed.",
-            sqlstate="22003",
             parameters={"version": str(version), "startVersion": "0", "endVersion": str(latest.version)},
         )
     wanted = table.snapshot(version)
@@ -97,7 +96,7 @@ def version_of(table: Table, milliseconds: int) -> int:
         if found is None:
             raise
         raise DeltaAnalysisException(
-            found, f"Cannot restore the table. {error.message}", sqlstate="22003", parameters=error.parameters
+            found, f"Cannot restore the table. {error.message}", parameters=error.parameters
         ) from error
 
 
@@ -123,7 +122,6 @@ def _check_files(snapshot: Snapshot, files: list[AddFile]) -> None:
             f"Not all files from version {snapshot.version} are available in file system. Missed files (top {_SHOWN} "
             f"files): {listed}. Please use more recent version or timestamp for restoring. To disable check update "
             "option spark.sql.files.ignoreMissingFiles.",
-            sqlstate="42K03",
             parameters={"version": str(snapshot.version), "missedFiles": listed},
         )
 

@@ -145,7 +145,6 @@ def _check_rows(table: Table, removed: Sequence[AddFile], written: WrittenFiles)
             "DELTAMERGE_FILE_CHANGED",
             f"The table's log has {before} rows in the {len(removed)} files to rewrite, but {written.row_count} were "
             "read. The files are not those in the log; the table is as it was.",
-            sqlstate="XXKDS",
         )
 
 

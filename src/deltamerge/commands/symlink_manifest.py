@@ -26,7 +26,6 @@ def generate(table: Table, mode: str) -> None:
         raise DeltaIllegalArgumentException(
             "DELTA_MODE_NOT_SUPPORTED",
             f"Specified mode '{mode}' is not supported. Supported modes are: {MODE}.",
-            sqlstate="0AKDC",
             parameters={"mode": mode, "supportedModes": MODE},
         )
     snapshot = table.snapshot()
@@ -36,14 +35,12 @@ def generate(table: Table, mode: str) -> None:
             "The 'GENERATE symlink_format_manifest' command is not supported on table versions with deletion vectors. "
             "If you need to generate manifests, purge them first: optimize().executeCompaction() after setting "
             "delta.enableDeletionVectors = false.",
-            sqlstate="0A000",
         )
     if snapshot.mapping_mode != NONE:
         raise DeltaTableException(
             "DELTA_UNSUPPORTED_MANIFEST_GENERATION_WITH_COLUMN_MAPPING",
             "Manifest generation is not supported for tables that leverage column mapping, as external readers cannot "
             "read these Delta tables.",
-            sqlstate="0AKDC",
         )
     columns = snapshot.metadata.partition_columns
     wanted: dict[str, list[str]] = defaultdict(list)

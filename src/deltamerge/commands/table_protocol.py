@@ -61,7 +61,6 @@ def add_feature(table: Table, name: str) -> None:
             "DELTA_UNSUPPORTED_FEATURES_IN_CONFIG",
             f"Table features configured in the following Spark configs or Delta table properties are not recognized: "
             f"{_PREFIX}{name}.",
-            sqlstate="56038",
             parameters={"configs": name},
         )
     feature = known[name.lower()]

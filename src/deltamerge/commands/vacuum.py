@@ -127,9 +127,7 @@ def vacuum(table: Table, retention_hours: float | None, kind: Kind = "FULL") -> 
 def _check_retention(retention: int | None, own: int, conf: CommandConf) -> None:
     if retention is not None and retention < 0:
         raise DeltaIllegalArgumentException(
-            "DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE",
-            "Retention for Vacuum can't be less than 0.",
-            sqlstate="22003",
+            "DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE", "Retention for Vacuum can't be less than 0."
         )
     if retention is None or retention >= own or not conf.retention_check:
         return
@@ -142,7 +140,6 @@ def _check_retention(retention: int | None, own: int, conf: CommandConf) -> None
         "optimize, then you may turn off this check by setting: "
         "spark.databricks.delta.retentionDurationCheck.enabled = false. If you are not sure, please use a value not "
         f'less than "{hours} hours".',
-        sqlstate="22003",
         parameters={"configuredRetentionHours": str(hours)},
     )
 

@@ -91,7 +91,6 @@ def readable_schema(snapshot: Snapshot, request: Request) -> T.StructType:
             "DELTA_READ_TABLE_WITHOUT_COLUMNS",
             f"You are trying to read a Delta table {request.path} that does not have any columns. Write it anew with "
             "some.",
-            sqlstate="428GU",
             parameters={"tableName": request.path},
         )
     fields = [T.StructField(f.name, as_nullable(f.dataType), True, _comment(f)) for f in schema.fields]
@@ -107,9 +106,7 @@ def _asked(request: Request) -> Snapshot:
     version, timestamp = request.number("versionAsOf"), request.milliseconds("timestampAsOf")
     if version is not None and timestamp is not None:
         raise DeltaAnalysisException(
-            "DELTA_ONEOF_IN_TIMETRAVEL",
-            "Please either provide 'timestampAsOf' or 'versionAsOf' for time travel.",
-            sqlstate="42601",
+            "DELTA_ONEOF_IN_TIMETRAVEL", "Please either provide 'timestampAsOf' or 'versionAsOf' for time travel."
         )
     if timestamp is not None:
         version = version_at(CommitTimes.of(request.snapshot()), timestamp)
@@ -123,7 +120,6 @@ def travelled_changes() -> DeltaAnalysisException:
     return DeltaAnalysisException(
         "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS",
         "Cannot time travel and read the change data feed at once: use startingVersion and endingVersion.",
-        sqlstate="0AKDC",
     )
 
 
@@ -218,5 +214,4 @@ def _other_schema(request: Request, field: T.StructField, found: T.StructField |
         f"Column {field.name} ({field.dataType.simpleString()}) is asked for, and {has}: {request.path}. Read it "
         "without a schema of your own; if it is a table of the catalog, whose schema has changed since: DROP TABLE and "
         "CREATE TABLE name USING delta LOCATION 'path' make it anew, the data stays.",
-        sqlstate="KD007",
     )

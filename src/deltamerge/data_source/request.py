@@ -50,7 +50,6 @@ class Request:
                 "reads or writes. To read one by its name, make it of an existing table: CREATE TABLE name USING delta "
                 "LOCATION 'path', without columns. To write one: df.write.format('delta').mode('append').save(path), "
                 "or deltamerge.write_delta(df, path).",
-                sqlstate="42601",
             )
         return path
 
@@ -74,7 +73,6 @@ class Request:
                 "DELTAMERGE_STORE_NOT_OPENED_BY_TASKS",
                 f"The data source delta cannot open the files of {self.path}: {files.reason}. Read it with "
                 "DeltaTable.forPath(spark, path).toDF(), write it with deltamerge.write_delta(df, path).",
-                sqlstate="0A000",
                 parameters={"path": self.path},
             )
         return files
@@ -123,7 +121,6 @@ class Request:
             "DELTA_TIMESTAMP_INVALID",
             f"The provided timestamp ('{value}') cannot be converted to a valid timestamp. Write it as "
             "'2024-05-01 12:30:00', or with its offset as '2024-05-01 12:30:00+02:00'.",
-            sqlstate="42816",
             parameters={"expr": f"'{value}'"},
         )
 

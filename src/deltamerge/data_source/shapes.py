@@ -119,7 +119,5 @@ def _given_shape(target: DataType, arrow: pa.DataType) -> Shape:
 def unsupported(what: str, instead: str = "DeltaTable.forPath(spark, path).toDF()") -> DeltaAnalysisException:
     """Return the error of what the data source does not do, and another way does."""
     return DeltaAnalysisException(
-        "DELTAMERGE_UNSUPPORTED_BY_DATA_SOURCE",
-        f"The data source delta does not support {what}. Use {instead}.",
-        sqlstate="0A000",
+        "DELTAMERGE_UNSUPPORTED_BY_DATA_SOURCE", f"The data source delta does not support {what}. Use {instead}."
     )

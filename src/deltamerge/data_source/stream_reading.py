@@ -127,7 +127,6 @@ class TableStream:
                     "DELTA_VERSION_NOT_FOUND",
                     f"The stream is to start at version {number}, but version {snapshot.version} is the latest of "
                     f"{self.request.path}.",
-                    sqlstate="22003",
                     parameters={"userVersion": version},
                 )
             return Offset(number, 0, False)
@@ -181,7 +180,6 @@ class TableStream:
                 "DELTA_VERSION_NOT_FOUND",
                 f"The stream needs version {version} of {self.request.path}, whose commit was cleaned up. Start it "
                 "anew, with another checkpoint location.",
-                sqlstate="22003",
                 parameters={"userVersion": str(version)},
             ) from error
         self._check_schema(commit)
@@ -208,7 +206,6 @@ class TableStream:
             f"Detected {kind} ({operation}) in the source table at version {commit.version}, which a stream of added "
             "rows cannot show. To pass over such commits, set the option skipChangeCommits to true; to read what "
             "changed, readChangeFeed.",
-            sqlstate="0A000",
             parameters={"version": str(commit.version)},
         )
 
@@ -223,7 +220,6 @@ class TableStream:
                 f"Detected a schema change in version {commit.version} of {self.request.path}: the stream reads "
                 f"{simple_string(known)}, and from then on the table has {simple_string(written)}. Start the query "
                 "again from its checkpoint; if that fails too, with another one.",
-                sqlstate="KD007",
                 parameters={"version": str(commit.version)},
             )
 
@@ -235,7 +231,6 @@ class TableStream:
                 f"The streaming query was reading from an unexpected Delta table (id = '{found}'). It used to read "
                 f"from another Delta table (id = '{start['reservoirId']}') according to checkpoint. The table may have "
                 "been deleted and made anew: start the query with another checkpoint location.",
-                sqlstate="55019",
                 parameters={"newTableId": found, "oldTableId": str(start["reservoirId"])},
             )
 

@@ -66,7 +66,6 @@ def check_columns(definition: TableDefinition, given: StructType, table: str) ->
             f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out, add them to the "
             "table with .option('mergeSchema', 'true'), or replace the table's columns with .mode('overwrite') and "
             ".option('overwriteSchema', 'true').",
-            sqlstate="42KDG",
         )
     by_name = {field.name.lower(): field for field in definition.schema.fields}
     for field in given.fields:
@@ -105,7 +104,6 @@ def _check_type(given: DataType, wanted: DataType, path: tuple[str, ...], table:
             f"Failed to merge fields: column {name} is {given.simpleString()} in the frame and "
             f"{wanted.simpleString()} in table {table}. Cast it: df.withColumn('{path[0]}', …). What Spark's own rules "
             f"of assignment convert, {INSTEAD} writes.",
-            sqlstate="22005",
             parameters={"currentField": name, "updateField": name},
         )
 

@@ -245,7 +245,6 @@ def commit_batch(settings: Mapping[str, str], messages: Sequence[Any], batch: in
             "DELTAMERGE_STREAM_WITHOUT_ID",
             "Spark does not tell the id of the streaming query, so that a batch could be written twice. Write with "
             "foreachBatch and deltamerge.write_delta(df, path, txn_app_id=…, txn_version=batch_id).",
-            sqlstate="0A000",
         )
     mode = "Append" if plan.kind == "append" else "Complete"
     entry = HistoryEntry("STREAMING UPDATE", {"outputMode": mode, "queryId": query, "epochId": str(batch)})

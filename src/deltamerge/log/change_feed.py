@@ -65,7 +65,6 @@ def check_reserved_names(after: Metadata, before: Metadata | None) -> None:
         "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS",
         f"Unable to enable Change Data Capture on the table. It has columns of the reserved names {', '.join(found)}, "
         "which the change data feed gives to columns of its own. Rename or drop them first.",
-        sqlstate="42711",
         parameters={"columnList": ", ".join(found)},
     )
 
@@ -77,7 +76,6 @@ def reserved_names(found: Iterable[str], otherwise: str) -> DeltaAnalysisExcepti
         "RESERVED_CDC_COLUMNS_ON_WRITE",
         f"The changed rows cannot be written: the table has, or would get, columns of the reserved names {names}. "
         f"Rename or drop them, or {otherwise}.",
-        sqlstate="42939",
         parameters={"columnList": names, "config": ENABLED},
     )
 
@@ -113,7 +111,6 @@ def _commit(store: Store, version: int, last: int) -> Commit:
             "DELTA_VERSION_NOT_FOUND",
             f"The changes of version {version} of the table {store.root} cannot be read: its commit was cleaned "
             f"up. Available versions: [{min(kept, default=last)}, {max(kept, default=last)}].",
-            sqlstate="22003",
             parameters={"userVersion": str(version)},
         ) from error
 
@@ -180,7 +177,6 @@ def _check_schema(snapshot: Snapshot, metadata: Metadata, version: int, asked: t
         f"Retrieving table changes between version {asked[0]} and {asked[1]} failed because of an incompatible schema "
         f"change. The read schema is {simple_string(read)} at version {snapshot.version}, version {version} has "
         f"{simple_string(written)}. Ask for the changes before and after that change separately.",
-        sqlstate="0AKDC",
         parameters={
             "start": str(asked[0]),
             "end": str(asked[1]),
@@ -196,7 +192,6 @@ def _not_recorded(version: int, first: int, last: int) -> DeltaAnalysisException
         f"Error getting change data for range [{first} , {last}] as change data was not recorded for version "
         f"[{version}]. If you've enabled change data feed on this table, look at history() for when it was first "
         f"enabled; otherwise set the table property {ENABLED}=true to start recording.",
-        sqlstate="KD002",
         parameters={
             "startVersion": str(first),
             "endVersion": str(last),
@@ -227,9 +222,7 @@ def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary)
     _check_boundary("ending", end)
     if start.version is None and start.timestamp_ms is None:
         raise DeltaAnalysisException(
-            "DELTA_NO_START_FOR_CDC_READ",
-            "No startingVersion or startingTimestamp provided for CDC read.",
-            sqlstate="42601",
+            "DELTA_NO_START_FOR_CDC_READ", "No startingVersion or startingTimestamp provided for CDC read."
         )
     times = CommitTimes.of(snapshot, recreatable=False)
     first = start.version if start.timestamp_ms is None else first_version_from(times, start.timestamp_ms)
@@ -238,7 +231,6 @@ def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary)
         raise DeltaAnalysisException(
             "DELTA_CDC_START_VERSION_AFTER_LATEST",
             f"Start version {first} for change data feed exceeds the latest table version {snapshot.version}.",
-            sqlstate="22003",
             parameters={"start": str(first), "latest": str(snapshot.version)},
         )
     last = snapshot.version if end.version is None else end.version
@@ -250,7 +242,6 @@ def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary)
         raise DeltaAnalysisException(
             "DELTA_INVALID_CDC_RANGE",
             f"CDC range from start {first} to end {last} was invalid. End cannot be before start.",
-            sqlstate="22003",
             parameters={"start": str(first), "end": str(last)},
         )
     return first, min(last, snapshot.version)
@@ -262,13 +253,11 @@ def _check_boundary(which: str, boundary: ChangeBoundary) -> None:
             "DELTA_MULTIPLE_CDC_BOUNDARY",
             f"Multiple {which} arguments provided for CDC read. Please provide one of either {which}Timestamp or "
             f"{which}Version.",
-            sqlstate="42614",
             parameters={"startingOrEnding": which},
         )
     if boundary.version is not None and boundary.version < 0:
         raise DeltaAnalysisException(
             "DELTA_VERSION_INVALID",
             f"The provided version ({boundary.version}) is not a valid version.",
-            sqlstate="42815",
             parameters={"version": str(boundary.version)},
         )

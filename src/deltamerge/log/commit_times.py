@@ -22,8 +22,6 @@ from deltamerge.storage.store import Store
 ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 
-_SQLSTATE = "42816"
-
 
 @dataclass(frozen=True, eq=False)
 class CommitTimes:
@@ -126,7 +124,6 @@ def _in_commit_timestamp(store: Store, version: int) -> int:
         "This table has the feature inCommitTimestamp enabled, which requires a commitInfo action with a timestamp of "
         f"its own in every commit, and version {version} ({path}) has none. Its writer does not know the feature; "
         "restore or remove what it wrote.",
-        sqlstate="KD004",
         parameters={"featureName": "inCommitTimestamp", "version": str(version)},
     )
 
@@ -137,7 +134,6 @@ def _too_early(times: CommitTimes, timestamp_ms: int) -> DeltaAnalysisException:
         "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
         f"The provided timestamp ({asked}) is before the earliest version available to the table "
         f"{times.store.root}: version {times.versions[0]} of {first}. Please use a timestamp from {first} on.",
-        sqlstate=_SQLSTATE,
         parameters={"userTimestamp": asked, "commitTs": first, "timestampString": first},
     )
 
@@ -148,7 +144,6 @@ def _too_late(times: CommitTimes, timestamp_ms: int) -> DeltaAnalysisException:
         "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
         f"Timestamp {asked} is after the latest version of the table {times.store.root}: version "
         f"{times.versions[-1]} of {last}. Use a timestamp at or before {last}, or leave it out for the latest version.",
-        sqlstate=_SQLSTATE,
         parameters={"providedTimestamp": asked, "lastCommitTimestamp": last, "maximumTimestamp": last},
     )
 

@@ -60,7 +60,6 @@ def damaged(where: str, why: str) -> DeltaLogCorruptException:
     return DeltaLogCorruptException(
         "DELTA_STATE_RECOVER_ERROR",
         f"The log file {where} is damaged: {why}. Restore it from a backup.",
-        sqlstate="XXKDS",
         parameters={"operation": where},
     )
 

@@ -30,7 +30,6 @@ def interval_ms(metadata: Metadata, key: str, default: str) -> int:
         raise DeltaTableException(
             "DELTA_INVALID_INTERVAL",
             f"The table property {key} is '{value}', which is no interval ({error}). Write it as 'interval 7 days'.",
-            sqlstate="22006",
             parameters={"interval": value},
         ) from error
 

@@ -163,7 +163,6 @@ def _check_asked(protocol: Protocol, metadata: Metadata) -> None:
         "Unable to operate on this table because the following table features are enabled in metadata but not "
         f"listed in protocol: {listed}. It can be read. To write to it, take the properties or columns that ask for "
         "them away with the engine that made them, or copy the table.",
-        sqlstate="KD004",
         parameters={"features": listed},
     )
 
@@ -176,7 +175,6 @@ def _check_versions(protocol: Protocol) -> None:
         "DELTA_INVALID_PROTOCOL_VERSION",
         f"The table requires reader version {reader} and writer version {writer}; known are reader versions "
         "1 to 3 and writer versions 1 to 7. Use a newer release, or the engine that wrote the table.",
-        sqlstate="KD004",
         parameters={"required": f"{reader}, {writer}"},
     )
 
@@ -188,6 +186,5 @@ def _unsupported(access: str, names: Iterable[str]) -> DeltaUnsupportedFeatureEx
         f"DELTA_UNSUPPORTED_FEATURES_FOR_{access}",
         f"Unsupported Delta table feature(s) for {doing}: {listed}. Nothing was read or written; use an "
         "engine that has them, or drop them from the table.",
-        sqlstate="56038",
         parameters={"unsupported": listed},
     )

@@ -199,7 +199,6 @@ def _corrupt(schema_string: str, why: str) -> DeltaLogCorruptException:
     return DeltaLogCorruptException(
         "DELTA_STATE_RECOVER_ERROR",
         f"The table's schema in the log's metaData cannot be read ({why}): {schema_string[:200]}",
-        sqlstate="XXKDS",
         parameters={"operation": "schema"},
     )
 

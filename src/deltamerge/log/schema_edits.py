@@ -21,7 +21,6 @@ def find_field(schema: StructType, path: Sequence[str]) -> tuple[tuple[str, ...]
     raise DeltaAnalysisException(
         "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA",
         f"Couldn't find column {'.'.join(path)} in: {', '.join(schema.names)}.",
-        sqlstate="42703",
         parameters={"columnName": ".".join(path), "tableSchema": simple_string(schema)},
     )
 
@@ -49,7 +48,6 @@ def _within(
         raise DeltaAnalysisException(
             "DELTA_ADD_COLUMN_PARENT_NOT_STRUCT",
             f"{'.'.join(whole)} is no struct whose fields could change. Found {simple_string(data_type)}.",
-            sqlstate="42KD3",
             parameters={"columnName": ".".join(whole), "other": simple_string(data_type)},
         )
     return with_parts(

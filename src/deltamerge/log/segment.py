@@ -241,7 +241,6 @@ def _no_table(store: Store, listing: LogListing) -> DeltaTableException:
             "DELTA_MISSING_PART_FILES",
             f"Parts of the checkpoint of version {version} are missing in {store.absolute(LOG_FOLDER)}, "
             "and there are no commits to read instead.",
-            sqlstate="42KD6",
             parameters={"version": str(version)},
         )
     return table_not_found(store)
@@ -253,13 +252,11 @@ def table_not_found(store: Store) -> DeltaTableNotFoundException:
         return DeltaTableNotFoundException(
             "DELTA_PATH_DOES_NOT_EXIST",
             f"{store.root} doesn't exist: check the table's path.",
-            sqlstate="42K03",
             parameters={"path": store.root},
         )
     return DeltaTableNotFoundException(
         "DELTA_MISSING_DELTA_TABLE",
         f"`{store.root}` is not a Delta table: it has no commits in {LOG_FOLDER}.",
-        sqlstate="42P01",
         parameters={"tableName": store.root},
     )
 
@@ -272,7 +269,6 @@ def _version_not_found(store: Store, listing: LogListing, version: int, latest: 
     return DeltaTableException(
         "DELTA_VERSION_NOT_FOUND",
         f"Version {version} of the table {store.root} cannot be read. Available versions: [{earliest}, {latest}].",
-        sqlstate="22003",
         parameters={"userVersion": str(version), "earliest": str(earliest), "latest": str(latest)},
     )
 
@@ -289,7 +285,6 @@ def _gap(
             "DELTA_VERSIONS_NOT_CONTIGUOUS",
             f"Versions ({left}, {after[0]}) are not contiguous: the commit file of version {missing}, "
             f"{path}, is missing and no checkpoint bridges the gap. Restore the file.",
-            sqlstate="KD00C",
             parameters={"startVersion": str(left), "endVersion": str(after[0]), "path": path},
         )
     if base is None and not before:
@@ -300,7 +295,6 @@ def _gap(
             f"{path}: the state of version {target} cannot be reconstructed, as the log starts with version "
             f"{min(after, default=target)} and no complete checkpoint covers what is missing"
             f"{incomplete}. Restore the missing files.",
-            sqlstate="42K03",
             parameters={"path": path, "version": str(target)},
         )
     return None

@@ -277,7 +277,6 @@ def _incomplete(store: Store, segment: LogSegment, what: str) -> DeltaLogCorrupt
         f"The {what} of the Delta table {store.root} could not be recovered while reconstructing version "
         f"{segment.version}: no {what} action from {begin} on. Did you manually delete files in "
         f"{store.absolute('_delta_log')}?",
-        sqlstate="XXKDS",
         parameters={"operation": what, "version": str(segment.version)},
     )
 

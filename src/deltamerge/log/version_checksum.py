@@ -278,7 +278,6 @@ def _differs(path: str, name: str, expected: object, found: object) -> DeltaLogC
         f"The transaction log has failed integrity checks: the {name} of version {version} is {_short(expected)} by "
         f"its checksum {path}, but {_short(found)} by the log. One of the two was changed or damaged: restore it from "
         "a backup, or, if the log is right, delete the checksum.",
-        sqlstate="XXKDS",
         parameters={"version": version, "field": name, "mismatch": f"{_short(expected)} and {_short(found)}"},
     )
 

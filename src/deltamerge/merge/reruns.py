@@ -65,7 +65,6 @@ def gave_up(
     return type(error)(
         error.error_class,
         f"{error.message} The merge ran {len(lost)} times, as {KEYS['conflict_retries']} allows: {_listed(lost)}.",
-        sqlstate=error.sqlstate,
         parameters=error.parameters,
     )
 

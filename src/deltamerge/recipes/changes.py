@@ -72,7 +72,6 @@ def written_columns(source: DataFrame, feed: Feed) -> list[StructField]:
         raise DeltaAnalysisException(
             "DELTA_ILLEGAL_USAGE",
             f"The keys {', '.join(both)} cannot be in except_columns: the target's rows are found by them.",
-            sqlstate="42601",
         )
     return [StructField(field.name, field.dataType) for field in schema.fields if field not in left_out]
 

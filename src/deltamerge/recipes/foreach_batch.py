@@ -109,7 +109,6 @@ def refuse_second_merge(spark: SparkSession, merged: str, batch_id: int, app_id:
             f"Batch {batch_id} of this stream was merged into {table} before, by another upsert_into with the "
             f"application id {app_id}: the rows of this one would be left out as if they were the same. Give each "
             "upsert_into into one table an `app_id` of its own.",
-            sqlstate="42616",
             parameters={"name": "app_id"},
         )
 
@@ -122,7 +121,6 @@ def query_id(spark: SparkSession) -> str:
             "DELTA_ILLEGAL_OPTION",
             "The stream's id is not known here, so that a batch that is run again could not be recognized. Give "
             "upsert_into an `app_id`, another one for each checkpoint.",
-            sqlstate="42616",
             parameters={"name": "app_id"},
         )
     return found

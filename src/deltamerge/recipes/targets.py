@@ -113,6 +113,5 @@ def column_of(schema: StructType, name: str, argument: str, table: str, case_sen
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
         f"Cannot resolve `{name}` in {argument}: {table} has the columns {', '.join(schema.names)}."
         f"{did_you_mean(name, schema.names)}",
-        sqlstate="42601",
         parameters={"sqlExpr": name, "clause": argument, "cols": ", ".join(schema.names)},
     )

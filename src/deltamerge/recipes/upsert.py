@@ -220,7 +220,6 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
             "DELTA_ILLEGAL_USAGE",
             "`quarantine` checks the source's values as they are. Leave `ignore_nulls` out, and give `update` and "
             "`insert` columns, not values.",
-            sqlstate="42601",
         )
     snapshot = table.table.snapshot()
     schema = spark_schema(snapshot)

@@ -37,7 +37,6 @@ def check_comparable(fields: Sequence[StructField], argument: str) -> None:
             "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE",
             f"{argument} compares values, and Spark compares no maps and no VARIANT: {', '.join(found)}. Leave the "
             "argument out, or name columns of other types.",
-            sqlstate="42K09",
         )
 
 

@@ -68,7 +68,6 @@ def check_names(table: Table, expected: Sequence[str], file: AddFile, found: Seq
         f"The data file {path} has none of the columns that table {table.name} expects in it: {_listed(expected)}. Its "
         f"columns are {_listed(found)}. It was written under other names, so its rows would read as NULL; nothing was "
         "read. Write the file again with the names of the table's schema, or with the engine that wrote it.",
-        sqlstate="KD001",
         parameters={"path": path, "tableName": table.name, "expected": _listed(expected), "found": _listed(found)},
     )
 

@@ -34,7 +34,6 @@ def naming_missing_files(table: str) -> Iterator[None]:
             f"The data file {missing[1]} is part of table {table} by its log, but it is not there. It was deleted by "
             "something other than a Delta writer, or by a VACUUM with too short a retention: restore it, or read an "
             "earlier version.",
-            sqlstate="KD001",
             parameters={"path": missing[1], "tableName": table},
         ) from error
 
@@ -59,6 +58,5 @@ def refuse_empty_files(table: Table, files: Iterable[AddFile]) -> None:
                 f"The data file {path} is part of table {table.name} by its log, but it is empty. It was cut off by a "
                 "disk that was full or lost power, or by something other than a Delta writer: restore it, or an "
                 "earlier version of the table. Nothing was read.",
-                sqlstate="KD001",
                 parameters={"path": path, "tableName": table.name},
             )

@@ -23,7 +23,6 @@ def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None
             "DELTA_READ_TABLE_WITHOUT_COLUMNS",
             f"You are trying to read a Delta table {table.name} that does not have any columns. Merge into it with "
             "schema evolution, or write it anew with some.",
-            sqlstate="428GU",
             parameters={"tableName": table.name},
         )
     prefix = free_prefix(schema.names)

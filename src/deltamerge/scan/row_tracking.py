@@ -59,7 +59,6 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
             "DELTA_CHANGELOG_REQUIRES_ROW_TRACKING",
             f"Row ids of table {table.name} can be read only where it has row tracking: set the property {ENABLED} "
             "when the table is made.",
-            sqlstate="0AKDE",
             parameters={"tableName": table.name},
         )
     schema = spark_schema(snapshot)

@@ -35,7 +35,6 @@ def _evaluated(spark: SparkSession, value: Column, shown: str) -> int:
         raise DeltaAnalysisException(
             "DELTA_TIMESTAMP_INVALID",
             f"The provided timestamp ({shown}) cannot be converted to a valid timestamp.",
-            sqlstate="42816",
             parameters={"expr": shown},
         )
     return int(micros) // 1000

@@ -69,7 +69,6 @@ def table_location(spark: SparkSession, name: str, options: StoreOptions | None 
             "DELTA_TABLE_NOT_FOUND",
             f"Delta table {name} doesn't exist: the catalog does not know it as a Delta table{there}. "
             "Open it with forPath, or check the name and the current database.",
-            sqlstate="42P01",
             parameters={"tableName": name},
         )
     return location

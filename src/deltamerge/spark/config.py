@@ -160,6 +160,5 @@ def wrong_value(key: str, value: str, wanted: str) -> DeltaIllegalArgumentExcept
     return DeltaIllegalArgumentException(
         "INVALID_CONF_VALUE",
         f"The value '{value}' of {key} is not valid: it must be {wanted}.",
-        sqlstate="22022",
         parameters={"confName": key, "confValue": value},
     )

@@ -156,6 +156,5 @@ class JvmFiles:
         return DeltaTableException(
             "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM" if is_unknown else "FAILED_READ_FILE.STORE_NOT_REACHED",
             f"The file system of '{self._url}' was not reached: {reason}. {advice}",
-            sqlstate="KD001",
             parameters={"path": self._url},
         )

@@ -195,7 +195,6 @@ def _setting_refused(key: str, value: str) -> DeltaAnalysisException:
         "DELTAMERGE_SETTING_REFUSED",
         f"The session refuses to set {key}, which must be {value} while these files are written. Let whoever runs the "
         "cluster set it.",
-        sqlstate="0A000",
         parameters={"key": key},
     )
 

@@ -175,7 +175,6 @@ class TaskStore:
         return DeltaTableException(
             "FAILED_READ_FILE.STORE_NOT_REACHED",
             f"Spark's tasks do not reach the store of '{self.root}' for this client: {reason}.",
-            sqlstate="KD001",
             parameters={"path": self.root},
         )
 

@@ -63,7 +63,6 @@ def _check_clauses(cursor: Cursor, clauses: list[MergeClause]) -> None:
                     f"only the last of the {len(same)} {KIND_AS_SQL[kind]} clauses can omit its condition; clause "
                     f"{position} of the statement is not the last",
                     error_class=f"NON_LAST_{name}_CLAUSE_OMIT_CONDITION",
-                    sqlstate="42613",
                     hint="Give it a condition with AND, or move it after the others.",
                 )
 
@@ -157,7 +156,6 @@ def _read_insert(cursor: Cursor, where: str) -> Action:
             cursor.since(start),
             f"{where}: {len(columns)} columns are named, and {len(values)} values given",
             error_class="MERGE_INSERT_VALUE_COUNT_MISMATCH",
-            sqlstate="21S01",
             hint="Write as many values as columns; DEFAULT is a value.",
         )
     return Insert(tuple(map(Assignment, columns, values)))

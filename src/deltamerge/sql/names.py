@@ -96,7 +96,6 @@ def _bad_name(name: str, span: Span, problem: str) -> DeltaParseException:
         "INVALID_ATTRIBUTE_NAME_SYNTAX",
         f"The name {name!r} cannot be read: {problem}. Parts are separated by dots; a part that holds a dot "
         f"or a backtick goes between backticks, with the backtick doubled.\n{point_at(name, span)}",
-        sqlstate="42601",
         parameters={"name": name},
     )
 

@@ -72,6 +72,5 @@ def _unbound(name: str) -> DeltaAnalysisException:
     return DeltaAnalysisException(
         "UNBOUND_SQL_PARAMETER",
         f"Found the unbound parameter: {name}. Please, fix `args` and provide a mapping of the parameter to a literal.",
-        sqlstate="42P02",
         parameters={"name": name},
     )

@@ -88,7 +88,6 @@ def check_stored(sql: str, place: str) -> None:
             f"{place[:1].upper()}{place[1:]} of the table is {sql}, which {reason}. It comes from the table's log and "
             "is not evaluated: only built-in functions that compute a value from a row are. If you trust the table, "
             "write it with Delta for Spark, or change the expression there.",
-            sqlstate="0A000",
             parameters={"expression": sql, "causedBy": reason},
         )
 

@@ -202,16 +202,13 @@ def parse_error(
     problem: str,
     *,
     error_class: str = "PARSE_SYNTAX_ERROR",
-    sqlstate: str = "42601",
     hint: str = "",
 ) -> DeltaParseException:
     """Return the error for a place in a statement; `problem` has no full stop, `hint` is a sentence."""
     head = problem[:1].upper() + problem[1:]
     found = span.of(sql) if span.end > span.start else "end of input"
     message = f"{head}.{' ' + hint if hint else ''}\n{point_at(sql, span)}\n"
-    return DeltaParseException(
-        error_class, message, sqlstate=sqlstate, parameters={"error": f"'{found}'", "hint": hint}
-    )
+    return DeltaParseException(error_class, message, parameters={"error": f"'{found}'", "hint": hint})
 
 
 def _with_depths(sql: str, tokens: list[Token]) -> list[Token]:

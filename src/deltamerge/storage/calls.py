@@ -66,13 +66,13 @@ def raise_error(described: str) -> None:
     """
     known = json.loads(described)
     if "class" in known:
-        raise DeltaTableException(known["class"], known["message"], sqlstate=known["state"])
+        raise DeltaTableException(known["class"], known["message"])
     raise _ERRORS.get(known["kind"], OSError)(known["message"])
 
 
 def _described(error: OSError | BaseError | DeltaTableException) -> str:
     if isinstance(error, DeltaTableException):
-        return json.dumps({"class": error.error_class, "message": error.message, "state": error.sqlstate})
+        return json.dumps({"class": error.error_class, "message": error.message})
     kind = next((each.__name__ for each in _ERRORS.values() if isinstance(error, each)), "OSError")
     return json.dumps({"kind": kind, "message": reason_of(error) if str(error) else type(error).__name__})
 

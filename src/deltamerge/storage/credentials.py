@@ -185,7 +185,5 @@ def provided(provider: CredentialProvider, scheme: str, path: str) -> ProvidedCr
 
 def _refused(reason: str) -> DeltaTableException:
     return DeltaTableException(
-        "DELTAMERGE_CREDENTIAL_PROVIDER",
-        f"The option {PROVIDER} gives no credentials: {reason}.",
-        sqlstate="28000",
+        "DELTAMERGE_CREDENTIAL_PROVIDER", f"The option {PROVIDER} gives no credentials: {reason}."
     )

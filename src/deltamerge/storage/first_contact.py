@@ -59,6 +59,5 @@ class FirstContact:
                 "FAILED_READ_FILE.STORE_NOT_REACHED",
                 f"The store of '{self._root}' was not reached: {reason}. It was asked {given}; what is not given comes "
                 f"from the environment and the machine's role. Set {advice}.",
-                sqlstate="KD001",
                 parameters={"path": self._root},
             ) from None

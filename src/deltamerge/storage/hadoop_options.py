@@ -148,7 +148,6 @@ def _refused(setting: str, value: str) -> DeltaTableException:
         "DELTAMERGE_UNSUPPORTED_STORE_SETTING",
         f"The setting {setting} = {value} is not supported for the table's log, and files written without it would be "
         "others than Spark writes. Unset it, also for the bucket (fs.s3a.bucket.<bucket>.…).",
-        sqlstate="0A000",
         parameters={"setting": setting},
     )
 

@@ -118,7 +118,6 @@ class HadoopStore:
                 f"Nothing was written: it is not known that {self.root.partition(':')[0]} creates a file atomically, "
                 "so that two writers could both commit the same version. If nobody else ever writes into the "
                 f"table, set the option {SINGLE_WRITER}=true where you open it.",
-                sqlstate="0A000",
                 parameters={"path": self.root},
             )
         self._put(path, content, overwrite=False)

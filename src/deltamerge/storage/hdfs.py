@@ -34,7 +34,6 @@ class NativeHdfs:
             raise DeltaTableException(
                 "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
                 f"Without a JVM in this process '{url}' is read by {PACKAGE}, which is not installed.",
-                sqlstate="KD001",
                 parameters={"path": url},
             )
         import hdfs_native  # noqa: PLC0415  It is optional.
@@ -45,7 +44,6 @@ class NativeHdfs:
                 raise DeltaTableException(
                     "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
                     f"A path such as '{url}/table' names no host, and fs.defaultFS is '{default}': name the name node.",
-                    sqlstate="KD001",
                     parameters={"path": url},
                 )
             url = default.rstrip("/")

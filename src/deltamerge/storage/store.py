@@ -203,6 +203,4 @@ def _hadoop_store(
 
 
 def _unsupported(root: str, message: str) -> DeltaTableException:
-    return DeltaTableException(
-        "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM", message, sqlstate="KD001", parameters={"path": root}
-    )
+    return DeltaTableException("FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM", message, parameters={"path": root})

@@ -49,7 +49,6 @@ def option_transaction(app_id: str | None, version: int | None) -> ApplicationTr
         raise DeltaIllegalArgumentException(
             "DELTA_ILLEGAL_OPTION",
             f"Invalid value '{version}' for option 'txn_version', must be a non-negative integer",
-            sqlstate="42616",
             parameters={
                 "input": str(version),
                 "name": "txn_version",
@@ -70,7 +69,6 @@ def _transaction(
         "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
         f"Invalid options for idempotent writes: both {app_key} and {version_key} must be set, or neither; "
         f"{app_key} is {_shown(app_id)} and {version_key} is {_shown(version)}.",
-        sqlstate="42616",
     )
 
 

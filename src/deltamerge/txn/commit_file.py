@@ -177,6 +177,5 @@ def _unknown(store: Store, version: int, txn_id: str, failure: Exception | None)
         f"before you retry: if {path} exists and its commitInfo has the txnId {txn_id}, this transaction was "
         "committed; if it exists with another txnId, it was not; if it does not exist, look again a little "
         "later. Until then do not delete the data files that this transaction wrote.",
-        sqlstate="XXKDS",
         parameters={"version": str(version), "path": path, "txnId": txn_id, "tableName": store.root},
     )

@@ -40,7 +40,6 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.txn.prepared import PreparedCommit
 
-SQLSTATE = "2D521"
 AGAIN = "This transaction was not committed; run it again on the new version."
 _WRITER = (("userName", "user"), ("engineInfo", "engine"), ("txnId", "transaction"))
 
@@ -259,6 +258,5 @@ def check_conflicts(prepared: PreparedCommit, winner: WinningCommit) -> None:
             error_class,
             f"{found.message} Conflicting commit: version {winner.version}, {winner.operation}{writer}; this "
             f"transaction ({prepared.operation}) had read version {prepared.read_version}.",
-            sqlstate=SQLSTATE,
             parameters=parameters if found.file is None else {**parameters, "path": found.file.path},
         )

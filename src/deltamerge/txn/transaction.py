@@ -17,7 +17,7 @@ from deltamerge.log.change_feed import check_reserved_names
 from deltamerge.log.commits import read_commit
 from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
-from deltamerge.txn.conflicts import ROW_CONFLICTS, SQLSTATE, WinningCommit, check_conflicts
+from deltamerge.txn.conflicts import ROW_CONFLICTS, WinningCommit, check_conflicts
 from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
 from deltamerge.txn.upkeep import maintain_log
 
@@ -124,7 +124,6 @@ def _too_many(prepared: PreparedCommit, version: int, attempts: int) -> Concurre
         f"({prepared.operation}) read version {prepared.read_version} of {prepared.store.root}: they were "
         f"faster {attempts} times, up to version {version}. This transaction was not committed; run it again "
         "when fewer writers are at work.",
-        sqlstate=SQLSTATE,
         parameters={
             "tableName": prepared.store.root,
             "version": str(version),

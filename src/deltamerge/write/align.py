@@ -65,7 +65,6 @@ def check_same_fields(
                 "DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION",
                 f"Cannot cast {source.simpleString()} to {target.simpleString()}. All nested columns must match: "
                 f"for column {column} {' and '.join(problems)}. In: {clause}",
-                sqlstate="42846",
                 parameters={"fromCatalog": source.simpleString(), "toCatalog": target.simpleString()},
             )
         for field in target.fields:

@@ -14,6 +14,5 @@ def refuse_append_only(snapshot: Snapshot, name: str, why: str) -> None:
             "DELTA_CANNOT_MODIFY_APPEND_ONLY",
             f"This table is configured to only allow appends, and {why}. Nothing was changed. To permit it: ALTER "
             "TABLE … SET TBLPROPERTIES (delta.appendOnly=false).",
-            sqlstate="42809",
             parameters={"table_name": snapshot.metadata.name or name, "config": "delta.appendOnly"},
         )

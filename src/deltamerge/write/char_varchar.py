@@ -110,6 +110,5 @@ def excess_in(message: str) -> DeltaRuntimeException | None:
         "DELTA_EXCEED_CHAR_VARCHAR_LIMIT",
         f'Value "{value.removesuffix(" SQLSTATE: P0001")}" exceeds char/varchar type length limitation. Failed '
         f"check: {data_type.upper()} of column {name}. Nothing was written.",
-        sqlstate="22001",
         parameters={"value": value, "expr": data_type},
     )

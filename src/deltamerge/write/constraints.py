@@ -221,7 +221,6 @@ def violation_in(message: str, table: str) -> InvariantViolationException | None
             "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
             f"NOT NULL constraint violated for column: {head['name']}. A row for table {table} has NULL there; "
             "nothing was written. Give the column a value, or drop its NOT NULL.",
-            sqlstate="23502",
             parameters={"columnName": head["name"]},
         )
     values = found.group(2)
@@ -230,7 +229,6 @@ def violation_in(message: str, table: str) -> InvariantViolationException | None
             "DELTA_REPLACE_WHERE_MISMATCH",
             f"Written data does not conform to partial table overwrite condition or constraint '{head['expression']}'. "
             f"Row: {values}. Leave out the rows for which it is not TRUE. Nothing was written to table {table}.",
-            sqlstate="44000",
             parameters={"replaceWhere": head["expression"]},
         )
     shown = "\n".join(f" - {name} : {json.dumps(value)}" for name, value in _values(values))
@@ -238,7 +236,6 @@ def violation_in(message: str, table: str) -> InvariantViolationException | None
         "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
         f"CHECK constraint {head['name']} ({head['expression']}) violated by row with values:\n{shown}\n"
         f"Nothing was written to table {table}.",
-        sqlstate="23001",
         parameters={"constraintName": head["name"], "expression": head["expression"], "values": values},
     )
 

@@ -70,6 +70,5 @@ def _invalid(kind: str, field: StructField, sql: str, what: str) -> DeltaAnalysi
     return DeltaAnalysisException(
         f"INVALID_DEFAULT_VALUE.{kind}",
         f"The default {sql} of column `{field.name}` {what}.",
-        sqlstate="42623",
         parameters={"colName": field.name, "defaultValue": sql},
     )

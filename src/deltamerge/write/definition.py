@@ -49,7 +49,6 @@ def check_partition_columns(given: tuple[str, ...] | None, columns: tuple[str, .
             f"Partition columns do not match those of table {table}: given {list(given)}, the table has "
             f"{list(columns)}. To replace them: .mode('overwrite').option('overwriteSchema', 'true'), or write_delta "
             "with mode='overwrite', overwrite_schema=True.",
-            sqlstate="42K0E",
         )
 
 
@@ -63,21 +62,18 @@ def check_definition(definition: TableDefinition) -> None:
             raise DeltaAnalysisException(
                 "DELTA_DUPLICATE_COLUMNS_FOUND",
                 f"Found duplicate column: {f.name}. Column names must differ by more than case.",
-                sqlstate="42711",
             )
     for name in definition.partition_columns:
         if name not in definition.schema.names:
             raise DeltaAnalysisException(
                 "DELTA_PARTITION_COLUMN_NOT_FOUND",
                 f"Partition column `{name}` is not among the table's columns: {', '.join(definition.schema.names)}.",
-                sqlstate="42703",
             )
     check_clustering(definition)
     if definition.schema.fields and len(definition.partition_columns) == len(definition.schema.fields):
         raise DeltaAnalysisException(
             "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION",
             "Cannot use all columns for partition columns: data files would have no column left.",
-            sqlstate="428FT",
         )
 
 
@@ -87,14 +83,12 @@ def check_clustering(definition: TableDefinition) -> None:
         raise DeltaAnalysisException(
             "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY",
             "Clustering and partitioning cannot both be specified. Leave out partitionedBy or clusterBy.",
-            sqlstate="42613",
         )
     if len(definition.clustered_by) > MOST_COLUMNS:
         raise DeltaAnalysisException(
             "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS",
             f"CLUSTER BY supports up to {MOST_COLUMNS} clustering columns, but the table has "
             f"{len(definition.clustered_by)}. Please remove the extra clustering columns.",
-            sqlstate="54000",
         )
     _check_clustering_names(definition)
     log_schema = parse_schema(definition.schema.json())
@@ -107,7 +101,6 @@ def check_clustering(definition: TableDefinition) -> None:
             "DELTA_CLUSTERING_COLUMN_MISSING_STATS",
             f"Clustering requires clustering columns to have stats. Couldn't find clustering column(s) "
             f"'{', '.join(missing)}' among the columns with statistics.",
-            sqlstate="22000",
         )
 
 
@@ -118,7 +111,6 @@ def _check_clustering_names(definition: TableDefinition) -> None:
         raise DeltaAnalysisException(
             "DELTA_DUPLICATE_COLUMNS_FOUND.CLUSTER_BY",
             f"Found duplicate column(s) in CLUSTER BY: {', '.join(twice)}.",
-            sqlstate="42711",
             parameters={"duplicateCols": ", ".join(twice)},
         )
     by_name = {field.name: field.dataType for field in definition.schema.fields}
@@ -127,7 +119,6 @@ def _check_clustering_names(definition: TableDefinition) -> None:
         raise DeltaAnalysisException(
             "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA",
             f"Unable to find the column '{unknown[0]}' given [{', '.join(by_name)}].",
-            sqlstate="42703",
             parameters={"columnName": unknown[0], "tableColumns": ", ".join(by_name)},
         )
     unordered = [f"{name}:{by_name[name].simpleString()}" for name in names if not isinstance(by_name[name], _ORDERED)]
@@ -136,7 +127,6 @@ def _check_clustering_names(definition: TableDefinition) -> None:
             "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED",
             f"CLUSTER BY is not supported because the following column(s): {', '.join(unordered)} don't support data "
             "skipping.",
-            sqlstate="0A000",
             parameters={"columnsWithDataTypes": ", ".join(unordered)},
         )
 

@@ -112,7 +112,6 @@ def _extended(before: Mapping[str, BitMap64], file: AddFile, positions: BitMap64
             f"Deletion vector integrity check failed: rows to delete were found in {file.path} that are deleted "
             f"already or are behind its {num_records} rows. Nothing was changed; the file may have been replaced "
             "in place.",
-            sqlstate="XXKDS",
         )
     return positions | old
 

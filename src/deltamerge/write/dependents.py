@@ -60,7 +60,6 @@ def _mismatch(
         f"Column {column} has data type {narrow.simpleString().upper()} and cannot be altered to data type "
         f"{wide.simpleString().upper()} because this column is referenced by the following {kind}(s):\n{listed}\n"
         "Cast the source's value to the column's type, or drop what refers to it.",
-        sqlstate="42K09",
         parameters={
             "columnName": column,
             "columnType": narrow.simpleString().upper(),

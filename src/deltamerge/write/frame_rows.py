@@ -83,7 +83,6 @@ def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -
             f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out, or add them to the "
             "table: .option('mergeSchema', 'true'), or spark.databricks.delta.schema.autoMerge.enabled for the "
             "session. To replace the table's schema: mode='overwrite', overwrite_schema=True.",
-            sqlstate="42KDG",
         )
     columns, default = [], column_defaults(schema, now_ms() * 1000)
     for index, (key, f) in enumerate(known.items()):
@@ -101,7 +100,6 @@ def _stored(given: StructField, wanted: StructField, assignment: StoreAssignment
             "CANNOT_UP_CAST_DATATYPE",
             f"Cannot up cast {'.'.join((wanted.name, *lossy.path))} from {source} to {target}: "
             "spark.sql.storeAssignmentPolicy is STRICT. Cast the column, or set the policy to ANSI.",
-            sqlstate="42846",
         )
     return align(F.col(quote(given.name)), given.dataType, wanted.dataType, assignment.into(wanted.name))
 
@@ -156,6 +154,5 @@ def _overflow(message: str) -> DeltaRuntimeException | None:
         overflow.condition,
         f"A value cannot be stored in its column: {overflow.words}. Nothing was written. Correct the value, or "
         "use try_cast for NULL in its place.",
-        sqlstate=overflow.sqlstate,
         parameters=overflow.parameters,
     )

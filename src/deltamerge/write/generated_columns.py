@@ -72,7 +72,6 @@ def _check(field: StructField, others: DataFrame, everything: DataFrame) -> None
             "GENERATED_COLUMN_WITH_DEFAULT_VALUE",
             f"A column cannot have both a default value and a generation expression, but column {field.name} has "
             f"both. Leave one out; its generation expression is {sql}.",
-            sqlstate="42623",
         )
     if contains_subquery(sql):
         raise _unsupported(field, sql, "subquery expressions are not allowed for generated columns")
@@ -80,7 +79,6 @@ def _check(field: StructField, others: DataFrame, everything: DataFrame) -> None
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
             f"{sql} cannot be used in a generated column: column {field.name} would have another value each time.",
-            sqlstate="42621",
         )
     data_type = _type_of(field, sql, others, everything)
     if data_type != field.dataType and data_type.simpleString() != field.dataType.simpleString():
@@ -89,7 +87,6 @@ def _check(field: StructField, others: DataFrame, everything: DataFrame) -> None
             f"The expression type of the generated column {field.name} is {data_type.simpleString().upper()}, but the "
             f"column type is {field.dataType.simpleString().upper()}. Cast the expression: CAST({sql} AS "
             f"{field.dataType.simpleString().upper()}).",
-            sqlstate="42K09",
             parameters={"columnName": field.name},
         )
     check_stored(sql, _place(field))
@@ -129,6 +126,5 @@ def _unsupported(field: StructField, sql: str, reason: str) -> DeltaAnalysisExce
     return DeltaAnalysisException(
         "UNSUPPORTED_EXPRESSION_GENERATED_COLUMN",
         f"Cannot create generated column {field.name} with generation expression {sql} because {reason}.",
-        sqlstate="42621",
         parameters={"fieldName": field.name, "expressionStr": sql, "reason": reason},
     )

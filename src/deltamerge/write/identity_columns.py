@@ -108,23 +108,20 @@ def check_identity_columns(schema: StructType, partition_columns: Collection[str
             raise DeltaUnsupportedOperationException(
                 "DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE",
                 f"DataType {kind} is not supported for IDENTITY columns: make {field.name} BIGINT.",
-                sqlstate="428H2",
             )
         if field.name in partition_columns:
             reason = f"PARTITIONED BY IDENTITY column {field.name} is not supported."
-            problem = "DELTA_IDENTITY_COLUMNS_PARTITION_NOT_SUPPORTED", reason, "42601"
+            problem = "DELTA_IDENTITY_COLUMNS_PARTITION_NOT_SUPPORTED", reason
         elif GENERATION_EXPRESSION in field.metadata:
             reason = f"IDENTITY column {field.name} cannot be specified with a generated column expression."
-            problem = "DELTA_IDENTITY_COLUMNS_WITH_GENERATED_EXPRESSION", reason, "42613"
+            problem = "DELTA_IDENTITY_COLUMNS_WITH_GENERATED_EXPRESSION", reason
         elif column.step == 0:
             problem = (
                 "DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP",
                 f"IDENTITY column {field.name}: the step cannot be 0.",
-                "42611",
             )
         if problem is not None:
-            error_class, message, sqlstate = problem
-            raise DeltaAnalysisException(error_class, message, sqlstate=sqlstate)
+            raise DeltaAnalysisException(*problem)
 
 
 def explicit_insert(name: str, where: str) -> DeltaAnalysisException:
@@ -132,7 +129,6 @@ def explicit_insert(name: str, where: str) -> DeltaAnalysisException:
     return DeltaAnalysisException(
         "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED",
         f"Providing values for GENERATED ALWAYS AS IDENTITY column {name} is not supported. Leave it out{where}",
-        sqlstate="42808",
         parameters={"colName": name},
     )
 
@@ -142,7 +138,6 @@ def identity_update(name: str, where: str) -> DeltaAnalysisException:
     return DeltaAnalysisException(
         "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED",
         f"UPDATE on IDENTITY column {name} is not supported. Leave it out{where}",
-        sqlstate="42808",
         parameters={"colName": name},
     )
 
@@ -175,7 +170,6 @@ class RowNumbers:
                 "ARITHMETIC_OVERFLOW",
                 f"long overflow: identity column {column.name} has no values left for {self.count} rows; the next one "
                 f"would be {first}, its step is {column.step}.",
-                sqlstate="22003",
             )
         return first
 

@@ -71,7 +71,6 @@ def target_file_size(configuration: Mapping[str, str]) -> int | None:
             "DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED",
             f"The table property {TARGET_FILE_SIZE} is '{setting}', which is no size. Write it in bytes, or such as "
             "'100mb'.",
-            sqlstate="0A000",
         )
     return size
 

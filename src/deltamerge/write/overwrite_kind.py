@@ -23,9 +23,7 @@ def write_kind(
     if not overwrite:
         if where is not None:
             raise DeltaAnalysisException(
-                "DELTA_REPLACE_WHERE_WITHOUT_OVERWRITE",
-                "The option replaceWhere goes with .mode('overwrite').",
-                sqlstate="42613",
+                "DELTA_REPLACE_WHERE_WITHOUT_OVERWRITE", "The option replaceWhere goes with .mode('overwrite')."
             )
         return "append"
     if mode is not None and mode.lower() == "dynamic" and (overwrites_schema or where is not None):
@@ -35,14 +33,12 @@ def write_kind(
             if overwrites_schema
             else "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
             f"A write with {other} cannot overwrite partitions dynamically: leave out one of the options.",
-            sqlstate="42613",
         )
     if overwrites_schema and where is not None:
         raise DeltaAnalysisException(
             "DELTA_REPLACE_WHERE_WITH_OVERWRITE_SCHEMA",
             "A write with replaceWhere keeps the rows that do not match, so that it cannot replace the schema: leave "
             "out overwriteSchema.",
-            sqlstate="42613",
         )
     if overwrites_schema:
         return "overwrite_schema"
@@ -56,6 +52,5 @@ def illegal_option(name: str, value: str, why: str) -> DeltaIllegalArgumentExcep
     return DeltaIllegalArgumentException(
         "DELTA_ILLEGAL_OPTION",
         f"Invalid value '{value}' for option '{name}', {why}",
-        sqlstate="42616",
         parameters={"input": value, "name": name, "explain": why},
     )

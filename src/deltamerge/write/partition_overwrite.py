@@ -84,7 +84,6 @@ def _reader(snapshot: Snapshot, name: str, session_time_zone: str) -> Callable[[
                 f"The partition value '{string}' of column {name} cannot be compared with those that are written: it "
                 f"cannot surely be read as the column's type in the session's time zone {session_time_zone}. Nothing "
                 "was written. Say with replaceWhere which rows are replaced.",
-                sqlstate="22018",
                 parameters={"column": name, "value": string},
             )
         return key
@@ -103,7 +102,6 @@ def _check_written(table: Table, snapshot: Snapshot, written: WrittenFiles, cond
             "DELTA_REPLACE_WHERE_MISMATCH",
             f"Written data does not conform to partial table overwrite condition or constraint '{condition}'. Leave "
             "out the rows of other partitions. Nothing was written.",
-            sqlstate="44000",
             parameters={"replaceWhere": condition},
         )
 

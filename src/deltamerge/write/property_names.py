@@ -105,7 +105,6 @@ def named_properties(properties: Mapping[str, str], *, any_name: bool) -> dict[s
                 "DELTA_UNKNOWN_CONFIGURATION",
                 f"Unknown configuration was specified: {key}.{meant} To disable this check, set "
                 "spark.databricks.delta.allowArbitraryProperties.enabled=true in the Spark session configuration.",
-                sqlstate="F0000",
                 parameters={"config": key},
             )
         found[spelled(key)] = value

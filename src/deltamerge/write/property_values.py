@@ -63,6 +63,5 @@ def check_values(properties: Mapping[str, str]) -> None:
             raise DeltaIllegalArgumentException(
                 "DELTAMERGE_INVALID_TABLE_PROPERTY",
                 f"The table property {key} is '{value}', but it has to be {wanted}. Nothing was changed.",
-                sqlstate="42616",
                 parameters={"key": key, "value": value},
             )

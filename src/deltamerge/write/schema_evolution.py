@@ -131,7 +131,6 @@ def _incompatible(target: T.DataType, source: T.DataType, path: tuple[str, ...])
         "DELTA_MERGE_INCOMPATIBLE_DATATYPE",
         f"Failed to merge incompatible data types {target.simpleString()} and {source.simpleString()} of "
         f"{'.'.join(path)}. Give the source's column the target's type.",
-        sqlstate="42K09",
         parameters={"currentDataType": target.simpleString(), "updateDataType": source.simpleString()},
     )
 
@@ -143,6 +142,5 @@ def _refuse_void(field: T.StructField, above: tuple[str, ...]) -> None:
             "DELTA_MERGE_ADD_VOID_COLUMN",
             f"Cannot add column `{name}` with type VOID. Please explicitly specify a non-void type, as in "
             f"CAST(NULL AS STRING) AS {name}.",
-            sqlstate="42K09",
             parameters={"newColumn": name},
         )

@@ -81,10 +81,6 @@ class Overflow:
         return "CAST_INVALID_INPUT" if self.source == "STRING" else "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
 
     @property
-    def sqlstate(self) -> str:
-        return "22018" if self.source == "STRING" else "22003"
-
-    @property
     def words(self) -> str:
         """What happened, for a message."""
         problem = f"a value of type {self.source or ''} does not fit {self.target or ''}"

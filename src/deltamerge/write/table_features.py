@@ -54,7 +54,6 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
             "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
             f"The table's definition asks for features that are not implemented: {', '.join(unknown)}. Leave out the "
             "properties or types that need them, or make the table with another engine.",
-            sqlstate="56038",
             parameters={"unsupported": ", ".join(unknown)},
         )
     asked = Protocol(_version(properties, MIN_READER_VERSION, 1), _version(properties, MIN_WRITER_VERSION, 2))
@@ -73,7 +72,6 @@ def _version(properties: Mapping[str, str], key: str, default: int) -> int:
     raise DeltaAnalysisException(
         "DELTA_PROTOCOL_PROPERTY_NOT_INT",
         f"Protocol property {key} needs to be an integer. Found {value}.",
-        sqlstate="42K06",
         parameters={"key": key, "value": value},
     )
 
@@ -106,7 +104,6 @@ def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
             "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT",
             f"New columns of the merge need table features that must be enabled first: {', '.join(sorted(missing))}. "
             "Set delta.feature.<name> = supported on the table, or give the columns another type.",
-            sqlstate="42000",
             parameters={"unsupportedFeatures": ", ".join(sorted(missing))},
         )
 

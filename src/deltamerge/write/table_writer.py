@@ -114,7 +114,6 @@ def _check_partitions(before: Snapshot, definition: TableDefinition) -> None:
         raise DeltaAnalysisException(
             "DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE",
             "Replacing a clustered Delta table with a partitioned table is not allowed. Drop the table first.",
-            sqlstate="42000",
         )
 
 
@@ -141,14 +140,12 @@ def _may_create(table: Table, mode: str) -> bool:
             "DELTA_TABLE_ALREADY_EXISTS",
             f"Table {table.name} already exists. Use createIfNotExists, replace or createOrReplace, or another "
             "location.",
-            sqlstate="42P07",
             parameters={"tableName": table.name},
         )
     if not exists and mode == "replace":
         raise DeltaAnalysisException(
             "DELTA_CANNOT_REPLACE_MISSING_TABLE",
             f"Table {table.name} cannot be replaced as it did not exist. Use createOrReplace to make it.",
-            sqlstate="42P01",
             parameters={"tableName": table.name},
         )
     return exists
@@ -204,7 +201,6 @@ def write_table(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None
         raise DeltaAnalysisException(
             "DELTA_PATH_EXISTS",
             f"Cannot write to existing table {table.name} with mode error. Use append or overwrite.",
-            sqlstate="42K04",
         )
     if before is not None and asked.kind != "overwrite_schema":
         return _write_rows(table, before, frame, asked)

@@ -32,7 +32,6 @@ def check_types(schema: T.StructType) -> None:
             "DELTA_UNSUPPORTED_DATA_TYPES",
             f"Found columns using unsupported data types: {listed}. Cast them to types that Delta has: intervals and "
             "times to BIGINT or STRING, strings with a collation to STRING COLLATE UTF8_BINARY.",
-            sqlstate="0AKDC",
             parameters={"dataTypeList": listed, "config": _TYPE_CHECK},
         )
 

@@ -134,6 +134,5 @@ def check_arity(found: DeltaTable, wanted: int, given: int, *, names_given: bool
         "DELTA_INSERT_COLUMN_ARITY_MISMATCH",
         f"Cannot write to '{found.table.name}', {problem}; {of_what} {wanted} column(s) but the inserted data has "
         f"{given} column(s). To leave columns out, name the others: INSERT INTO table (a, b) ….",
-        sqlstate="42802",
         parameters={"tableName": found.table.name, "numColumns": str(wanted), "insertColumns": str(given)},
     )

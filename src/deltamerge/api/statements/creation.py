@@ -56,7 +56,6 @@ def create_from_rows(
             raise DeltaAnalysisException(
                 "DELTA_OPERATION_NOT_ALLOWED",
                 "Schema may not be specified in a Create Table As Select (CTAS) statement.",
-                sqlstate="0AKDC",
             )
         definition = as_spelled(replace(definition, schema=new_schema(rows.schema)))
     place = find_place(tables.spark, statement.table, statement.location, tables.options)

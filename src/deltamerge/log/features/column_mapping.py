@@ -41,7 +41,6 @@ def mapping_mode(configuration: Mapping[str, str]) -> str:
     raise DeltaAnalysisException(
         "DELTAMERGE_UNKNOWN_COLUMN_MAPPING_MODE",
         f"The table property {MODE} is '{mode}'. Known are none, name and id.",
-        sqlstate="0AKDC",
         parameters={"mode": mode},
     )
 
@@ -114,7 +113,6 @@ def check_names(schema: StructType, configuration: Mapping[str, str]) -> None:
             "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES",
             "Found invalid character(s) among ' ,;{}()\\n\\t=' in the column names of your schema. Invalid column "
             f"names: {', '.join(wrong)}. Use other characters, or map columns: {MODE} = name.",
-            sqlstate="42K05",
             parameters={"invalidColumnNames": ", ".join(wrong)},
         )
 

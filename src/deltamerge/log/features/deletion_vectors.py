@@ -190,7 +190,6 @@ def _read_file(store: Store, path: str, vectors: dict[str, DeletionVectorDescrip
             "FAILED_READ_FILE.FILE_NOT_EXIST",
             f"The deletion vector file {store.absolute(path)} does not exist. It may have been removed by a vacuum "
             "or by hand: which rows of its data files are deleted is lost with it. Restore it.",
-            sqlstate="KD001",
             parameters={"path": store.absolute(path)},
         ) from error
 
@@ -224,7 +223,6 @@ def _corrupt(error_class: str, message: str) -> DeltaTableException:
         error_class,
         f"{message} Which rows are deleted is not known, so nothing was read; restore the vector's file, or the "
         "table to a version without it.",
-        sqlstate="XXKDS",
     )
 
 

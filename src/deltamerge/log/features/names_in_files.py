@@ -35,7 +35,6 @@ def are_mapped(store: Store, schema: StructType, partition_columns: Sequence[str
         f"Unable to operate on table {store.root}: its property {MODE} asks for column mapping, its protocol does not "
         f"list it, and its data files have names {kinds}, so that columns would be read as NULL. Nothing was read or "
         "written; add the feature columnMapping to the table with the engine that wrote it, or copy the table.",
-        sqlstate="KD004",
         parameters={"features": "columnMapping"},
     )
 
@@ -55,7 +54,6 @@ def check_partition_keys(files: pa.Table, expected: Iterable[str], root: str) ->
                 f"The log of table {root} has partition values of {', '.join(wrong)} for the file {path}, but the "
                 f"table's partition columns are {', '.join(sorted(expected))} there: their values would be read as "
                 "NULL. Nothing was read; write the file again with the engine that wrote it.",
-                sqlstate="XXKDS",
                 parameters={"path": path, "columns": ", ".join(wrong)},
             )
 

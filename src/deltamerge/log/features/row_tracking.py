@@ -37,7 +37,6 @@ def materialized_columns(metadata: Metadata) -> HiddenColumns | None:
             "DELTA_MATERIALIZED_ROW_TRACKING_COLUMN_NAME_MISSING",
             f"The table has {ENABLED} but lacks the property {ROW_ID_COLUMN} or {ROW_COMMIT_VERSION_COLUMN}: enable "
             "row tracking anew with the engine that made the table.",
-            sqlstate="22000",
         )
     return HiddenColumns(str(found[0]), str(found[1]))
 
@@ -95,7 +94,6 @@ def _rows(file: AddFile) -> int:
         raise DeltaTableException(
             "DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS",
             f"Cannot assign row IDs without row count statistics: the file {file.path} has none.",
-            sqlstate="22000",
             parameters={"path": file.path},
         )
     return rows

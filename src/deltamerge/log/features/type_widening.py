@@ -42,7 +42,6 @@ def check_type_changes(schema: StructType) -> None:
                     "DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA",
                     "Unable to operate on this table because an unsupported type change was applied. Field "
                     f"{name} was changed from {before} to {after}. Use the engine that made the change.",
-                    sqlstate="0AKDC",
                     parameters={"fieldName": name, "fromType": before, "toType": after},
                 )
 

@@ -42,7 +42,6 @@ def analysis_error(
             "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED",
             f"Non-deterministic functions are not supported in the condition of a MERGE: {expression.text}. Compute "
             f"the value in the source instead. In: {where}",
-            sqlstate="0AKDC",
             parameters={"operation": operation, "expression": f"(condition = {expression.text})."},
         )
     if operation is not None and (condition.startswith(_AGGREGATES) or _is_aggregate(condition, error)):
@@ -50,7 +49,6 @@ def analysis_error(
             "DELTA_AGGREGATION_NOT_SUPPORTED",
             f"Aggregate functions are not supported in the condition of a MERGE: {expression.text}. Aggregate in the "
             f"source instead. In: {where}",
-            sqlstate="42903",
             parameters={"operation": operation, "predicate": f"(condition = {expression.text})"},
         )
     if condition.startswith((*_AGGREGATES, *_OF_MANY_ROWS)):
@@ -59,7 +57,6 @@ def analysis_error(
             f"Aggregate, window and generator functions are not supported in a MERGE, whose expressions see one row: "
             f"{expression.text}. Compute the value in the source instead. In: {where}"
             + _caret(expression, statement, None),
-            sqlstate="42K0E",
             parameters={"operator": "MergeIntoCommand", "invalidExprSqls": f'"{expression.text}"'},
         )
     return DeltaAnalysisException(
@@ -98,7 +95,6 @@ def needs_legacy_policy(error: PySparkException, column: str, where: str) -> Del
         f"Cannot cast the value for `{column}` from {parameters.get('srcType')} to {parameters.get('targetType')}: "
         "spark.sql.storeAssignmentPolicy is ANSI. Convert it in the statement, or set the policy to LEGACY. "
         f"In: {where}",
-        sqlstate="42K09",
         parameters={**parameters, "config": '"spark.sql.storeAssignmentPolicy"', "configVal": "'LEGACY'"},
     )
 
@@ -119,7 +115,6 @@ def _unresolved(
     return DeltaAnalysisException(
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
         f"Cannot resolve {name} in {where}.{hint}" + _caret(expression, statement, name),
-        sqlstate="42601",
         parameters={"sqlExpr": name, "clause": where, "cols": proposal},
     )
 
@@ -162,7 +157,6 @@ def unknown_target_column(
             "FIELD_NOT_FOUND",
             f"No such struct field `{path[depth]}` in {', '.join(f'`{n}`' for n in names)} of "
             f"{quote_name(path[:depth])}.{hint} In: {where}",
-            sqlstate="42704",
             parameters={"fieldName": f"`{path[depth]}`", "fields": ", ".join(names)},
         )
     caret = ""
@@ -174,7 +168,6 @@ def unknown_target_column(
         "DELTA_MERGE_UNRESOLVED_EXPRESSION" if is_merge else "UNRESOLVED_COLUMN.WITH_SUGGESTION",
         f"Cannot resolve {quote_name(path)} in {where}: the target has no column `{path[0]}`.{hint} Its columns are "
         f"{', '.join(f'`{n}`' for n in names)}.{caret}",
-        sqlstate="42601" if is_merge else "42703",
         parameters=(
             {"sqlExpr": quote_name(path), "clause": where, "cols": ", ".join(names)}
             if is_merge
@@ -191,12 +184,10 @@ def unsettable_field(path: Sequence[str], depth: int, data_type: DataType, where
             "DELTA_UNSUPPORTED_NESTED_FIELD_IN_UPDATE",
             f"Nested field {quote_name(path)} cannot be set: {column} is of type {data_type.simpleString()}. Set the "
             f"whole column instead. In: {where}",
-            sqlstate="0A000",
         )
     return DeltaAnalysisException(
         "INVALID_EXTRACT_BASE_FIELD_TYPE",
         f"Cannot set {quote_name(path)}: {column} is of type {data_type.simpleString()} and has no fields. In: {where}",
-        sqlstate="42000",
     )
 
 
@@ -205,7 +196,6 @@ def nested_field_in_insert(path: Sequence[str], where: str) -> DeltaAnalysisExce
         "DELTA_UNSUPPORTED_NESTED_FIELD_IN_OPERATION",
         f"Nested field is not supported in the INSERT clause of MERGE operation (field = {quote_name(path)}). Insert "
         f"the whole column `{path[0]}`, as with named_struct(…). In: {where}",
-        sqlstate="0AKDC",
         parameters={"operation": "INSERT clause of MERGE operation", "fieldName": quote_name(path)},
     )
 
@@ -216,7 +206,6 @@ def default_of_field(path: Sequence[str], schema: StructType, where: str) -> Del
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
         f"Cannot resolve DEFAULT as a value of {quote_name(path)}: columns have defaults, fields of structs have none. "
         f"Set the field to a value or to NULL. In: {where}",
-        sqlstate="42601",
         parameters={"sqlExpr": "DEFAULT", "clause": where, "cols": ", ".join(f.name for f in schema.fields)},
     )
 
@@ -225,7 +214,6 @@ def duplicate_insert_columns(path: Sequence[str], where: str) -> DeltaAnalysisEx
     return DeltaAnalysisException(
         "DELTA_DUPLICATE_COLUMNS_ON_INSERT",
         f"Duplicate column names in INSERT clause: {quote_name(path)} is named twice. In: {where}",
-        sqlstate="42701",
     )
 
 
@@ -235,7 +223,6 @@ def conflicting_assignments(left: Sequence[str], right: Sequence[str], where: st
         "DELTA_CONFLICT_SET_COLUMN",
         f"There is a conflict from these SET columns: {quote_name(left)}, {quote_name(right)}. Set each once, and "
         f"either a struct or its fields. In: {where}",
-        sqlstate="42701",
         parameters={"columnList": f"[`{'.'.join(left)}`, `{'.'.join(right)}`]"},
     )
 
@@ -248,7 +235,6 @@ def missing_star_column(name: str, source: StructType, where: str) -> DeltaAnaly
         f"Cannot resolve `{name}` in {where}: the star takes every column of the target from the source, and the "
         f"source has no column `{name}`.{hint} The source's columns are {', '.join(f'`{n}`' for n in names)}. Add it "
         "to the source, or list the columns, or use schema evolution.",
-        sqlstate="42601",
         parameters={"sqlExpr": name, "clause": where, "cols": ", ".join(names)},
     )
 
@@ -260,7 +246,6 @@ def missing_set_column(name: str, schema: StructType, where: str) -> DeltaAnalys
         "DELTA_MISSING_SET_COLUMN",
         f"SET column `{name}` not found given columns: [{names}]. Where names are case-sensitive, a table cannot take "
         f"a column that differs from another only in case; rename it in the source. In: {where}",
-        sqlstate="42703",
         parameters={"columnName": f"`{name}`", "columnList": names},
     )
 
@@ -273,5 +258,4 @@ def no_up_cast(column: str, lossy: CastPart, where: str) -> DeltaAnalysisExcepti
         f'Cannot up cast the value for `{".".join((column, *lossy.path))}` from "{source}" to '
         f'"{target}": it may lose something, and spark.sql.storeAssignmentPolicy is STRICT. '
         f"Cast it in the statement. In: {where}",
-        sqlstate="42846",
     )

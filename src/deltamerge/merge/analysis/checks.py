@@ -23,7 +23,6 @@ def check_clause_order(statement: MergeStatement) -> None:
             "DELTA_MERGE_MISSING_WHEN",
             "There must be at least one WHEN clause in a MERGE statement: say what is to happen to rows that "
             "match, or to those that do not.",
-            sqlstate="42601",
         )
     for kind, error_class in _OMIT_CONDITION.items():
         clauses = statement.of_kind(kind)
@@ -34,7 +33,6 @@ def check_clause_order(statement: MergeStatement) -> None:
                     f"When there are more than one {KIND_AS_SQL[kind]} clauses in a MERGE statement, only the last "
                     f"can omit the condition. Clause {position} of {len(clauses)} has none and would take every "
                     f"row: {clause.to_sql()}",
-                    sqlstate="42601",
                 )
 
 
@@ -51,6 +49,5 @@ def check_schema_since_analysis(table: Table, snapshot: Snapshot) -> None:
         "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
         f"The schema of table {table.name} has changed in an incompatible way since your DeltaTable object was "
         f"created: {difference}. Open the table again, or {flag}.",
-        sqlstate="KD007",
         parameters={"schemaDiff": difference, "legacyFlagMessage": f"Or {flag}."},
     )

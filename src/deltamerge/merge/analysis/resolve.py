@@ -62,7 +62,6 @@ def resolve(
             "Cannot MERGE INTO a table with no columns. Give the target columns, or let its schema evolve to the "
             "source's: MERGE WITH SCHEMA EVOLUTION, withSchemaEvolution(), or "
             f"{KEYS['schema_auto_merge']} = true.",
-            sqlstate="428GU",
         )
     target_alias = statement.target_alias or TARGET_ALIAS
     sides = sides_of(spark, statement, target_schema, target_alias)
@@ -273,7 +272,6 @@ class _Resolver:
                 "AMBIGUOUS_REFERENCE",
                 f"Reference `{name}` is ambiguous, could be: [{shown}] of the source. Give the source's columns "
                 f"different names. In: {clause.to_sql()}",
-                sqlstate="42704",
                 parameters={"name": f"`{name}`"},
             )
         return found[0] if found else None

@@ -124,7 +124,6 @@ class Analysis:
                 "DELTA_MERGE_UNRESOLVED_EXPRESSION",
                 f"Cannot resolve the star in {expression.text}: inside an expression columns must be named. "
                 f"Compute the value in the source instead. In: {where}",
-                sqlstate="42601",
                 parameters={"sqlExpr": expression.text, "clause": where},
             )
 
@@ -136,7 +135,6 @@ class Analysis:
                 f"Subqueries are not supported in the condition of {self._statement}: {condition.text}. "
                 f"{'Join' if self.statement.has_source else 'Merge, and join'} what it looks up to the source instead. "
                 f"In: {where}",
-                sqlstate="0AKDC",
                 parameters={"operation": operation, "cond": condition.text},
             )
 

@@ -60,7 +60,6 @@ def delete_rows(
             "it looked for their positions. A condition had another value when it was evaluated again, or the source "
             "returned other rows. "
             "The table is as it was. Conditions must not ask for anything that changes: compute it in the source.",
-            sqlstate="XXKDS",
         )
     return all_of(written)
 

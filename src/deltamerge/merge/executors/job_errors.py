@@ -82,7 +82,6 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
             overflow.condition,
             f"An assigned value cannot be stored in its column: {detail}{_narrowed(narrowing)} Nothing was changed. "
             "Correct the value in the source, cast it in the statement, or use try_cast for NULL in its place.",
-            sqlstate=overflow.sqlstate,
             parameters=overflow.parameters,
         ) from (error if signal is None else None)
 
@@ -194,5 +193,4 @@ def source_failed_repeatedly(attempts: int, error: Exception) -> DeltaRuntimeExc
         f"Keeping the source of the MERGE statement has failed {attempts} times, because executors that held its rows "
         "were lost. The table is as it was. Give executors more memory, or write the source to a table first and merge "
         f"from there. The last failure: {str(error).splitlines()[0]}",
-        sqlstate="25000",
     )

@@ -103,7 +103,6 @@ def check_same_changes(
                 "again, or the source returned other rows; the table is as it was. Conditions must not ask for the "
                 "time or for anything else that changes: compute it in the source. The clause: "
                 f"{clause.clause.to_sql()}",
-                sqlstate="XXKDS",
             )
 
 
@@ -127,6 +126,5 @@ def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFile
             "condition had another value; the table is as it was. Set "
             "spark.databricks.delta.merge.materializeSource to auto, or make the source and the conditions "
             "deterministic.",
-            sqlstate="XXKDS",
         )
     return copied, inserted

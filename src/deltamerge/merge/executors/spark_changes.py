@@ -194,7 +194,6 @@ def _patch(changes: SparkChanges) -> WrittenFiles:
             "DELTAMERGE_FILE_CHANGED",
             f"Of {before} rows in {len(patches)} files {deleted} were to be left out, but {remained} remained. "
             "The files are not those in the table's log; the table is as it was.",
-            sqlstate="XXKDS",
         )
     return patched
 

@@ -198,7 +198,6 @@ def _multiple_source_rows(
         f"row{'s' if affected != 1 else ''} in the Delta table in possibly conflicting ways; which source row is to "
         "be used is ambiguous. Make the source's keys unique first, as with row_number() over the key, or let the "
         "clauses' conditions choose one. Nothing was written. For example:\n" + "\n".join(lines),
-        sqlstate="21506",
         parameters={"affectedRows": str(affected), "samples": json.dumps([row["target"] for row in shown])},
     )
 

@@ -40,14 +40,11 @@ def make_plan(context: PlanningContext) -> MergePlan:
         return MergePlan(match, rest.source, rest.changed_rows, rest.unchanged_rows)
     against = "; ".join(alternative.reason for alternative in declined)
     if forced == "auto":
-        raise DeltaAnalysisException(
-            "DELTAMERGE_EXECUTOR_NOT_AVAILABLE", f"No plan fits this merge: {against}.", sqlstate="0A000"
-        )
+        raise DeltaAnalysisException("DELTAMERGE_EXECUTOR_NOT_AVAILABLE", f"No plan fits this merge: {against}.")
     raise DeltaAnalysisException(
         "DELTAMERGE_EXECUTOR_NOT_AVAILABLE",
         f"spark.deltamerge.merge.executor is {forced}, but this merge cannot run so: {against}. Set it to auto, which "
         "chooses a plan that fits.",
-        sqlstate="0A000",
     )
 
 

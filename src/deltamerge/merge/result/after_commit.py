@@ -24,6 +24,5 @@ def after_commit(version: int, table: str) -> Iterator[None]:
             "DELTA_POST_COMMIT_HOOK_FAILED",
             f"Committing to the Delta table {table} succeeded, as version {version}, but {_STEP} failed: {error}. Do "
             "not run the statement again: its changes are in the table.",
-            sqlstate="2DKD0",
             parameters={"version": str(version), "name": _STEP, "tableName": table},
         ) from error

@@ -32,7 +32,6 @@ def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive
                 "DELTA_MERGE_UNRESOLVED_EXPRESSION",
                 f"Cannot resolve {quote(name)} in dedupe_by given columns {', '.join(source.names)}."
                 f"{did_you_mean(name, source.names)}",
-                sqlstate="42601",
                 parameters={"sqlExpr": name, "clause": "dedupe_by", "cols": ", ".join(source.names)},
             )
 
@@ -54,7 +53,6 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
             "DELTA_MERGE_UNRESOLVED_EXPRESSION",
             "dedupe_by needs a key: ON equates no column of the target with an expression over the source. In: "
             f"{statement.condition.text}",
-            sqlstate="42601",
         )
     prefix = free_prefix(merge.source_schema.names)
     key, order, latest, ties = (f"{prefix}{name}" for name in ("key", "order", "latest", "ties"))
@@ -107,6 +105,4 @@ def tie_in(message: str) -> MultipleSourceRowsException | None:
             f"{argument} does not determine the latest source row: several rows of the key {key} have {order}. Nothing "
             f"was changed. Add a column to {argument} that distinguishes them."
         )
-    return MultipleSourceRowsException(
-        "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", message, sqlstate="21506"
-    )
+    return MultipleSourceRowsException("DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", message)

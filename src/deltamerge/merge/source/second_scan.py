@@ -46,5 +46,4 @@ def check_source_unchanged(second: SecondScan, first_count: int) -> None:
             f"The source had {first_count} rows when it was read first and {count} when it was read again, and "
             "spark.databricks.delta.merge.failIfSourceChanged is true; the table is as it was. Set "
             "spark.databricks.delta.merge.materializeSource to auto, or make the source deterministic.",
-            sqlstate="XXKDS",
         )

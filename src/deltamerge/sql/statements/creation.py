@@ -124,7 +124,6 @@ def _read_clause(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable | No
             cursor.span(),
             "Delta tables have no buckets",
             error_class="DELTA_OPERATION_NOT_ALLOWED",
-            sqlstate="0AKDC",
             hint="Use CLUSTER BY (…) or PARTITIONED BY (…).",
         )
     return None
@@ -145,7 +144,6 @@ def _read_partition(cursor: Cursor, where: str) -> ast.ColumnDefinition | str:
             cursor.since(start),
             "Delta tables are partitioned by columns",
             error_class="DELTA_OPERATION_NOT_ALLOWED",
-            sqlstate="0AKDC",
             hint="Use a generated column in the place of a transform.",
         )
     if cursor.peek() in (",", ")"):

@@ -1,0 +1,53 @@
+"""Every error class has one SQLSTATE, and the table has no class that nothing raises."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from deltamerge import exceptions
+from deltamerge.exceptions import DeltaTableException
+from deltamerge.sqlstates import SQLSTATES
+
+SOURCE = Path(__file__).parents[1] / "src" / "deltamerge"
+MODULES = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py") if path.name != "sqlstates.py"}
+
+
+def raised() -> Iterator[tuple[str, str]]:
+    """The patterns of the error classes that are given to an exception of the package, with their places."""
+    for path, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                kind = ast.unparse(node.func)
+                named = [keyword.value for keyword in node.keywords if keyword.arg == "error_class"]
+                first = [*named, *(node.args[:1] if kind in exceptions.__all__ else [])]
+                for value in first:
+                    for choice in (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,):
+                        if isinstance(choice, ast.Constant | ast.JoinedStr):
+                            yield pattern(choice), f"{path.name}:{node.lineno}"
+
+
+def pattern(value: ast.expr) -> str:
+    if isinstance(value, ast.JoinedStr):
+        return "".join(pattern(part) if isinstance(part, ast.Constant) else "[A-Z_]+" for part in value.values)
+    return re.escape(str(value.value)) if isinstance(value, ast.Constant) else "[A-Z_]+"
+
+
+def test_every_raised_class_has_an_sqlstate() -> None:
+    wrong = [f"{place} {wanted}" for wanted, place in raised() if not any(re.fullmatch(wanted, c) for c in SQLSTATES)]
+    assert wrong == []
+
+
+def test_every_class_of_the_table_is_used() -> None:
+    nodes = [node for tree in MODULES.values() for node in ast.walk(tree)]
+    whole = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    built = {pattern(node) for node in nodes if isinstance(node, ast.JoinedStr)} - {"[A-Z_]+"}
+    unused = [c for c in SQLSTATES if c not in whole and not any(re.fullmatch(one, c) for one in built)]
+    assert unused == []
+
+
+def test_an_error_looks_its_sqlstate_up_unless_spark_reported_one() -> None:
+    assert DeltaTableException("DELTA_TABLE_NOT_FOUND", "No table.").getSqlState() == "42P01"
+    assert DeltaTableException("OF_SPARK", "Spark's.", sqlstate="42000").getSqlState() == "42000"
