@@ -143,7 +143,7 @@ def _replace(of: Any, name: str, call: Callable[..., Any]) -> None:  # noqa: ANN
     setattr(of, name, method)
 
 
-def _sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: ANN401, N803
+def _sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: ANN401
     if kwargs or getattr(_thread, "is_inside", False):
         return original(self, sqlQuery, args, **kwargs)
     _thread.is_inside = True
@@ -209,12 +209,12 @@ def _session_of(reader: Any) -> SparkSession:  # noqa: ANN401
     return session
 
 
-def _reader_table(original: _Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401, N803
+def _reader_table(original: _Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401
     found = load_table(_session_of(self), tableName, getattr(self, _STATE, Load()))
     return original(self, tableName) if found is None else found
 
 
-def _session_table(original: _Original, self: SparkSession, /, tableName: str) -> DataFrame:  # noqa: N803
+def _session_table(original: _Original, self: SparkSession, /, tableName: str) -> DataFrame:
     found = load_table(self, tableName, Load()) if isinstance(tableName, str) else None
     return original(self, tableName) if found is None else found
 
@@ -234,7 +234,7 @@ def _save(
     path: str | None = None,
     format: str | None = None,  # noqa: A002
     mode: str | None = None,
-    partitionBy: Any = None,  # noqa: ANN401, N803
+    partitionBy: Any = None,  # noqa: ANN401
     **options: Any,  # noqa: ANN401
 ) -> None:
     asked = _asked(self, Save(), {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
@@ -252,7 +252,7 @@ def _save_as_table(
     name: str,
     format: str | None = None,  # noqa: A002
     mode: str | None = None,
-    partitionBy: Any = None,  # noqa: ANN401, N803
+    partitionBy: Any = None,  # noqa: ANN401
     **options: Any,  # noqa: ANN401
 ) -> None:
     asked = _asked(self, Save(), {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
@@ -262,7 +262,7 @@ def _save_as_table(
         original(self, name, format, mode, partitionBy, **options)
 
 
-def _insert_into(original: _Original, self: Any, /, tableName: str, overwrite: bool | None = None) -> None:  # noqa: ANN401, N803
+def _insert_into(original: _Original, self: Any, /, tableName: str, overwrite: bool | None = None) -> None:  # noqa: ANN401
     mode = None if overwrite is None else "overwrite" if overwrite else "append"
     asked = _asked(self, Save(), {"mode": mode}, {})
     # Spark refuses partitions here.

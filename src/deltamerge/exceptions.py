@@ -97,23 +97,23 @@ class DeltaError(PySparkException):
         self._message = f"[{error_class}] {message}{separator}SQLSTATE: {self.sqlstate}"
         Exception.__init__(self, self._message)
 
-    def getCondition(self) -> str:  # noqa: N802
+    def getCondition(self) -> str:
         """Return the error class, as PySpark's exceptions do."""
         return self.error_class
 
-    def getErrorClass(self) -> str:  # noqa: N802
+    def getErrorClass(self) -> str:
         """Return the error class, under PySpark's older name for it."""
         return self.error_class
 
-    def getSqlState(self) -> str:  # noqa: N802
+    def getSqlState(self) -> str:
         """Return the SQLSTATE."""
         return self.sqlstate
 
-    def getMessageParameters(self) -> dict[str, str]:  # noqa: N802
+    def getMessageParameters(self) -> dict[str, str]:
         """Return the error class's parameters by name."""
         return self.parameters
 
-    def getMessage(self) -> str:  # noqa: N802
+    def getMessage(self) -> str:
         """Return the whole message."""
         return self._message
 

@@ -47,12 +47,7 @@ class DeltaTable(TableCommands):
         self._alias = alias
 
     @classmethod
-    def forPath(  # noqa: N802
-        cls,
-        sparkSession: SparkSession,  # noqa: N803
-        path: str,
-        hadoopConf: StoreOptions | None = None,  # noqa: N803
-    ) -> DeltaTable:
+    def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: StoreOptions | None = None) -> DeltaTable:
         """Open the table at a path.
 
         Args:
@@ -75,12 +70,8 @@ class DeltaTable(TableCommands):
         return cls(_opened(open_table(sparkSession, path, dict(hadoopConf or {}))))
 
     @classmethod
-    def forName(  # noqa: N802
-        cls,
-        sparkSession: SparkSession,  # noqa: N803
-        tableOrViewName: str,  # noqa: N803
-        *,
-        options: StoreOptions | None = None,
+    def forName(
+        cls, sparkSession: SparkSession, tableOrViewName: str, *, options: StoreOptions | None = None
     ) -> DeltaTable:
         """Open a table of the session's catalog.
 
@@ -98,13 +89,7 @@ class DeltaTable(TableCommands):
         return cls(open_by_name(sparkSession, tableOrViewName, options))
 
     @classmethod
-    def isDeltaTable(  # noqa: N802
-        cls,
-        sparkSession: SparkSession,  # noqa: N803
-        identifier: str,
-        *,
-        options: StoreOptions | None = None,
-    ) -> bool:
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str, *, options: StoreOptions | None = None) -> bool:
         """Return whether there is a Delta table at a path.
 
         Args:
@@ -119,10 +104,7 @@ class DeltaTable(TableCommands):
 
     @classmethod
     def create(
-        cls,
-        sparkSession: SparkSession | None = None,  # noqa: N803
-        *,
-        options: StoreOptions | None = None,
+        cls, sparkSession: SparkSession | None = None, *, options: StoreOptions | None = None
     ) -> DeltaTableBuilder:
         """Start building a table, which must not exist yet.
 
@@ -136,11 +118,8 @@ class DeltaTable(TableCommands):
         return DeltaTableBuilder(_session(sparkSession), cls, "create", options or {})
 
     @classmethod
-    def createIfNotExists(  # noqa: N802
-        cls,
-        sparkSession: SparkSession | None = None,  # noqa: N803
-        *,
-        options: StoreOptions | None = None,
+    def createIfNotExists(
+        cls, sparkSession: SparkSession | None = None, *, options: StoreOptions | None = None
     ) -> DeltaTableBuilder:
         """Start building a table; an existing one stays as it is.
 
@@ -155,10 +134,7 @@ class DeltaTable(TableCommands):
 
     @classmethod
     def replace(
-        cls,
-        sparkSession: SparkSession | None = None,  # noqa: N803
-        *,
-        options: StoreOptions | None = None,
+        cls, sparkSession: SparkSession | None = None, *, options: StoreOptions | None = None
     ) -> DeltaTableBuilder:
         """Start building a table that replaces an existing one, which must exist.
 
@@ -172,11 +148,8 @@ class DeltaTable(TableCommands):
         return DeltaTableBuilder(_session(sparkSession), cls, "replace", options or {})
 
     @classmethod
-    def createOrReplace(  # noqa: N802
-        cls,
-        sparkSession: SparkSession | None = None,  # noqa: N803
-        *,
-        options: StoreOptions | None = None,
+    def createOrReplace(
+        cls, sparkSession: SparkSession | None = None, *, options: StoreOptions | None = None
     ) -> DeltaTableBuilder:
         """Start building a table that replaces an existing one, if there is one.
 
@@ -190,11 +163,7 @@ class DeltaTable(TableCommands):
         return DeltaTableBuilder(_session(sparkSession), cls, "create_or_replace", options or {})
 
     @classmethod
-    def columnBuilder(  # noqa: N802
-        cls,
-        sparkSession: SparkSession,  # noqa: N803
-        colName: str | None = None,  # noqa: N803
-    ) -> DeltaColumnBuilder:
+    def columnBuilder(cls, sparkSession: SparkSession, colName: str | None = None) -> DeltaColumnBuilder:
         """Start building a column of a new table.
 
         Args:
@@ -207,11 +176,8 @@ class DeltaTable(TableCommands):
         return DeltaColumnBuilder(sparkSession, str(colName))
 
     @classmethod
-    def convertToDelta(  # noqa: N802
-        cls,
-        sparkSession: SparkSession,  # noqa: N803
-        identifier: str,
-        partitionSchema: str | StructType | None = None,  # noqa: N803
+    def convertToDelta(
+        cls, sparkSession: SparkSession, identifier: str, partitionSchema: str | StructType | None = None
     ) -> DeltaTable:
         """Convert a folder of Parquet files to a Delta table; the files stay as they are.
 
@@ -245,7 +211,7 @@ class DeltaTable(TableCommands):
     def _open(self, path: str) -> DeltaTable:
         return DeltaTable.forPath(self.table.spark, path)
 
-    def alias(self, aliasName: str) -> DeltaTable:  # noqa: N803
+    def alias(self, aliasName: str) -> DeltaTable:
         """Name the table for a merge's conditions and values.
 
         Args:
@@ -256,7 +222,7 @@ class DeltaTable(TableCommands):
         """
         return DeltaTable(self.table, aliasName)
 
-    def toDF(self) -> DataFrame:  # noqa: N802
+    def toDF(self) -> DataFrame:
         """Read the table at its latest version.
 
         Returns:
@@ -317,10 +283,10 @@ class DeltaTable(TableCommands):
 
     def changes(
         self,
-        startingVersion: int | None = None,  # noqa: N803
-        endingVersion: int | None = None,  # noqa: N803
-        startingTimestamp: str | dt.datetime | dt.date | None = None,  # noqa: N803
-        endingTimestamp: str | dt.datetime | dt.date | None = None,  # noqa: N803
+        startingVersion: int | None = None,
+        endingVersion: int | None = None,
+        startingTimestamp: str | dt.datetime | dt.date | None = None,
+        endingTimestamp: str | dt.datetime | dt.date | None = None,
     ) -> DataFrame:
         """Read the table's change data feed, as delta-spark's option ``readChangeFeed`` does.
 
@@ -378,7 +344,7 @@ class DeltaTable(TableCommands):
         """
         delete(self.table, self._alias, condition_of(condition))
 
-    def update(self, condition: Condition = None, set: Values | None = None) -> None:  # noqa: A002
+    def update(self, condition: Condition = None, set: Values | None = None) -> None:
         """Set columns of rows.
 
         Args:

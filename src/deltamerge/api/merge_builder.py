@@ -47,9 +47,7 @@ class DeltaMergeBuilder:
     table: Table
     statement: MergeStatement
 
-    def whenMatchedUpdate(  # noqa: N802
-        self, condition: Condition = None, set: Values | None = None
-    ) -> DeltaMergeBuilder:
+    def whenMatchedUpdate(self, condition: Condition = None, set: Values | None = None) -> DeltaMergeBuilder:
         """Update a matched target row.
 
         Args:
@@ -61,7 +59,7 @@ class DeltaMergeBuilder:
         """
         return self._with("matched", condition, Update(assignments_of(set, "'set' in whenMatchedUpdate")))
 
-    def whenMatchedUpdateAll(  # noqa: N802
+    def whenMatchedUpdateAll(
         self, condition: Condition = None, *, except_cols: Sequence[str] = ()
     ) -> DeltaMergeBuilder:
         """Update every column of a matched target row with the source's column of that name.
@@ -75,7 +73,7 @@ class DeltaMergeBuilder:
         """
         return self._with("matched", condition, Update(_star(except_cols)))
 
-    def whenMatchedDelete(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+    def whenMatchedDelete(self, condition: Condition = None) -> DeltaMergeBuilder:
         """Delete a matched target row.
 
         Args:
@@ -86,7 +84,7 @@ class DeltaMergeBuilder:
         """
         return self._with("matched", condition, Delete())
 
-    def whenMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+    def whenMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:
         """Leave a matched target row unchanged; later clauses do not see it.
 
         Args:
@@ -97,9 +95,7 @@ class DeltaMergeBuilder:
         """
         return self._with("matched", condition, DoNothing())
 
-    def whenNotMatchedInsert(  # noqa: N802
-        self, condition: Condition = None, values: Values | None = None
-    ) -> DeltaMergeBuilder:
+    def whenNotMatchedInsert(self, condition: Condition = None, values: Values | None = None) -> DeltaMergeBuilder:
         """Insert a source row that matched nothing.
 
         Args:
@@ -111,7 +107,7 @@ class DeltaMergeBuilder:
         """
         return self._with("not_matched", condition, Insert(assignments_of(values, "'values' in whenNotMatchedInsert")))
 
-    def whenNotMatchedInsertAll(  # noqa: N802
+    def whenNotMatchedInsertAll(
         self, condition: Condition = None, *, except_cols: Sequence[str] = ()
     ) -> DeltaMergeBuilder:
         """Insert every column of a source row that matched nothing, by name.
@@ -125,7 +121,7 @@ class DeltaMergeBuilder:
         """
         return self._with("not_matched", condition, Insert(_star(except_cols)))
 
-    def whenNotMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+    def whenNotMatchedDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:
         """Ignore a source row that matched nothing; later clauses do not see it.
 
         Args:
@@ -136,9 +132,7 @@ class DeltaMergeBuilder:
         """
         return self._with("not_matched", condition, DoNothing())
 
-    def whenNotMatchedBySourceUpdate(  # noqa: N802
-        self, condition: Condition = None, set: Values | None = None
-    ) -> DeltaMergeBuilder:
+    def whenNotMatchedBySourceUpdate(self, condition: Condition = None, set: Values | None = None) -> DeltaMergeBuilder:
         """Update a target row that no source row matched.
 
         Args:
@@ -152,7 +146,7 @@ class DeltaMergeBuilder:
             "not_matched_by_source", condition, Update(assignments_of(set, "'set' in whenNotMatchedBySourceUpdate"))
         )
 
-    def whenNotMatchedBySourceDelete(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+    def whenNotMatchedBySourceDelete(self, condition: Condition = None) -> DeltaMergeBuilder:
         """Delete a target row that no source row matched.
 
         Args:
@@ -163,7 +157,7 @@ class DeltaMergeBuilder:
         """
         return self._with("not_matched_by_source", condition, Delete())
 
-    def whenNotMatchedBySourceDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:  # noqa: N802
+    def whenNotMatchedBySourceDoNothing(self, condition: Condition = None) -> DeltaMergeBuilder:
         """Leave a target row that no source row matched unchanged; later clauses do not see it.
 
         Args:
@@ -174,7 +168,7 @@ class DeltaMergeBuilder:
         """
         return self._with("not_matched_by_source", condition, DoNothing())
 
-    def withSchemaEvolution(self) -> DeltaMergeBuilder:  # noqa: N802
+    def withSchemaEvolution(self) -> DeltaMergeBuilder:
         """Add the source's columns and fields that the clauses use to the target.
 
         Returns:

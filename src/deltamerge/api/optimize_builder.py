@@ -52,7 +52,7 @@ class DeltaOptimizeBuilder:
     table: Table
     predicates: tuple[str, ...] = ()
 
-    def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:  # noqa: N803
+    def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
         """Limit the command to some partitions.
 
         Args:
@@ -63,7 +63,7 @@ class DeltaOptimizeBuilder:
         """
         return replace(self, predicates=(*self.predicates, partitionFilter))
 
-    def executeCompaction(self) -> DataFrame:  # noqa: N802
+    def executeCompaction(self) -> DataFrame:
         """Combine small files into larger ones; in a clustered table, cluster the rows.
 
         The new files leave out the rows that deletion vectors delete.
@@ -77,7 +77,7 @@ class DeltaOptimizeBuilder:
         """
         return self._run(())
 
-    def executeZOrderBy(self, *cols: str | Sequence[str]) -> DataFrame:  # noqa: N802
+    def executeZOrderBy(self, *cols: str | Sequence[str]) -> DataFrame:
         """Order the rows along a Z-order curve, so that readers skip files by any of some columns.
 
         Args:

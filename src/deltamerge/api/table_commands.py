@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from deltamerge.api.arguments import check_value
@@ -22,7 +23,6 @@ from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import Table, open_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from typing_extensions import Self
 
 _RESTORED = (
@@ -45,7 +45,7 @@ class TableCommands:
     def __init__(self, table: Table) -> None:
         self.table = table
 
-    def vacuum(self, retentionHours: float | None = None, *, dry_run: bool = False) -> DataFrame:  # noqa: N803
+    def vacuum(self, retentionHours: float | None = None, *, dry_run: bool = False) -> DataFrame:
         """Delete files below the table's folder that no version within the retention refers to.
 
         Args:
@@ -80,7 +80,7 @@ class TableCommands:
         """
         generate(self.table, mode)
 
-    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:  # noqa: N802, N803
+    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
         """Raise the versions of the table's protocol; they are never lowered.
 
         Args:
@@ -95,7 +95,7 @@ class TableCommands:
             check_value(isinstance(version, int), name, "an integer", version)
         upgrade_protocol(self.table, readerVersion, writerVersion)
 
-    def addFeatureSupport(self, featureName: str) -> None:  # noqa: N802, N803
+    def addFeatureSupport(self, featureName: str) -> None:
         """Add a feature to the table's protocol.
 
         Args:
@@ -108,7 +108,7 @@ class TableCommands:
         check_value(isinstance(featureName, str), "featureName", "a string", featureName)
         add_feature(self.table, featureName)
 
-    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:  # noqa: N802, N803
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
         """Take a feature out of the table's protocol, and before it all that uses it out of the table.
 
         By default earlier versions may use the feature: the protocol then has ``checkpointProtection`` instead.
@@ -129,7 +129,7 @@ class TableCommands:
         check_value(is_right, "truncateHistory", "a boolean", truncateHistory)
         drop_feature(self.table, featureName, truncate_history=bool(truncateHistory))
 
-    def restoreToVersion(self, version: int) -> DataFrame:  # noqa: N802
+    def restoreToVersion(self, version: int) -> DataFrame:
         """Restore an earlier version, as a new commit.
 
         Args:
@@ -148,7 +148,7 @@ class TableCommands:
         check_value(isinstance(version, int), "version", "an int", version)
         return self.restored(restore_to_version(self.table, version))
 
-    def restoreToTimestamp(self, timestamp: str) -> DataFrame:  # noqa: N802
+    def restoreToTimestamp(self, timestamp: str) -> DataFrame:
         """Restore the version that the table had at a time; see `restoreToVersion`.
 
         Args:
@@ -186,11 +186,7 @@ class TableCommands:
         return DeltaOptimizeBuilder(self.table)
 
     def clone(
-        self,
-        target: str,
-        isShallow: bool = False,  # noqa: N803
-        replace: bool = False,
-        properties: Mapping[str, str] | None = None,
+        self, target: str, isShallow: bool = False, replace: bool = False, properties: Mapping[str, str] | None = None
     ) -> Self:
         """Create a shallow clone of the latest version: a new table that refers to this one's files.
 
@@ -209,11 +205,11 @@ class TableCommands:
         """
         return self._cloned(None, target, isShallow, replace, properties)
 
-    def cloneAtVersion(  # noqa: N802
+    def cloneAtVersion(
         self,
         version: int,
         target: str,
-        isShallow: bool = False,  # noqa: N803
+        isShallow: bool = False,
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> Self:
@@ -237,11 +233,11 @@ class TableCommands:
         check_value(isinstance(version, int), "version", "an int", version)
         return self._cloned(version, target, isShallow, replace, properties)
 
-    def cloneAtTimestamp(  # noqa: N802
+    def cloneAtTimestamp(
         self,
         timestamp: str,
         target: str,
-        isShallow: bool = False,  # noqa: N803
+        isShallow: bool = False,
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> Self:

@@ -71,11 +71,7 @@ class ColumnChange:
 
 
 def add_columns(table: Table, columns: Sequence[NewColumn]) -> None:
-    """Add columns, NULL in the rows that are there. Delta: AlterTableAddColumnsDeltaCommand.
-
-    Raises:
-        DeltaAnalysisException: A column is there, may not be NULL, or has a default or a type that it cannot have.
-    """
+    """Add columns, NULL in the rows that are there. Delta: AlterTableAddColumnsDeltaCommand."""
     snapshot = _writable(table)
     schema = snapshot.schema
     logged = []
@@ -122,11 +118,7 @@ def _check_absent(schema: LogStruct, path: tuple[str, ...]) -> None:
 
 
 def drop_columns(table: Table, paths: Sequence[Sequence[str]], *, if_exists: bool) -> None:
-    """Drop columns of a table that maps them; its files stay. Delta: AlterTableDropColumnsDeltaCommand.
-
-    Raises:
-        DeltaAnalysisException: The table does not map columns, or something else needs the column.
-    """
+    """Drop columns of a table that maps them; its files stay. Delta: AlterTableDropColumnsDeltaCommand."""
     snapshot = _writable(table)
     if snapshot.mapping_mode == NONE:
         raise _needs_mapping("DELTA_UNSUPPORTED_DROP_COLUMN", "DROP COLUMN")
@@ -196,11 +188,7 @@ def _check_unused(snapshot: Snapshot, path: tuple[str, ...]) -> None:
 
 
 def rename_column(table: Table, path: Sequence[str], to: str) -> None:
-    """Rename a column of a table that maps them; its files stay. Delta: AlterTableChangeColumnDeltaCommand.
-
-    Raises:
-        DeltaAnalysisException: The table does not map columns, or something else needs the name.
-    """
+    """Rename a column of a table that maps them; its files stay. Delta: AlterTableChangeColumnDeltaCommand."""
     snapshot = _writable(table)
     if snapshot.mapping_mode == NONE:
         raise _needs_mapping("DELTA_UNSUPPORTED_RENAME_COLUMN", "Column rename")
@@ -226,9 +214,6 @@ def change_column(table: Table, change: ColumnChange) -> None:
 
     Delta: AlterTableChangeColumnDeltaCommand, which never makes a column NOT NULL; here one becomes it where no row has
     NULL.
-
-    Raises:
-        DeltaAnalysisException: The table does not allow the change.
     """
     snapshot = _writable(table)
     spelled, before = find_field(snapshot.schema, change.path)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from deltamerge.commands.committing import NOTHING_READ, commit_command
@@ -39,21 +39,13 @@ from deltamerge.write.property_names import named_properties, spelled
 from deltamerge.write.stored_expressions import stored_column
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 _COMMENT = "comment"
 _ROW_TRACKING = "delta.enableRowTracking"
 EVERYTHING_READ = ReadSet((ALWAYS,), frozenset(), whole_table=True)
 
 
 def set_properties(table: Table, properties: Mapping[str, str]) -> None:
-    """Set a table's properties; ``comment`` is its comment. Delta: AlterTableSetPropertiesDeltaCommand.
-
-    Raises:
-        DeltaAnalysisException: A property cannot be set like this.
-        DeltaUnsupportedFeatureException: One asks for a feature that is not implemented.
-    """
+    """Set a table's properties; ``comment`` is its comment. Delta: AlterTableSetPropertiesDeltaCommand."""
     snapshot = table.snapshot()
     snapshot.check_writable()
     properties = named_properties(properties, any_name=session_conf(table.spark, CommandConf).any_property)
@@ -119,11 +111,7 @@ def _mapped(metadata: Metadata) -> Metadata:
 
 
 def unset_properties(table: Table, keys: Sequence[str]) -> None:
-    """Unset properties of a table, those that it has. Delta: AlterTableUnsetPropertiesDeltaCommand.
-
-    Raises:
-        DeltaAnalysisException: One cannot be unset.
-    """
+    """Unset properties of a table, those that it has. Delta: AlterTableUnsetPropertiesDeltaCommand."""
     snapshot = table.snapshot()
     snapshot.check_writable()
     before = snapshot.metadata
@@ -140,11 +128,7 @@ def unset_properties(table: Table, keys: Sequence[str]) -> None:
 
 
 def add_constraint(table: Table, name: str, expression: str) -> None:
-    """Add a CHECK constraint, which must hold for all rows that are there. Delta: AlterTableAddConstraintDeltaCommand.
-
-    Raises:
-        DeltaAnalysisException: There is one of that name, its expression is wrong, or rows violate it.
-    """
+    """Add a CHECK constraint, which all present rows must satisfy. Delta: AlterTableAddConstraintDeltaCommand."""
     snapshot = table.snapshot()
     snapshot.check_writable()
     key = CHECK_PREFIX + name.lower()
@@ -196,11 +180,7 @@ def count_where(table: Table, snapshot: Snapshot, condition: Column, only: Colum
 
 
 def drop_constraint(table: Table, name: str, *, if_exists: bool) -> None:
-    """Drop a CHECK constraint. Delta: AlterTableDropConstraintDeltaCommand.
-
-    Raises:
-        DeltaAnalysisException: There is none of that name.
-    """
+    """Drop a CHECK constraint. Delta: AlterTableDropConstraintDeltaCommand."""
     snapshot = table.snapshot()
     snapshot.check_writable()
     configuration = snapshot.metadata.configuration
@@ -220,11 +200,7 @@ def drop_constraint(table: Table, name: str, *, if_exists: bool) -> None:
 
 
 def cluster_by(table: Table, columns: Sequence[str]) -> None:
-    """Set the columns that a table is clustered by; none ends it. Delta: AlterTableClusterByDeltaCommand.
-
-    Raises:
-        DeltaAnalysisException: The table is partitioned, or cannot be clustered by a column.
-    """
+    """Set the columns that a table is clustered by; none ends it. Delta: AlterTableClusterByDeltaCommand."""
     snapshot = table.snapshot()
     snapshot.check_writable()
     if snapshot.metadata.partition_columns:

@@ -33,9 +33,6 @@ def shallow_clone(
 
     Returns:
         Delta's metrics of it.
-
-    Raises:
-        DeltaAnalysisException: There is a table already, or it holds rows.
     """
     snapshot = source.snapshot(version)
     snapshot.check_writable()

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +22,7 @@ from deltamerge.exceptions import (
 )
 from deltamerge.log.actions import Action, AddFile, Metadata
 from deltamerge.log.paths import encode_path
+from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import table_exists
 from deltamerge.skipping.indexed import IndexedColumns
@@ -34,9 +34,6 @@ from deltamerge.workers.partition_names import NULL_PARTITION, unescape_path_nam
 from deltamerge.write.data_files import statistics_of
 from deltamerge.write.table_features import protocol_for
 
-if TYPE_CHECKING:
-    from deltamerge.log.schema import StructType as LogSchema
-
 _THREADS = 16
 _STREAM_LOG = "_spark_metadata/"
 # Every string is a value of these.
@@ -44,15 +41,7 @@ _STRINGS = (StringType, CharType, VarcharType, BinaryType)
 
 
 def convert_to_delta(table: Table, partition_schema: StructType) -> None:
-    """Make a table of a folder's Parquet files; nothing is done where it is one. Delta: ConvertToDeltaCommand.
-
-    Raises:
-        DeltaTableNotFoundException: The folder holds no Parquet files.
-        DeltaAnalysisException: The files' folders are not those of the partition columns.
-        DeltaRuntimeException: A folder's value is none of its column's type.
-        DeltaTableException: A file is not a Parquet file.
-        DeltaUnsupportedOperationException: The folder is the output of a stream.
-    """
+    """Make a table of a folder's Parquet files; nothing is done where it is one. Delta: ConvertToDeltaCommand."""
     if table_exists(table.store):
         return
     found = table.store.list()

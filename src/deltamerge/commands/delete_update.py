@@ -17,9 +17,6 @@ def delete(table: Table, alias: str | None, condition: Expression | None) -> Mer
 
     Args:
         alias: The name that qualifies the table's columns, or None.
-
-    Raises:
-        DeltaError: As `run_merge`.
     """
     return run_merge(MergeIntoCommand(table, delete_statement(table, alias, condition)))
 
@@ -31,9 +28,6 @@ def update(
 
     Args:
         alias: The name that qualifies the table's columns, or None.
-
-    Raises:
-        DeltaError: As `run_merge`.
     """
     return run_merge(MergeIntoCommand(table, _statement("UPDATE", table, alias, condition, Update(assignments))))
 

@@ -49,12 +49,6 @@ def drop_feature(table: Table, name: str, *, truncate_history: bool) -> None:
     Args:
         truncate_history: Whether versions older than ``delta.dropFeatureTruncateHistory.retentionDuration`` are
             deleted, so that none uses the feature.
-
-    Raises:
-        DeltaTableException: The table does not have the feature, it cannot be dropped, or versions that use it have to
-            expire first.
-        DeltaAnalysisException: The table's columns or constraints need it.
-        DeltaConcurrentModificationException: Another writer committed meanwhile.
     """
     snapshot = table.snapshot()
     snapshot.check_writable()
@@ -156,11 +150,7 @@ def _is_truncated(snapshot: Snapshot) -> bool:
 
 
 def _check_history(table: Table, name: str, traces: Traces, *, had_traces: bool) -> None:
-    """Delete the expired versions, and refuse to go on where others use the feature.
-
-    Raises:
-        DeltaTableException: They do.
-    """
+    """Delete the expired versions, and refuse to go on where others use the feature."""
     _commit_and_checkpoint(table)
     if had_traces:
         why = f"Dropping {name} was partially successful: only earlier versions of the table use it now."

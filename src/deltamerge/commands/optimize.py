@@ -57,10 +57,6 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str], *, is_
     Args:
         where: Conditions on partition columns, all of which must hold.
         is_full: Whether files that other implementations have clustered are clustered anew, too.
-
-    Raises:
-        DeltaAnalysisException: A condition asks for other columns, or rows cannot be ordered by a column.
-        DeltaConcurrentModificationException: Another writer's commit removed a file that was to be rewritten.
     """
     started = now_ms()
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
@@ -92,10 +88,6 @@ def purge(table: Table, where: Sequence[str]) -> Optimized:
 
     Args:
         where: Conditions on partition columns, all of which must hold.
-
-    Raises:
-        DeltaAnalysisException: A condition asks for other columns.
-        DeltaConcurrentModificationException: Another writer's commit removed a file that was to be rewritten.
     """
     started = now_ms()
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
 
 from deltamerge.commands.delete_update import delete_statement
 from deltamerge.log.snapshot import Snapshot
@@ -20,9 +20,6 @@ from deltamerge.write.schema_evolution import evolved_definition
 from deltamerge.write.table_commits import changed_metadata, rows_definition, write_parameters
 from deltamerge.write.table_writer import FrameWrite
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 def replaces_rows(snapshot: Snapshot, condition: Expression) -> bool:
     """Return whether a condition asks for more than whole partitions."""
@@ -39,11 +36,6 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
 
     Returns:
         The version that was made, or None where the table has the transaction already.
-
-    Raises:
-        DeltaAnalysisException: The condition is wrong, or the frame does not fit the table.
-        InvariantViolationException: A row violates a constraint, or the condition does not hold for it.
-        DeltaConcurrentModificationException: Another writer's commit conflicts.
     """
     snapshot, condition, notes = table.snapshot(), asked.condition, asked.notes
     assert condition is not None

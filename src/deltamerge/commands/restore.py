@@ -40,11 +40,6 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
 
     Args:
         timestamp: The timestamp that a user named the version by.
-
-    Raises:
-        DeltaAnalysisException: The version is the newest one or does not exist yet.
-        DeltaIllegalArgumentException: Files of it are gone.
-        DeltaTableException: The version is no longer in the log.
     """
     latest = table.snapshot()
     latest.check_writable()
@@ -84,11 +79,7 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
 
 
 def version_of(table: Table, milliseconds: int) -> int:
-    """Return the version that a table had at a time.
-
-    Raises:
-        DeltaAnalysisException: None can be read for the time.
-    """
+    """Return the version that a table had at a time."""
     try:
         return version_at(CommitTimes.of(table.snapshot()), milliseconds)
     except DeltaAnalysisException as error:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from deltamerge.commands.committing import commit_command
@@ -29,9 +29,6 @@ from deltamerge.txn.transaction import now_ms
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, removing_leftovers, write_files
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder, target_file_size
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 # Of so many bins at a time one job writes the files.
 _BINS_OF_A_JOB = 32
@@ -92,10 +89,6 @@ def rewrite(
     Args:
         bins: The files that are rewritten together.
         columns: The columns along whose Z-order curve the rows are.
-
-    Raises:
-        DeltaRuntimeException: The files have other rows than the log.
-        DeltaConcurrentModificationException: Another writer's commit removed one of the files.
     """
     after = record.metadata or snapshot.metadata
     folder = data_folder(after.configuration)

@@ -16,12 +16,7 @@ MODE = "symlink_format_manifest"
 
 
 def generate(table: Table, mode: str) -> None:
-    """Write the manifests of the table's newest version. Delta: GenerateSymlinkManifest.generateFullManifest.
-
-    Raises:
-        DeltaIllegalArgumentException: There is no such mode.
-        DeltaTableException: The table has deletion vectors or column mapping, which other readers do not know.
-    """
+    """Write the manifests of the table's newest version. Delta: GenerateSymlinkManifest.generateFullManifest."""
     if mode.lower() != MODE:
         raise DeltaIllegalArgumentException(
             "DELTA_MODE_NOT_SUPPORTED",

@@ -21,11 +21,7 @@ _PREFIX = "delta.feature."
 
 
 def upgrade_protocol(table: Table, reader: int, writer: int) -> None:
-    """Raise a table's protocol to versions; nothing is done where it has these or later ones.
-
-    Raises:
-        DeltaUnsupportedFeatureException: There are no such versions.
-    """
+    """Raise a table's protocol to versions; nothing is done where it has these or later ones."""
     snapshot = table.snapshot()
     snapshot.check_writable()
     before = snapshot.protocol
@@ -48,11 +44,7 @@ def upgrade_protocol(table: Table, reader: int, writer: int) -> None:
 
 
 def add_feature(table: Table, name: str) -> None:
-    """Add a feature to a table's protocol; nothing is done where it is there.
-
-    Raises:
-        DeltaTableException: There is no such feature.
-    """
+    """Add a feature to a table's protocol; nothing is done where it is there."""
     snapshot = table.snapshot()
     snapshot.check_writable()
     known = {feature.lower(): feature for feature in SUPPORTED_WRITER_FEATURES}

@@ -11,11 +11,7 @@ from deltamerge.write.table_commits import removals_of
 
 
 def truncate(table: Table) -> None:
-    """Delete all rows of a table. Delta: DeltaOperations.Truncate.
-
-    Raises:
-        DeltaUnsupportedOperationException: The table only takes appends.
-    """
+    """Delete all rows of a table. Delta: DeltaOperations.Truncate."""
     started = now_ms()
     snapshot = table.snapshot()
     snapshot.check_writable()

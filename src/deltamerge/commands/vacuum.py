@@ -55,9 +55,6 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf,
 
     Args:
         kind: ``FULL`` for all that no version refers to, ``LITE`` for those of them that the log names.
-
-    Raises:
-        DeltaIllegalArgumentException: The retention is negative, or shorter than the table's.
     """
     snapshot = table.snapshot()
     snapshot.check_writable()
@@ -104,11 +101,7 @@ def garbage_paths(table: Table, retention_hours: float | None, kind: Kind = "FUL
 
 
 def vacuum(table: Table, retention_hours: float | None, kind: Kind = "FULL") -> None:
-    """Delete what no version within the retention refers to. Delta: VacuumCommand.gc.
-
-    Raises:
-        DeltaIllegalArgumentException: The retention is negative, or shorter than the table's.
-    """
+    """Delete what no version within the retention refers to. Delta: VacuumCommand.gc."""
     conf = session_conf(table.spark, CommandConf)
     garbage = find_garbage(table, retention_hours, conf, kind)
     if not _is_logged(table, conf):

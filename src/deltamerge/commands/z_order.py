@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
 
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import free_prefix, quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 # The most bits of a column's place; 64 quantiles tell apart the files of a partition.
 _BITS = 6

@@ -221,12 +221,7 @@ def _target(request: Request, definition: TableDefinition, folder: str) -> Write
 
 
 def commit_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
-    """Commit what the tasks of a write have written.
-
-    Raises:
-        DeltaConcurrentModificationException: Another writer's commit conflicts; nothing was written.
-        CommitStateUnknownException: The store did not say whether the commit landed.
-    """
+    """Commit what the tasks of a write have written."""
     found = WritePlan.of_json(plan)
     request = Request(found.options, settings)
     _commit(found, request, messages, WriteOptions.of(request, found.kind != "append").transaction)

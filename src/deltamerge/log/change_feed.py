@@ -214,9 +214,6 @@ def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary)
 
     A timestamp means the first version at or after it as the start, the last one not after it as the end; without
     an end it is the latest version. None where two timestamps have no version between them.
-
-    Raises:
-        DeltaAnalysisException: The boundaries are missing, doubled or in the wrong order, or not in the log.
     """
     _check_boundary("starting", start)
     _check_boundary("ending", end)

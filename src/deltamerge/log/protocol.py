@@ -123,13 +123,7 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None
 
 
 def check_writable(protocol: Protocol, metadata: Metadata) -> None:
-    """Refuse a table that this library cannot write correctly.
-
-    Raises:
-        DeltaUnsupportedFeatureException: The table cannot be read, its protocol names or implies a writer feature
-            that is not implemented and that the table uses, or other formats' metadata would be left behind; or its
-            properties or columns ask for a feature which its protocol does not have.
-    """
+    """Refuse a table that this library cannot write correctly."""
     check_readable(protocol, metadata)
     unknown = universal_formats(metadata.configuration) | {
         name

@@ -82,9 +82,6 @@ def state_after(before: VersionState | None, path: str, content: bytes, root: st
         path: The path of the commit's file.
         content: The file's content.
         root: The table's, which relative paths of files are below.
-
-    Raises:
-        DeltaLogCorruptException: There is no protocol or metadata.
     """
     lines = parse_log_files([(path, content)], with_commit_info=frozenset({path}))
     state = TableState()
@@ -144,9 +141,6 @@ def check_state(state: VersionState, content: bytes, path: str, root: str) -> No
     Args:
         path: The checksum file's, for messages.
         root: The table's, which relative paths of files are below.
-
-    Raises:
-        DeltaLogCorruptException: They differ.
     """
     try:
         recorded = _parse(json.loads(content))

@@ -34,12 +34,7 @@ from deltamerge.write.identity_columns import number_rows
 def explain_merge(
     command: MergeIntoCommand, *, analyze: bool = False, progress: Progress | None = None
 ) -> MergeExplanation:
-    """Explain a merge; nothing is written, and read access to the table is enough.
-
-    Raises:
-        DeltaAnalysisException: The statement is wrong.
-        DeltaTableException: The table cannot be read, or the merge could not write it.
-    """
+    """Explain a merge; nothing is written, and read access to the table is enough."""
     table = command.table
     steps = Steps(table.spark, progress)
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():

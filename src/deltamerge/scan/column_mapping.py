@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import Column
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.log.features.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
 from deltamerge.spark.nested_types import nullable_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 PARQUET_FIELD_ID = "parquet.field.id"
 WRITE_IDS = "spark.sql.parquet.fieldId.write.enabled"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.column_mapping import physical_name
@@ -16,10 +17,6 @@ from deltamerge.scan.target import partition_value
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import free_prefix
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import StructType
 
 
 def files_where(

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -27,9 +27,6 @@ from deltamerge.spark.session import empty_frame, is_connect
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import quote
 from deltamerge.workers.partition_names import NULL_PARTITION, partition_folder
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 # Types that Spark reads from a folder's name as the same value as the log's.
 _TYPES_IN_FOLDERS = (
@@ -79,10 +76,6 @@ def target_frame(
 
     Returns:
         The table's columns in the schema's order, then file name and row index.
-
-    Raises:
-        DeltaTableException: A deletion vector is missing or damaged, or a file is empty or has none of the table's
-            columns.
     """
     if not files:
         empty = T.StructType(

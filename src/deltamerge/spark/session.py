@@ -158,9 +158,6 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str], *, are_ne
 
     Args:
         are_needed: Whether a setting that the session refuses is an error; else it is left as it is.
-
-    Raises:
-        DeltaAnalysisException: DELTAMERGE_SETTING_REFUSED.
     """
     session = _identity(spark) if settings else ""
     with ExitStack() as held:

@@ -6,11 +6,12 @@ import io
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 import deltamerge.exceptions
 import deltamerge.storage
@@ -23,9 +24,6 @@ from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened, store_kind
 from deltamerge.workers.files import Files
 from deltamerge.workers.ranged_file import open_ranges
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # The store's methods hide the type's name.
 _Rows: TypeAlias = list[Any]

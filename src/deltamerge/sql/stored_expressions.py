@@ -76,10 +76,6 @@ def check_stored(sql: str, place: str) -> None:
 
     Args:
         place: Where the table has it, such as ``the CHECK constraint positive``.
-
-    Raises:
-        DeltaAnalysisException: It has a subquery or a variable, calls a function that is not known to be harmless, or
-            cannot be read.
     """
     reason = _reason(sql)
     if reason is not None:

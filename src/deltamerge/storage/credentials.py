@@ -48,11 +48,7 @@ class ProvidedCredentials:
         self._known: dict[str, Any] | None = None
 
     def __call__(self) -> dict[str, Any]:
-        """Return credentials as obstore takes them: the same object as long as they are valid.
-
-        Raises:
-            DeltaTableException: The provider fails, or returns something else.
-        """
+        """Return credentials as obstore takes them: the same object as long as they are valid."""
         with self._lock:
             if self._known is None or self._expires_soon(self._known):
                 self._known = self._checked(self._asked())
@@ -147,11 +143,7 @@ def provided_files(
 
 
 def split_provider(options: Mapping[str, Any], path: str) -> tuple[dict[str, str], CredentialProvider | None]:
-    """Return a store's options, and the provider of credentials that is among them.
-
-    Raises:
-        DeltaTableException: An option has a wrong type.
-    """
+    """Return a store's options, and the provider of credentials that is among them."""
     provider = options.get(PROVIDER)
     if provider is not None and not callable(provider):
         raise _refused(f"the option of '{path}' is a {type(provider).__name__}, not a callable")
@@ -159,11 +151,7 @@ def split_provider(options: Mapping[str, Any], path: str) -> tuple[dict[str, str
 
 
 def current_options(options: StoreOptions, path: str, scheme: str) -> Callable[[], dict[str, str]]:
-    """Return a function that returns options as strings, with credentials that are valid now.
-
-    Raises:
-        DeltaTableException: The options have a provider of credentials, which this kind of store does not take.
-    """
+    """Return a function that returns options as strings, with credentials that are valid now."""
     strings, provider = split_provider(options, path)
     if provider is None or not scheme:
         return lambda: strings
@@ -172,11 +160,7 @@ def current_options(options: StoreOptions, path: str, scheme: str) -> Callable[[
 
 
 def provided(provider: CredentialProvider, scheme: str, path: str) -> ProvidedCredentials:
-    """Return the credentials of a provider for a URL.
-
-    Raises:
-        DeltaTableException: Its kind of store takes none.
-    """
+    """Return the credentials of a provider for a URL."""
     kind = store_kind(scheme)
     if kind not in _OPTIONS:
         raise _refused(f"'{path}' takes none; S3, Google Cloud Storage and Azure do")

@@ -24,9 +24,6 @@ class NativeHdfs:
     Args:
         url: The name node's or name service's.
         config: Hadoop's settings, for what HADOOP_CONF_DIR does not give.
-
-    Raises:
-        DeltaTableException: hdfs-native is not installed, or does not take the settings.
     """
 
     def __init__(self, url: str, config: Mapping[str, str]) -> None:

@@ -57,12 +57,12 @@ class DeltaSource(datasource.DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
         return TableWriter(*_beside_driver("writing").plan_write(self._options, self.settings, schema, overwrite))
 
-    def streamReader(self, schema: StructType) -> TableStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> TableStreamReader:
         stream = _beside_driver("stream_reading").open_stream(self._options, self.settings, schema)
         kind = TableStreamReader if limits is None else LimitedStreamReader
         return kind(stream.rows, stream)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> datasource.DataSourceStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> datasource.DataSourceStreamWriter:
         planned = _beside_driver("writing").plan_write(self._options, self.settings, schema, overwrite, streams=True)
         return StreamWriter(*planned)
 
@@ -108,7 +108,7 @@ class TableReader(datasource.DataSourceReader):
 class FilteringReader(TableReader):
     """Read a version of a table, but no files in which no row can pass Spark's filters."""
 
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         self._filters = filters
         # Spark filters the rows of the files that are read.
         return filters
@@ -125,10 +125,10 @@ class TableStreamReader(datasource.DataSourceStreamReader):
         self._rows = rows
         self._stream = stream
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         return dict(self._stream.initial_offset())
 
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
         return dict(self._stream.latest_offset())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
@@ -149,14 +149,14 @@ class LimitedStreamReader(TableStreamReader, _Limits):  # type: ignore[misc]
 
     _end: dict[str, Any] | None = None
 
-    def getDefaultReadLimit(self) -> Any:  # noqa: ANN401, N802
+    def getDefaultReadLimit(self) -> Any:  # noqa: ANN401
         return limits.ReadMaxFiles(self._stream.max_files)
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ANN401, N802
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ANN401
         is_limited = not isinstance(limit, limits.ReadAllAvailable)
         return dict(self._stream.latest_offset(start if is_limited else None, self._end))
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         self._end = dict(self._stream.latest_offset())
 
 
@@ -215,10 +215,10 @@ class StreamWriter(_StreamWriter):  # type: ignore[misc]
         query = None if context is None else context.getLocalProperty(_QUERY_ID)
         return Written(self._rows.write(self._rows.as_batches(iterator)), self._plan, query)
 
-    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:
         _beside_driver("writing").commit_batch(self._settings, messages, batchId)
 
-    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: ARG002, N803
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: ARG002
         _beside_driver("writing").abort_write(self._plan, self._settings, messages)
 
 

@@ -52,11 +52,7 @@ _TESTS: Mapping[str, tuple[Callable[[str], bool], str]] = {
 
 
 def check_values(properties: Mapping[str, str]) -> None:
-    """Refuse values that a property of Delta's cannot have.
-
-    Raises:
-        DeltaIllegalArgumentException: There is one.
-    """
+    """Refuse values that a property of Delta's cannot have."""
     for key, value in properties.items():
         test, wanted = _TESTS.get(key, (None, ""))
         if test is not None and not test(value):

@@ -22,10 +22,6 @@ def table_after(snapshot: Snapshot, merge: ResolvedMerge) -> tuple[ResolvedMerge
 
     New fields of the merge's output schema have the ids and physical names that files will know them by, wider ones
     their type changes.
-
-    Raises:
-        DeltaAnalysisException: A new field's name needs column mapping, which the table does not have; or a constraint
-            or a generated column refers to a column that would be wider.
     """
     if not merge.evolves_schema:
         return merge, snapshot.metadata

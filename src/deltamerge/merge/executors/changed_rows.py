@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, LongType, StringType
 
 from deltamerge.merge.analysis.column_references import MergeReferences
@@ -32,9 +32,6 @@ from deltamerge.sql.names import quote
 from deltamerge.workers.row_blocks import blocks_table
 from deltamerge.workers.row_tracking import HiddenColumns
 from deltamerge.workers.vector_blocks import blocks_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.analysis.internal_columns import InternalColumns
@@ -64,9 +63,6 @@ from deltamerge.spark.config import MergeConf
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.deletion_vectors import NO_VECTORS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 

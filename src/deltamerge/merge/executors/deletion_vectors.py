@@ -37,9 +37,6 @@ def delete_rows(
         found: The positions of the rows that clauses change, by `file_key`, where the first scan found them; else
             they are looked for once more, in a few of the touched files at a time.
         files: The files that may match, by `file_key`.
-
-    Raises:
-        DeltaRuntimeException: The rows are not those that the first scan counted (DELTA_MERGE_SOURCE_CHANGED).
     """
     store, folder = execution.table.store, execution.folder
     if found is not None:

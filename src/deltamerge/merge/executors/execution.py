@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column
 
 from deltamerge.log.actions import AddFile, Metadata
 from deltamerge.log.features.row_tracking import materialized_columns
@@ -45,9 +45,6 @@ from deltamerge.write.defaults import column_defaults
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges
 from deltamerge.write.identity_columns import RowNumbers
 from deltamerge.write.layout import records_per_file
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 NOTHING_WRITTEN = WrittenFiles((), (), ())
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
+from pyspark.sql import Column, Observation
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.execution import Execution, MergeChanges
@@ -42,9 +41,6 @@ from deltamerge.merge.source.source import Source
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark import columns as F
 from deltamerge.write.data_files import WrittenFiles
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyroaring import BitMap64
+from pyspark.sql import Column
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
 from deltamerge.merge.output.clause_expressions import evaluate_matched, evaluate_not_matched_by_source
 from deltamerge.merge.output.frames import Rows, with_unmatchable
 from deltamerge.scan.row_positions import bit_in_piece, from_pieces, piece_of
 from deltamerge.spark import columns as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 # Codes of rows of the source begin here, those of target rows at 0.
 _OF_SOURCE = 1_000_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from deltamerge.log.actions import AddFile
@@ -26,9 +26,6 @@ from deltamerge.merge.planning.declined import Declined
 from deltamerge.spark import columns as F
 from deltamerge.spark import tasks
 from deltamerge.workers.matched_rows import Among, Place, pairing_rows, reading_staged
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _TYPES: Mapping[Place, DataType] = {"file": StringType(), "clause": IntegerType()}
 

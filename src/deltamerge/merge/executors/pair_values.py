@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from pyspark.sql import DataFrame
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeGenerated
 from deltamerge.merge.executors.execution import derivation_of
@@ -40,9 +41,6 @@ from deltamerge.workers.row_pairs import (
     write_pairs,
 )
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows, open_staged, plain_types
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _Numbers = np.ndarray[Any, Any]
 _KINDS: tuple[ClauseKind, ...] = ("matched", "not_matched_by_source")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
+from pyspark.sql import Column, DataFrame, Observation
 
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.add_file_stats import logical_rows
@@ -17,9 +16,6 @@ from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.source.observations import observed
 from deltamerge.spark import columns as F
 from deltamerge.write.data_files import WrittenFiles
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _ROWS = "rows"
 
@@ -87,9 +83,6 @@ def check_same_changes(
         written: How many rows the files hold that were written; where fewer than were counted, tasks ran again and
             the counts say nothing.
         actions: Actions whose rows were all counted: ``update``, ``delete``.
-
-    Raises:
-        DeltaRuntimeException: A clause took another number of rows (DELTA_MERGE_SOURCE_CHANGED).
     """
     if counts.rows != written:
         return
@@ -107,11 +100,7 @@ def check_same_changes(
 
 
 def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFiles) -> tuple[int, int]:
-    """Find how many rows were copied and inserted, from what the files themselves say.
-
-    Raises:
-        DeltaRuntimeException: The written rows do not add up; committing them would lose or double rows.
-    """
+    """Find how many rows were copied and inserted, from what the files themselves say."""
     merge = execution.merge
     before = sum(logical_rows(execution.table.store, file) for file in touched.rewrite)
     clauses = (*merge.matched, *merge.not_matched_by_source)

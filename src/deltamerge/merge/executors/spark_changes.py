@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Observation
 
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.actions import AddFile
@@ -46,9 +47,6 @@ from deltamerge.write.data_files import (
 )
 from deltamerge.write.deletion_vectors import NO_VECTORS, write_deletion_vectors
 from deltamerge.write.patching import Patch, patch_files, patchable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 

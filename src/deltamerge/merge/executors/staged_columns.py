@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeDefault, TakeGenerated, TakeTarget
 from deltamerge.merge.executors.execution import Execution, derivation_of
@@ -15,9 +16,6 @@ from deltamerge.merge.output.derived_columns import Derivation
 from deltamerge.spark import columns as F
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.write.identity_columns import identity_column
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
 
 from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.executors.execution import Execution
@@ -60,9 +61,6 @@ from deltamerge.workers.staged_rows import (
     staged_schema,
     staging,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _SLASHES = re.compile("^file:/+")
 # Of `monotonically_increasing_id`: the bits of a row's number in its partition.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import AddFile
@@ -22,9 +22,6 @@ from deltamerge.skipping.predicates import And, InRanges
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import quote
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 # Dates as literals go through java.sql.Date, which knows neither all of them nor their right places.
 _COMPARED_NAMES = frozenset({"tinyint", "smallint", "int", "bigint"})

@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame
 
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.log.actions import AddFile
@@ -21,9 +22,6 @@ from deltamerge.merge.output.frames import Rows, TargetSide, joined, with_unmatc
 from deltamerge.scan.paths import file_key
 from deltamerge.scan.row_positions import bit_in_piece, from_pieces, piece_of
 from deltamerge.spark import columns as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 TRACE = 5
@@ -67,9 +65,6 @@ def find_touched_files(
 
     Args:
         files: The target's files by `file_key`.
-
-    Raises:
-        MultipleSourceRowsException: Clauses fire for several source rows on one target row.
     """
     if not _looks_at_target(merge):
         return NOTHING_TOUCHED

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
 from deltamerge.write.constraints import checked
 from deltamerge.write.data_files import WrittenFiles, write_files, write_files_with_changes
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()) -> DataFrame:

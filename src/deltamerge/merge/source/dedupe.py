@@ -41,9 +41,6 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
 
     A row whose key has a NULL that matches nothing has no rivals. NULL is earlier than every value. Several latest rows
     of one key fail the job that reads them; see `tie_in`.
-
-    Raises:
-        DeltaAnalysisException: ON equates no target column with the source.
     """
     statement = merge.statement
     if not statement.dedupe_by:

@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import Column
 from pyspark.sql.types import (
     AtomicType,
     ByteType,
@@ -36,9 +37,6 @@ from deltamerge.skipping.key_ranges import MOST_RANGES
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
 from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import EquiKey
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 _NUMBERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)

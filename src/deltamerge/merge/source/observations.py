@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkAssertionError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Observation
+from pyspark.sql import Observation
 
 
 def observed(observation: Observation) -> dict[str, Any]:

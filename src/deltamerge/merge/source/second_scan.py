@@ -32,11 +32,7 @@ def counted_again(source: Source, rows: Rows, merge: ResolvedMerge, conf: MergeC
 
 
 def check_source_unchanged(second: SecondScan, first_count: int) -> None:
-    """Refuse a source that has another number of rows when it was read again.
-
-    Raises:
-        DeltaRuntimeException: The numbers differ (DELTA_MERGE_SOURCE_CHANGED).
-    """
+    """Refuse a source that has another number of rows when it was read again."""
     if second.counted is None:
         return
     count = int(second.counted.get.get("rows", first_count))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
@@ -21,9 +20,6 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import release_checkpoint
 from deltamerge.sql.names import quote
 from deltamerge.sql.operands import VARIABLE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
