@@ -16,6 +16,7 @@ from deltamerge.exceptions import ConcurrentWriteException, DeltaConcurrentModif
 from deltamerge.log.change_feed import check_reserved_names
 from deltamerge.log.commits import read_commit
 from deltamerge.log.features.row_tracking import high_water_mark
+from deltamerge.log.segment import list_log
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
 from deltamerge.txn.conflicts import ROW_CONFLICTS, WinningCommit, check_conflicts
 from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
@@ -56,6 +57,7 @@ def commit(
     if prepared.new_metadata is not None:
         read = prepared.read_snapshot
         check_reserved_names(prepared.new_metadata, None if read is None else read.metadata)
+    _check_not_cleaned_up(prepared)
 
     def landed(version: int, timestamp: int, attempts: int, content: bytes | None) -> Committed:
         committed = Committed(version, timestamp, attempts, prepared.store, prepared.read_snapshot)
@@ -91,6 +93,20 @@ def commit(
                 raise conflict
             prepared = reconciled
     raise _too_many(prepared, seen, MAX_ATTEMPTS)
+
+
+def _check_not_cleaned_up(prepared: PreparedCommit) -> None:
+    """Refuse to write a version that was there and has been cleaned up: no reader would find it below a checkpoint.
+
+    By default the log is kept for 30 days, longer than any transaction takes; what a table asks for may be shorter.
+    """
+    read = prepared.read_snapshot
+    if read is None or "delta.logRetentionDuration" not in read.metadata.configuration:
+        return
+    listing = list_log(prepared.store, read.version + 1)
+    later = [*(commit.start for commit in listing.commits), *(found.version for found in listing.checkpoints)]
+    if later and read.version + 1 not in (commit.start for commit in listing.commits):
+        raise _too_many(prepared, max(later), 1)
 
 
 def _read_timestamp(prepared: PreparedCommit) -> int:
