@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("merge.planning",),
     ("merge.executors",),
     ("merge.result",),
-    ("merge.retries", "merge.preparation"),
+    ("merge.execute_plan", "merge.preparation"),
     ("merge.command", "merge.explain", "merge"),
     ("commands",),
     ("data_source",),

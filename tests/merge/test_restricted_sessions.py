@@ -65,6 +65,11 @@ def test_rows_that_must_be_kept(restricted: SparkSession, path: str) -> None:
     assert rows(restricted, path) == before
 
 
+def test_a_forecast(restricted: SparkSession, path: str) -> None:
+    with pytest.raises(DeltaAnalysisException, match=r"DELTAMERGE_FORECAST_NOT_AVAILABLE.*localCheckpoint"):
+        counted(restricted, path).plan(analyze=True)
+
+
 def test_a_source_that_may_be_read_twice(spark: SparkSession, path: str, request: pytest.FixtureRequest) -> None:
     spark.conf.set(MATERIALIZE, "none")
     restricted = request.getfixturevalue("restricted")

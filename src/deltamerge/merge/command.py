@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
+from deltamerge.merge.execute_plan import execute_plan
 from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.preparation import MergeIntoCommand, prepare
@@ -16,7 +17,6 @@ from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_
 from deltamerge.merge.result.after_commit import after_commit
 from deltamerge.merge.result.commit import MergeCommit, commit_merge
 from deltamerge.merge.result.report_data import already_committed, outcome_of
-from deltamerge.merge.retries import carry_out
 from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.source.target_reads import reads_table
 from deltamerge.merge.steps import Steps
@@ -115,7 +115,7 @@ def _run_once(
         reset_transaction(spark, conf)
         return already_committed(command.table, command.statement, snapshot)
     execution = replace(prepare(command, snapshot, conf, steps), kept=kept)
-    changes = replace(carry_out(execution), appended=command.appended)
+    changes = replace(execute_plan(execution), appended=command.appended)
     store, folder = command.table.store, changes.execution.folder
     with steps.step("commit", "committing"), removing_leftovers(store, folder):
         committed = commit_merge(changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors.classic import write_all_changes_rows
 from deltamerge.merge.executors.execution import Execution, keep_source
@@ -82,6 +83,11 @@ def _forecast(execution: Execution) -> tuple[MergeForecast, Execution]:
     """Return the forecast, and the execution as planned with what is known of the source then."""
     try:
         source = keep_source(execution, execution.conf.rdd_storage_level)
+    except Declined as refused:
+        raise DeltaAnalysisException(
+            "DELTAMERGE_FORECAST_NOT_AVAILABLE",
+            f"plan(analyze=True) keeps the source's rows, and {refused.alternative.reason}. plan() alone reads none.",
+        ) from None
     except SPARK_ERRORS as error:
         if is_stopped(error):
             raise

@@ -262,6 +262,10 @@ def test_competing_source_rows_are_named(spark: SparkSession, tmp_path: Path) ->
     with pytest.raises(MultipleSourceRowsException, match="modify 1 target row "):
         merge.whenMatchedUpdateAll().execute()
     assert (files_below(path), folders_below(path)) == before
+    spark.conf.set(EXECUTOR, "key_lookup")
+    with pytest.raises(MultipleSourceRowsException, match="modify 1 target row "):
+        merge.whenMatchedUpdateAll().execute()
+    spark.conf.unset(EXECUTOR)
     report = DeltaTable.forPath(spark, path).alias("t").merge(twice.alias("s"), "t.id = s.id").whenMatchedDelete().run()
     assert (report.outcome.executor, report.metrics["numTargetRowsDeleted"]) == ("key_lookup", 1)
 

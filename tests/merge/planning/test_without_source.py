@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StructType
 
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.planner import make_plan
@@ -52,6 +53,13 @@ def context(folder: Path, action: str, condition: str | None, table: Table = PLA
 )
 def test_plans(tmp_path: Path, action: str, condition: str | None, table: Table, expected: Choices) -> None:
     assert choices(make_plan(context(tmp_path, action, condition, table))) == expected
+
+
+def test_a_plan_that_no_delete_has(tmp_path: Path) -> None:
+    found = context(tmp_path, "DELETE", "t.id = 1")
+    forced = replace(found, conf=replace(found.conf, executor="insert_only"))
+    with pytest.raises(DeltaAnalysisException, match="this delete cannot run so: no delete runs so"):
+        make_plan(forced)
 
 
 def test_files_are_skipped(tmp_path: Path) -> None:

@@ -113,6 +113,10 @@ class Execution:
         context = replace(self.context, declined=(*self.context.declined, declined))
         return replace(self, context=context, plan=make_plan(context))
 
+    def by_any_plan(self) -> Execution:
+        """Return the execution as if the session asked for no plan."""
+        return replace(self, context=replace(self.context, conf=replace(self.conf, executor="auto")))
+
     def knowing(self, summary: SourceSummary) -> Execution:
         """Plan again with what is known of the source once it was read; how it is kept stays as it is."""
         context = replace(self.context, summary=summary)

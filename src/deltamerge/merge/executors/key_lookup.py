@@ -35,7 +35,7 @@ from deltamerge.merge.executors.staged_source import (
 from deltamerge.merge.output.clause_expressions import evaluate_matched
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.planning.declined import Declined, RowsCompete
 from deltamerge.merge.planning.target_files import TargetFiles, may_match_mask, target_files
 from deltamerge.skipping.keys import Mask
 from deltamerge.workers.staged_rows import KeptFile, open_staged
@@ -136,9 +136,8 @@ def _by_arrow(
 
 
 def _check_competing(execution: Execution, competing: bool) -> None:
-    """Decline source rows that compete for a target row: the join that knows the rows themselves reports them."""
     if competing and not execution.merge.is_only_one_unconditional_delete:
-        raise Declined("match", "key_lookup", "several source rows match and change one target row")
+        raise RowsCompete
 
 
 def _by_spark(

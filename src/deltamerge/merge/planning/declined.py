@@ -15,3 +15,13 @@ class Declined(Exception):
     def __init__(self, decision: DecisionName, choice: str, reason: str) -> None:
         super().__init__(reason)
         self.alternative = Alternative(decision, choice, reason)
+
+
+class RowsCompete(Declined):
+    """Several source rows match and change one target row.
+
+    The join that knows the rows reports them, whichever plan the session asks for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("match", "key_lookup", "several source rows match and change one target row")

@@ -38,12 +38,13 @@ def make_plan(context: PlanningContext) -> MergePlan:
         reason = found.reason if forced == "auto" else "spark.deltamerge.merge.executor asks for it"
         match = Decision(name, reason, tuple(declined))
         return MergePlan(match, rest.source, rest.changed_rows, rest.unchanged_rows)
-    against = "; ".join(alternative.reason for alternative in declined)
+    verb = context.merge.statement.verb
+    against = "; ".join(alternative.reason for alternative in declined) or f"no {verb} runs so"
     if forced == "auto":
-        raise DeltaAnalysisException("DELTAMERGE_EXECUTOR_NOT_AVAILABLE", f"No plan fits this merge: {against}.")
+        raise DeltaAnalysisException("DELTAMERGE_EXECUTOR_NOT_AVAILABLE", f"No plan fits this {verb}: {against}.")
     raise DeltaAnalysisException(
         "DELTAMERGE_EXECUTOR_NOT_AVAILABLE",
-        f"spark.deltamerge.merge.executor is {forced}, but this merge cannot run so: {against}. Set it to auto, which "
+        f"spark.deltamerge.merge.executor is {forced}, but this {verb} cannot run so: {against}. Set it to auto, which "
         "chooses a plan that fits.",
     )
 

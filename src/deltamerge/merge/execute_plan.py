@@ -13,7 +13,7 @@ from deltamerge.merge.executors.key_lookup import execute_key_lookup
 from deltamerge.merge.executors.low_shuffle import execute_low_shuffle
 from deltamerge.merge.executors.whole_files import execute_whole_files
 from deltamerge.merge.output.identity_columns import generated_identities
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.planning.declined import Declined, RowsCompete
 from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.merge.source.source import Source, read_source
 from deltamerge.spark.config import MergeConf
@@ -26,7 +26,7 @@ from deltamerge.write.layout import data_folder
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
-def carry_out(execution: Execution) -> MergeChanges:
+def execute_plan(execution: Execution) -> MergeChanges:
     """Carry out a plan, or the next one where an operator declined.
 
     Raises:
@@ -36,6 +36,8 @@ def carry_out(execution: Execution) -> MergeChanges:
     while True:
         try:
             return _attempts(execution)
+        except RowsCompete as compete:
+            execution, alternative = execution.by_any_plan(), compete.alternative
         except Declined as declined:
             alternative = declined.alternative
         except PythonWorkersUnfit as unfit:
@@ -93,7 +95,8 @@ def _run(execution: Execution, level: str) -> MergeChanges:
     match = execution.plan.match.choice
     if match == "anti_join":
         return execute_insert_only(execution, source)
-    if match == "join" and source.summary is not None:
+    if match == "join":
+        assert source.summary is not None, "a join's source is kept"
         return execute_low_shuffle(execution, source, source.summary)
     return execute_classic(execution, source)
 
