@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import obstore
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, BaseError
 
 from deltamerge.storage.first_contact import FirstContact
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
+from deltamerge.workers.obstore_client import reason_of
 from deltamerge.workers.ranged_file import open_ranges
 from deltamerge.workers.request_counter import RequestCounter, RequestCounts
 
@@ -168,8 +169,14 @@ class ObjectStore:
         self._first = None
         return answer
 
-    def _request(self, number: int = 1) -> AbstractContextManager[None]:
-        return nullcontext() if self.requests is None else self.requests.request(number)
+    @contextmanager
+    def _request(self, number: int = 1) -> Iterator[None]:
+        """Make requests; an error is obstore's, without what may be secret."""
+        with nullcontext() if self.requests is None else self.requests.request(number):
+            try:
+                yield
+            except BaseError as error:
+                raise type(error)(reason_of(error)) from None
 
     def _count(self, *, requests: int = 0, read: int = 0, written: int = 0) -> None:
         if self.requests is not None:

@@ -53,6 +53,12 @@ _CLIENT_OPTIONS = frozenset(
         "user_agent",
     }
 )
+# A key with its secret before a bucket's name; a port is none. A secret may have slashes.
+_LOGIN = re.compile(r"(?<=://)[^/@:]*:(?!\d+(?:/|$))[^@]*@")
+# The query of a signed URL.
+_SIGNATURE = re.compile(
+    r"\?.*\b(?:sig|x-(?:amz|goog)-[a-z-]+|[a-z_-]*token|[a-z_-]*secret)=.*", re.IGNORECASE | re.DOTALL
+)
 
 
 class Store(Protocol):
@@ -133,9 +139,11 @@ def open_store(
     HDFS is reached, by hdfs-native.
 
     Raises:
-        DeltaTableException: There is no store for this kind of URL, or its options are wrong.
+        DeltaTableException: There is no store for this kind of URL, its options are wrong, or it has a secret.
     """
     scheme = SCHEME.match(root)
+    if scheme is not None:
+        _refuse_secrets(root)
     if scheme is None or scheme.group(1).lower() == "file":
         local = root if scheme is None else "/" + root[scheme.end() :].lstrip("/")
         # Spark's names of files have no `..` and no empty parts, so the log's must not either.
@@ -157,7 +165,7 @@ def open_store(
     try:
         inner = from_url(head + authority, **asked)
     except (BaseError, ValueError, TypeError) as error:
-        raise _unsupported(root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}") from error
+        raise _unsupported(root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}") from None
 
     def files_with(options: Mapping[str, str]) -> Files | NotOpened:
         known = {**given, **options}
@@ -200,6 +208,17 @@ def _hadoop_store(
         files = Files("hdfs", by_name) if is_installed() else NotOpened(f"tasks open HDFS by {PACKAGE} only")
     has_single_writer = config.get(SINGLE_WRITER, "false").lower() == "true"
     return HadoopStore((system + folder).rstrip("/"), opened, files, has_single_writer=has_single_writer)
+
+
+def _refuse_secrets(url: str) -> None:
+    """Refuse a table's URL with a key or a token: it stands in plans, reports and logs, also in Spark's."""
+    shown = _SIGNATURE.sub("?…", _LOGIN.sub("…@", url))
+    if shown != url:
+        raise _unsupported(
+            shown,
+            f"The URL '{shown}' has a key or a token in it, which would be shown wherever the table is named. Give it "
+            "as an option, a setting of the session or a provider of credentials, and the URL without it.",
+        )
 
 
 def _unsupported(root: str, message: str) -> DeltaTableException:

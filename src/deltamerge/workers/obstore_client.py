@@ -13,6 +13,8 @@ _Answer = TypeVar("_Answer")
 
 # A query may have a signature.
 _QUERY = re.compile(r"\?\S*")
+# In the body of an answer, which may repeat the request with its keys.
+_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
 class ObstoreClient:
@@ -100,5 +102,8 @@ def obstore_client(
 
 
 def reason_of(error: Exception) -> str:
-    """Return what an error of obstore's says, without what may be secret."""
-    return _QUERY.sub("", str(error).strip().splitlines()[0])
+    """Return what an error of obstore's says, without what may be secret: of the store's answer only its code."""
+    message = str(error).strip()
+    first = _QUERY.sub("", message.partition("\n")[0].partition("<")[0]).strip().rstrip(":")
+    code = _CODE.search(message)
+    return first if code is None else f"{first}: {code[1]}"
