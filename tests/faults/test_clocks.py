@@ -14,7 +14,7 @@ import pytest
 
 from deltamerge.commands import vacuum
 from deltamerge.exceptions import ConcurrentWriteException, DeltaConcurrentModificationException
-from deltamerge.log.actions import AddFile, Protocol
+from deltamerge.log.actions import Action, AddFile, Protocol
 from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.spark.config import CommandConf
@@ -49,7 +49,7 @@ def test_histories(tmp_path: Path, by: str) -> None:
         rng = random.Random(seed)
         is_within = by == "in-commit timestamps"
         protocol = IN_COMMIT_TIMESTAMPS if is_within else PROTOCOL
-        asked = {"enableInCommitTimestamps": "true"} if is_within else {}
+        asked: dict[str, Any] = {"enableInCommitTimestamps": "true"} if is_within else {}
         root = tmp_path / str(seed)
         made = create(root, protocol=protocol, checkpointInterval="4", logRetentionDuration="interval 2 hours", **asked)
         store, live = made.store, dict[str, AddFile]()
@@ -61,7 +61,7 @@ def test_histories(tmp_path: Path, by: str) -> None:
             read = writers[writer]
             added, removed = write_file(read, [number]), [f for f in read.files.add_files() if rng.random() < 0.2]
             by_path = ReadSet((), frozenset(file.path for file in removed))
-            actions = [added, *(file.remove(jumping(rng)) for file in removed)]
+            actions: list[Action] = [added, *(file.remove(jumping(rng)) for file in removed)]
             try:
                 done = commit(prepare(read, *actions, read=by_path if removed else None), partial(jumping, rng))
             except DeltaConcurrentModificationException:

@@ -349,9 +349,10 @@ def test_files_under_other_names_are_refused(
     path = str(tmp_path / "t")
     write_delta(spark.createDataFrame([(1, 2)], "k INT, v INT").coalesce(1), path)
     (added,) = actions(path, 0, "add")
-    pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), tmp_path / "t" / unquote(added["path"]))
+    file = tmp_path / "t" / unquote(added["path"])
+    pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), file)
     stats = json.dumps({"numRecords": 1, "nullCount": {"x": 0}}) if with_stats else None
-    edited(path, 0, lambda add: add.update(stats=stats))
+    edited(path, 0, lambda add: add.update(stats=stats, size=file.stat().st_size))
     before = files_below(path)
     with pytest.raises(DeltaTableException, match=r"`k`, `v`.* columns are `x`") as raised:
         DeltaTable.forPath(spark, path).toDF()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 import pyarrow as pa
@@ -59,6 +59,7 @@ def file_parts(
                 located(store, decode_path(file.path)),
                 deleted=None if vector is None else blocks_of(vectors[vector.unique_id]),
                 values={**values, **(constants[number] if constants is not None else {})},
+                size=file.size,
             )
         )
     return parts
@@ -142,4 +143,4 @@ def grouped(request: Request, parts: Iterable[tuple[FilePart, int]]) -> list[Seq
 
 
 def _piece(part: FilePart, begin: int, end: int) -> FilePart:
-    return FilePart(part.path, (begin, end), part.deleted, part.values)
+    return replace(part, bytes=(begin, end))

@@ -1,4 +1,4 @@
-"""Data files that are in the log but missing, or there without content."""
+"""Data files that are in the log but missing, or other files than the log has."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ def naming_missing_files(table: str) -> Iterator[None]:
         ) from error
 
 
-def refuse_empty_files(table: Table, files: Iterable[AddFile]) -> None:
-    """Refuse data files without a byte, which Spark would pass over as if they had no rows.
+def refuse_replaced_files(table: Table, files: Iterable[AddFile]) -> None:
+    """Refuse data files of another size than the log has: cut off, or another file under the same name.
 
-    A disk that was full, or lost power, may leave such files. Stores of objects have them only if somebody puts them.
+    Spark would pass over an empty one as if it had no rows. On object stores, where each size is a request, nothing is
+    compared.
     """
     if not table.store.is_local:
         return
@@ -52,11 +53,11 @@ def refuse_empty_files(table: Table, files: Iterable[AddFile]) -> None:
         except OSError:
             # One that is missing, or that only Spark can reach, is Spark's to report.
             continue
-        if size == 0:
+        if size != file.size:
             raise DeltaTableException(
                 "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER",
-                f"The data file {path} is part of table {table.name} by its log, but it is empty. It was cut off by a "
-                "disk that was full or lost power, or by something other than a Delta writer: restore it, or an "
-                "earlier version of the table. Nothing was read.",
+                f"The data file {path} is part of table {table.name} by its log, with {file.size} bytes, but it has "
+                f"{size}. It was cut off by a disk that was full or lost power, or replaced by something other than a "
+                "Delta writer: restore it, or an earlier version of the table. Nothing was read.",
                 parameters={"path": path, "tableName": table.name},
             )

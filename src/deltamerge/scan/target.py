@@ -19,11 +19,11 @@ from deltamerge.scan.char_padding import padded
 from deltamerge.scan.column_mapping import as_logical, physical_field
 from deltamerge.scan.deletion_vectors import without_deleted_rows
 from deltamerge.scan.field_ids import fields_of_files
-from deltamerge.scan.missing_files import naming_missing_files, refuse_empty_files
+from deltamerge.scan.missing_files import naming_missing_files, refuse_replaced_files
 from deltamerge.scan.paths import spark_path, spark_spellings
 from deltamerge.spark import columns as F
 from deltamerge.spark.required_columns import with_required
-from deltamerge.spark.session import empty_frame, is_connect
+from deltamerge.spark.session import conf_value, empty_frame, is_connect
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import quote
 from deltamerge.workers.partition_names import NULL_PARTITION, partition_folder
@@ -39,6 +39,8 @@ _TYPES_IN_FOLDERS = (
     T.DateType,
 )
 
+# Spark checks the checksums of pages only where it is asked to.
+_CHECKSUMS = "parquet.page.verify-checksum.enabled"
 # More scans than these are not put together; the files' values are looked up by path instead.
 _MOST_SCANS = 16
 
@@ -83,7 +85,7 @@ def target_frame(
             + [T.StructField(extra.file_name, T.StringType()), T.StructField(extra.row_index, T.LongType())]
         )
         return empty_frame(table.spark, empty)
-    refuse_empty_files(table, files)
+    refuse_replaced_files(table, files)
     partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode
     frames = [
         _frame_of(table, _FileColumns(schema, partition_columns, mode, found, as_declared), group, extra)
@@ -165,6 +167,8 @@ def _read(
 ) -> DataFrame:
     # Rows that are not read are lost when their file is rewritten, so no file may be passed over.
     reader = table.spark.read.options(ignoreCorruptFiles=False, ignoreMissingFiles=False)
+    if conf_value(table.spark, _CHECKSUMS) is None:
+        reader = reader.option(_CHECKSUMS, True)
     reader = reader.schema(T.StructType(list(fields)))
     if base_path is not None:
         reader = reader.option("basePath", base_path)

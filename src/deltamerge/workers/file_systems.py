@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Mapping
@@ -16,6 +17,14 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:([^/@]*)@)?([^/]*)/*(.*)", re.
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # PyArrow's first version with S3's `allow_delayed_open`.
 _WITH_DELAYED_OPEN = 20
+_OF_MACHINE = frozenset(
+    {
+        errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS, errno.ETIMEDOUT,
+        errno.ESTALE, errno.ECONNRESET, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH,
+    }
+)  # fmt: skip
+# Arrow's file systems for stores have no numbers for errors.
+_OF_STORE = re.compile(r"AWS Error|(?i:timed? ?out|no space left|too many open files|connection)")
 
 
 def connect(kind: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
@@ -61,3 +70,10 @@ def account_of(url: str) -> str | None:
     """Return the account that a URL of Azure's names; None where it names none."""
     found = _URL.fullmatch(url)
     return None if found is None or found.group(1) is None else found.group(2).partition(".")[0]
+
+
+def is_of_machine(error: Exception) -> bool:
+    """Return whether a disk, a network or memory failed: in no other way will the same file be read."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OF_MACHINE):
+        return True
+    return isinstance(error, OSError) and _OF_STORE.search(str(error)) is not None

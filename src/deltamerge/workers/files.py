@@ -69,7 +69,9 @@ class Files:
             int96: The unit of the file's INT96 timestamps; by default nanoseconds, which lack the years after 2262.
         """
         if _is_local(path):
-            return pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit=int96)
+            return pq.ParquetFile(
+                path, memory_map=True, coerce_int96_timestamp_unit=int96, page_checksum_verification=True
+            )
         return self._remote(path).parquet(int96=int96)
 
     def parquet_columns(

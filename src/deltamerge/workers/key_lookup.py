@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +14,7 @@ import pyarrow.compute as pc
 
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.file_columns import Asked, check_columns, check_holds_any, read_columns, read_row_groups
+from deltamerge.workers.file_systems import is_of_machine
 from deltamerge.workers.files import Files
 from deltamerge.workers.key_index import KeyIndex, OpenedIndex
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, mask_of, read_blocks
@@ -40,14 +39,6 @@ _ROWS_AT_ONCE = 4_000_000
 _Found: TypeAlias = "tuple[str, str, int, int, int, str]"
 _BY_SOURCE = "by_source"
 _NOT_KEYS = frozenset({"row", "file", _BY_SOURCE})
-_OF_MACHINE = frozenset(
-    {
-        errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS, errno.ETIMEDOUT,
-        errno.ESTALE, errno.ECONNRESET, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH,
-    }
-)  # fmt: skip
-# Arrow's file systems for stores have no numbers for errors.
-_OF_STORE = re.compile(r"AWS Error|(?i:timed? ?out|no space left|too many open files|connection)")
 _T = TypeVar("_T")
 
 
@@ -180,13 +171,6 @@ def pairing(
             yield _paired(_pairs(read, given[True], wanted, folder, None if unique else most_pairs))
 
     return pair
-
-
-def is_of_machine(error: Exception) -> bool:
-    """Return whether a disk, a network or memory failed: in no other way will the same file be read."""
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OF_MACHINE):
-        return True
-    return isinstance(error, OSError) and _OF_STORE.search(str(error)) is not None
 
 
 def _tried(name: str, work: Callable[[], _T]) -> _T | _Found:

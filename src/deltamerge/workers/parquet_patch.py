@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltamerge.workers.file_systems import is_of_machine
 from deltamerge.workers.files import Files, Output
 from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
@@ -200,13 +201,31 @@ def patch_file(
         keep = ~mask_of(deleted, file.metadata.num_rows)
         schema = form.schema_of(file)
         with opened_writer(files, target, schema, file) as writer:
-            for start, table in row_groups(file, lambda rows: bool(keep[rows].any())):
+            groups = row_groups(file, lambda rows: bool(keep[rows].any()))
+            for start, table in _naming(source, groups):
                 mask = keep[start : start + table.num_rows]
                 rows = in_schema(table, schema)
                 if form.hidden is not None:
                     rows = origin.fill(rows, start, form.hidden)
                 writer.write(rows if mask.all() else rows.filter(pa.array(mask)))
     return writer
+
+
+def _naming(path: str, groups: Iterable[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield row groups; the error about one that cannot be read is Spark's, with the file's name."""
+    waiting = iter(groups)
+    while True:
+        try:
+            found = next(waiting, None)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            if is_of_machine(error):
+                raise
+            raise ValueError(
+                f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file {path}: {error}. SQLSTATE: KD001"
+            ) from error
+        if found is None:
+            return
+        yield found
 
 
 def row_groups(
@@ -262,7 +281,7 @@ class TableWriter:
         self._output = Output(files, target)
         self._metadata = metadata
         self._nan = NanColumns(schema)
-        self._writer = pq.ParquetWriter(self._output.stream, schema, **options)
+        self._writer = pq.ParquetWriter(self._output.stream, schema, write_page_checksum=True, **options)
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:

@@ -58,7 +58,11 @@ class RemoteFile:
         parts = self._kept if keep else self._with(self._kept, wanted)
         # Where all that is read is in memory, to buffer it once more would only copy it.
         return pq.ParquetFile(
-            self._file_of(parts), metadata=self.metadata, pre_buffer=not wanted, coerce_int96_timestamp_unit=int96
+            self._file_of(parts),
+            metadata=self.metadata,
+            pre_buffer=not wanted,
+            coerce_int96_timestamp_unit=int96,
+            page_checksum_verification=True,
         )
 
     def _file_of(self, parts: _Parts) -> RangedFile:

@@ -24,12 +24,14 @@ class FilePart:
         bytes: The first of the bytes, and the one after the last; None for all.
         deleted: The positions of the rows that are deleted.
         values: The values of columns that are the same for all rows, each an array of one value.
+        size: The file's bytes by the log.
     """
 
     path: str
     bytes: tuple[int, int] | None = None
     deleted: Blocks | None = None
     values: Mapping[str, pa.Array] = field(default_factory=dict)
+    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,13 @@ class RowsOfTable:
                     f"[DELTA_FILE_NOT_FOUND_DETAILED] The data file {part.path} of table {self.table} does not exist: "
                     "it may have been deleted by a vacuum since the frame was made, or by hand."
                 ) from error
-            except (ValueError, pa.ArrowException) as error:
+            except (ValueError, OSError, pa.ArrowException) as error:
                 raise ValueError(f"The data file {part.path} of table {self.table} cannot be read: {error}") from error
 
     def _rows(self, part: FilePart) -> Iterator[pa.RecordBatch]:
+        size = self.files.version(part.path)[0]
+        if part.size not in (None, size):
+            raise ValueError(f"it has {size} bytes, but {part.size} by the log: it was cut off, or replaced")
         with self.files.parquet(part.path, int96="us") as file:
             fields = list(file.schema_arrow)
             self._check(file, fields)

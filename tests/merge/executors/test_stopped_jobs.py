@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from deltamerge.merge.executors.job_errors import is_stopped
-from deltamerge.workers.key_lookup import is_of_machine
+from deltamerge.workers.file_systems import is_of_machine
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 from pyroaring import BitMap64
@@ -61,13 +62,17 @@ def vector_path(vector: DeletionVectorDescriptor) -> str | None:
         return decode_path(encoded)
     if kind != "u":
         raise _unreadable(vector, f"its storage type is {kind!r}; known are u, p and i")
-    prefix, file_id = encoded[:-_UUID_LENGTH], encoded[-_UUID_LENGTH:]
-    if names_no_file_of_table(prefix):
+    if names_no_file_of_table(encoded[:-_UUID_LENGTH]):
         raise _unreadable(vector, "its file is not in the table's folder")
     try:
-        name = vector_file_name(uuid.UUID(bytes=z85_decode(file_id)))
+        return _decoded_path(encoded)
     except ValueError as error:
         raise _unreadable(vector, str(error)) from error
+
+
+def _decoded_path(encoded: str) -> str:
+    prefix, file_id = encoded[:-_UUID_LENGTH], encoded[-_UUID_LENGTH:]
+    name = vector_file_name(uuid.UUID(bytes=z85_decode(file_id)))
     return f"{prefix}/{name}" if prefix else name
 
 
@@ -230,7 +235,11 @@ def _name(vector: DeletionVectorDescriptor) -> str:
     if vector.storage_type == "i":
         return f"the inline deletion vector {vector.path_or_inline_dv[:40]}"
     at = "" if vector.offset is None else f" at offset {vector.offset}"
-    return f"the deletion vector{at} of {vector.storage_type}:{vector.path_or_inline_dv}"
+    name = f"{vector.storage_type}:{vector.path_or_inline_dv}"
+    if vector.storage_type == "u":
+        with suppress(ValueError):
+            name = _decoded_path(vector.path_or_inline_dv)
+    return f"the deletion vector{at} of {name}"
 
 
 def z85_encode(data: bytes) -> str:

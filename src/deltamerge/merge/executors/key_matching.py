@@ -20,6 +20,7 @@ from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.scan.column_presence import check_columns, check_footers, expected_columns
+from deltamerge.scan.missing_files import refuse_replaced_files
 from deltamerge.spark import tasks
 from deltamerge.storage.store import Store
 from deltamerge.workers.file_columns import Asked
@@ -72,8 +73,10 @@ def find_pairs(
     Raises:
         Declined: A file's columns are not of the table's types, or there are more pairs or positions than the driver
             holds.
+        DeltaTableException: A file has another size than in the log.
     """
     store, limits = execution.table.store, execution.limits
+    refuse_replaced_files(execution.table, files)
     unmatched = rows_about((file.stats, file.size) for file in files) if recipe.unmatched is not None else 0
     if unmatched > limits.unmatched_rows:
         raise _declined(
