@@ -3,9 +3,8 @@
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.merge_sql import merge_sql, plan_sql
-from deltamerge.api.plan_report import MergePlanReport
 from deltamerge.api.register import register
-from deltamerge.api.report import MergeReport
+from deltamerge.api.report import MergePlanReport, MergeReport
 from deltamerge.api.run_sql import sql
 from deltamerge.api.write_delta import write_delta
 from deltamerge.as_delta import install_as_delta

@@ -21,8 +21,15 @@ from deltamerge.api.arguments import condition_of
 from deltamerge.api.load_frame import Load, load_path, load_table
 from deltamerge.api.register import ON_DEMAND, registered_on_demand
 from deltamerge.api.run_sql import sql
-from deltamerge.api.save_by_name import create_as, find_table, insert_into, save_as_table
-from deltamerge.api.save_frame import Save, save_to_path, save_to_table
+from deltamerge.api.save_frame import (
+    Save,
+    create_as,
+    find_table,
+    insert_into,
+    save_as_table,
+    save_to_path,
+    save_to_table,
+)
 from deltamerge.as_delta import install_as_delta
 from deltamerge.spark import columns as F
 from deltamerge.spark.data_source import drop_missing_catalog

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltamerge.log.checkpoint.parsed_stats import stats_to_json
+from deltamerge.log.checkpoint.reading import stats_to_json
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=5)
 FLOATS = st.floats() | st.sampled_from([0.0, 1e300, 5e-324])

@@ -13,7 +13,7 @@ import pytest
 from deltamerge.log.actions import AddFile
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
-from deltamerge.skipping import bounds
+from deltamerge.skipping import pruning
 from deltamerge.skipping.columns import TargetColumn
 from deltamerge.skipping.predicates import And, ColumnRef, Comparison, IsNull, Or, Predicate
 from deltamerge.skipping.pruning import extents, files_that_may_match
@@ -95,7 +95,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(len(stats))
         return read_statistics(stats, columns)
 
-    monkeypatch.setattr(bounds, "read_statistics", counted)
+    monkeypatch.setattr(pruning, "read_statistics", counted)
     return sizes
 
 

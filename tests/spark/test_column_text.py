@@ -18,7 +18,7 @@ from deltamerge.skipping.predicates import (
     StartsWith,
     Unknown,
 )
-from deltamerge.spark.classic_columns import printed_sql, read_classic_column
+from deltamerge.spark.column_trees import printed_sql, read_classic_column
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree, tree_contains_subquery
 from deltamerge.sql.resolution import Relation, Scope
 
@@ -141,7 +141,7 @@ def connect() -> Any:
 
 
 def connect_shape(column: Any) -> ConditionShape:
-    from deltamerge.spark.connect_columns import read_proto
+    from deltamerge.spark.column_trees import read_proto
 
     return shape_of_tree(read_proto(column.to_plan(None)), SCOPE)
 
@@ -226,7 +226,7 @@ def test_what_connect_columns_hold_is_not_overlooked(connect: Any) -> None:
 
 
 def test_subqueries_in_expressions_of_columns(connect: Any) -> None:
-    from deltamerge.spark.connect_columns import read_proto
+    from deltamerge.spark.column_trees import read_proto
 
     assert tree_contains_subquery(read_proto(connect.expr("t.a IN (SELECT 1)").to_plan(None)))
     assert not tree_contains_subquery(read_proto((connect.col("t.a") == 1).to_plan(None)))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException
-from deltamerge.sql.insert_values import with_defaults
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.relations import relation_names
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.ast import ColumnDefinition, TableName, TimeTravel
+from deltamerge.sql.statements.changes import with_defaults
 from deltamerge.sql.statements.parser import parse_statement
 
 T = TableName(("t",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deltamerge.exceptions import DeltaIllegalArgumentException
-from deltamerge.write.property_values import check_values
+from deltamerge.write.property_names import check_values
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pyspark.sql import Column
 
@@ -94,3 +94,16 @@ def check_value(is_right: bool, name: str, kind: str, found: object) -> None:
     """Raise a ValueError unless an argument has the right type."""
     if not is_right:
         raise ValueError(f"{name} needs to be {kind} but got '{type(found)}'.")
+
+
+def asked_options(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a call of ``option`` or ``options`` sets, as strings; None sets nothing."""
+    given = dict(kwargs)
+    if name == "option":
+        named = {**dict(zip(("key", "value"), args, strict=False)), **kwargs}
+        given = {str(named["key"]): named["value"]}
+    return {key: _option_string(value) for key, value in given.items() if value is not None}
+
+
+def _option_string(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

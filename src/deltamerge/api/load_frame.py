@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from deltamerge.api.asked_options import asked_options
+from deltamerge.api.arguments import asked_options
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements.tables import Tables
 from deltamerge.data_source.reading import reads_changes, travelled_changes

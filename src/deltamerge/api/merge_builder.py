@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame
 
 from deltamerge.api.arguments import Condition, Values, assignments_of, condition_of
-from deltamerge.api.plan_report import MergePlanReport
-from deltamerge.api.report import MergeReport
+from deltamerge.api.report import MergePlanReport, MergeReport
 from deltamerge.log.change_feed import ChangedFile
 from deltamerge.merge.analysis.checks import check_clause_order
 from deltamerge.merge.command import MergeIntoCommand, run_merge

@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import columns_to_dedupe_by
-from deltamerge.api.plan_report import MergePlanReport
-from deltamerge.api.report import MergeReport
+from deltamerge.api.report import MergePlanReport, MergeReport
 from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaAnalysisException

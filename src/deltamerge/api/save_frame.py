@@ -1,4 +1,4 @@
-"""What ``df.write.format("delta")`` asks for, done by this library's writer."""
+"""What a writer of ``format("delta")``, by path, by name or V2, asks for, done by this library's writer."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from deltamerge.api.arguments import column_name
-from deltamerge.api.asked_options import asked_options
+from deltamerge.api.arguments import asked_options, column_name
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.statements.changes import check_arity
+from deltamerge.api.statements.creation import create_from_rows
+from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_frame
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.write_options import option_partition_columns
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import conf_value, merge_conf
-from deltamerge.spark.table import Table, open_table
+from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.merge_ast import Expression
+from deltamerge.sql.names import parse_name
+from deltamerge.sql.statements.ast import CreateMode, CreateTable, TableName
 from deltamerge.txn.application import option_transaction
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
 from deltamerge.write.table_writer import CommitNotes, FrameWrite
@@ -26,6 +31,10 @@ _MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
 _ERRORS = ("error", "errorifexists", "default")
 # Delta: TransactionalWrite.writeFiles.
 _FILE_OPTIONS = ("compression", "maxrecordsperfile")
+
+
+# Table properties that Spark takes for parts of the table's definition.
+_LOCATION, _COMMENT = "location", "comment"
 
 
 @dataclass(frozen=True)
@@ -140,3 +149,40 @@ def _mode(asked: Save) -> str:
         '"error", "errorifexists", and "default".',
         parameters={"mode": asked.mode},
     )
+
+
+def find_table(spark: SparkSession, name: str) -> DeltaTable | None:
+    """Open the Delta table that a writer names, None where it is no Delta table."""
+    return Tables(spark).called(parse_name(name))
+
+
+def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
+    """Write a frame to the table of a name."""
+    found = find_table(frame.sparkSession, name)
+    if found is not None and asked.mode != "error":
+        save_to_table(frame, found.table, asked)
+        return
+    create_as(frame, name, "create", asked)
+
+
+def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> None:
+    """Make a table of a name, or at a path that is named as ``delta.`path` ``, with a frame's rows."""
+    given = {key.lower(): value for key, value in asked.properties.items()}
+    statement = CreateTable(
+        TableName.of(parse_name(name)),
+        mode,
+        partitioned_by=asked.partitions or (),
+        clustered_by=asked.cluster_by,
+        properties={key: value for key, value in asked.properties.items() if key.lower() not in (_LOCATION, _COMMENT)},
+        comment=given.get(_COMMENT),
+        location=asked.options.get("path", given.get(_LOCATION)),
+    )
+    create_from_rows(Tables(frame.sparkSession), statement, frame, asked.notes)
+
+
+def insert_into(frame: DataFrame, found: DeltaTable, asked: Save) -> None:
+    """Write a frame's columns, by their places, to an existing table."""
+    names = spark_schema(found.table.snapshot()).names
+    check_arity(found, len(names), len(frame.columns), names_given=False)
+    mode = "overwrite" if asked.mode == "overwrite" else "append"
+    save_to_table(frame.toDF(*names), found.table, replace(asked, mode=mode))

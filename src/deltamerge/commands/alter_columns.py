@@ -17,10 +17,19 @@ from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.features.column_mapping import NONE, check_names, with_column_ids
 from deltamerge.log.features.type_widening import ALWAYS, NEVER, PREVIEW, can_widen, widening_mode, with_type_changes
 from deltamerge.log.protocol import writer_features
-from deltamerge.log.schema import JsonValue, PrimitiveType, parse_schema, schema_to_json, simple_string
+from deltamerge.log.schema import (
+    Fields,
+    JsonValue,
+    PrimitiveType,
+    find_field,
+    parse_schema,
+    placed,
+    schema_to_json,
+    simple_string,
+    with_fields,
+)
 from deltamerge.log.schema import StructField as LogField
 from deltamerge.log.schema import StructType as LogStruct
-from deltamerge.log.schema_edits import Fields, find_field, placed, with_fields
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F

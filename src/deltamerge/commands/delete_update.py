@@ -1,15 +1,20 @@
-"""DELETE and UPDATE: a merge with a source without rows, by the merge's operators."""
+"""DELETE, UPDATE and TRUNCATE; the first two are merges without a source, by the merge's operators."""
 
 from __future__ import annotations
 
 from pyspark.sql.types import StructType
 
+from deltamerge.commands.alter_properties import EVERYTHING_READ
+from deltamerge.commands.committing import commit_command
 from deltamerge.merge.command import MergeIntoCommand, run_merge
 from deltamerge.merge.outcome import MergeOutcome
 from deltamerge.merge.statement import MergeStatement, Operation
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Action, Assignment, Delete, Expression, MergeClause, Update
+from deltamerge.txn.transaction import now_ms
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.table_commits import removals_of
 
 
 def delete(table: Table, alias: str | None, condition: Expression | None) -> MergeOutcome:
@@ -51,3 +56,15 @@ def _statement(
         schema_evolution=False,
         operation=operation,
     )
+
+
+def truncate(table: Table) -> None:
+    """Delete all rows of a table. Delta: DeltaOperations.Truncate."""
+    started = now_ms()
+    snapshot = table.snapshot()
+    snapshot.check_writable()
+    refuse_append_only(snapshot, table.name, "TRUNCATE deletes rows")
+    removed = removals_of(snapshot.files)
+    if removed:
+        metrics = {"numRemovedFiles": len(removed), "executionTimeMs": now_ms() - started}
+        commit_command(table, snapshot, "TRUNCATE", {}, removed, metrics=metrics, read=EVERYTHING_READ)

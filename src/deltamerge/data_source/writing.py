@@ -10,10 +10,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
-from deltamerge.data_source.replaced_files import rows_condition, where_files
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import arrow_schema, char_lengths, file_field, given_part, limited
-from deltamerge.data_source.write_checks import check_columns, check_conditions, check_expressions
+from deltamerge.data_source.write_checks import (
+    check_columns,
+    check_conditions,
+    check_expressions,
+    rows_condition,
+    where_files,
+)
 from deltamerge.data_source.write_options import WriteOptions, write_conf
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.file_table import FileTable

@@ -18,8 +18,15 @@ from deltamerge.log.checkpoint.reading import (
     read_checkpoint_removes,
 )
 from deltamerge.log.commits import damaged, parse_actions, read_ahead
-from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_name, physical_schema
-from deltamerge.log.features.names_in_files import are_mapped, check_partition_keys, partition_keys
+from deltamerge.log.features.column_mapping import (
+    NONE,
+    are_mapped,
+    check_partition_keys,
+    mapping_mode,
+    partition_keys,
+    physical_name,
+    physical_schema,
+)
 from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.paths import names_no_file_of_table

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
+from deltamerge.log.actions import Metadata
 from deltamerge.log.change_feed import DISABLE, reserved_among, reserved_names
-from deltamerge.log.features.type_widening import widening_mode
-from deltamerge.log.protocol import features
+from deltamerge.log.features.column_mapping import check_names, with_column_ids
+from deltamerge.log.features.type_widening import PREVIEW, widening_mode, with_type_changes
+from deltamerge.log.protocol import features, writer_features
+from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
-from deltamerge.merge.analysis.current_time import at_one_time
 from deltamerge.merge.analysis.resolve import resolve
-from deltamerge.merge.analysis.table_after import table_after
+from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.execution import AppendedRows, Execution
 from deltamerge.merge.planning.context import PlanningContext, SessionFacts
 from deltamerge.merge.planning.limits import LIMITS
@@ -27,13 +31,17 @@ from deltamerge.merge.source.source import narrowed
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.changes import MERGE_ACTION
+from deltamerge.spark import column_times
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.session import conf_value, runs_in_local_mode
 from deltamerge.spark.table import Table
+from deltamerge.sql.current_time import fix_current_time, names_time
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.storage.store import Store
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.txn.application import ApplicationTransaction, NoTransaction
 from deltamerge.workers.files import Files
+from deltamerge.write.dependents import check_dependents
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder
 from deltamerge.write.table_features import check_evolution
@@ -178,3 +186,48 @@ def check_change_data_names(context: PlanningContext) -> None:
 def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
     present = features(snapshot.protocol)
     return widening_mode(snapshot.metadata.configuration, present, conf.allow_automatic_widening)
+
+
+def at_one_time(statement: MergeStatement, microseconds: int, columns: Collection[str], zone: str) -> MergeStatement:
+    """Fix the current time of a statement's expressions, also where several Spark queries evaluate them.
+
+    Expressions whose time is fixed already keep it; what is shown of the statement stays as written.
+    """
+    spark = statement.source.sparkSession
+
+    def at_time(sql: str) -> str:
+        return fix_current_time(sql, microseconds, columns, zone)
+
+    def fixed(expression: Expression) -> Expression:
+        if expression.column is not None:
+            if not names_time(expression.text):
+                return expression
+            return replace(expression, column=column_times.with_fixed_time(spark, expression.column, at_time))
+        if expression.evaluated is not None:
+            return expression
+        sql = at_time(expression.text)
+        return expression if sql == expression.text else replace(expression, evaluated=sql)
+
+    return replace(
+        statement,
+        condition=fixed(statement.condition),
+        clauses=tuple(clause.rewritten(fixed) for clause in statement.clauses),
+    )
+
+
+def table_after(snapshot: Snapshot, merge: ResolvedMerge) -> tuple[ResolvedMerge, Metadata]:
+    """Return the merge and the metadata of the table after it.
+
+    New fields of the merge's output schema have the ids and physical names that files will know them by, wider ones
+    their type changes.
+    """
+    if not merge.evolves_schema:
+        return merge, snapshot.metadata
+    check_dependents(merge.target_schema, merge.output_schema, snapshot.metadata.configuration)
+    evolved = parse_schema(json.dumps(merge.output_schema.jsonValue()))
+    check_names(evolved, snapshot.metadata.configuration)
+    version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
+    schema_string = schema_to_json(with_type_changes(snapshot.schema, evolved, version))
+    metadata = with_column_ids(replace(snapshot.metadata, schema_string=schema_string))
+    schema = StructType.fromJson(json.loads(metadata.schema_string or schema_string))
+    return replace(merge, output_schema=schema), metadata

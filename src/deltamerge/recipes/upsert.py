@@ -15,8 +15,7 @@ from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.outcome import Progress
-from deltamerge.recipes.keyed_rows import rows_of_keys, same_keys
-from deltamerge.recipes.one_row import one_row_per_key
+from deltamerge.recipes.keyed_rows import one_row_per_key, rows_of_keys, same_keys
 from deltamerge.recipes.quarantine import Judged, WrittenColumns, judge, rejecting
 from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of, place_of_target
 from deltamerge.recipes.values import ColumnPair, all_of, check_comparable, differs_from, kept_sql

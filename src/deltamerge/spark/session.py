@@ -281,7 +281,7 @@ def is_built_on_subquery(column: Column) -> bool:
     """Return whether a classic Column contains ``DataFrame.scalar()``, ``exists()`` or ``isin(DataFrame)``.
 
     How such a Column prints does not show it; SQL inside of `expr` is not looked into. False for Columns of Connect,
-    which `deltamerge.spark.connect_columns` reads.
+    which `deltamerge.spark.column_trees` reads.
     """
     java: Any = getattr(column, "_jc", None)
     return java is not None and "SubqueryExpression(" in java.node().toString()

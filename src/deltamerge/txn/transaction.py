@@ -1,6 +1,6 @@
 """The optimistic transaction: write the next version unless it is taken; if it is, check and try the one after.
 
-After it the log is maintained; see `upkeep`.
+After it the log is maintained; see `maintain_log`.
 
 Three outcomes: the commit landed; it conflicts (a `DeltaConcurrentModificationException`, or the store's own error:
 nothing was written, the caller may delete its files); it is not known (`CommitStateUnknownException`: it must not).
@@ -8,19 +8,25 @@ nothing was written, the caller may delete its files); it is not known (`CommitS
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from deltamerge.exceptions import ConcurrentWriteException, DeltaConcurrentModificationException
+from deltamerge.log.actions import Metadata
 from deltamerge.log.change_feed import check_reserved_names
+from deltamerge.log.checkpoint.writing import write_checkpoint
+from deltamerge.log.cleanup import clean_up_expired_log
 from deltamerge.log.commits import read_commit
 from deltamerge.log.features.row_tracking import high_water_mark
-from deltamerge.log.segment import list_log
+from deltamerge.log.properties import integer
+from deltamerge.log.segment import commit_path, list_log
+from deltamerge.log.version_checksum import checksum_content, checksum_path, state_after
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
 from deltamerge.txn.conflicts import ROW_CONFLICTS, WinningCommit, check_conflicts
 from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
-from deltamerge.txn.upkeep import maintain_log
 
 __all__ = ["Committed", "PreparedCommit", "ReadSet", "commit"]
 
@@ -33,6 +39,9 @@ Reconcile: TypeAlias = Callable[[Sequence[WinningCommit], DeltaConcurrentModific
 
 Its arguments are all commits since the version that was read, and the first conflict about files with one of them.
 """
+
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def now_ms() -> int:
@@ -146,3 +155,56 @@ def _too_many(prepared: PreparedCommit, version: int, attempts: int) -> Concurre
             "readVersion": str(prepared.read_version),
         },
     )
+
+
+def maintain_log(
+    committed: Committed, prepared: PreparedCommit, content: bytes | None, clock: Callable[[], int]
+) -> None:
+    """Write what belongs to a new version; nothing that fails here is an error of the commit, which has landed.
+
+    Args:
+        content: The commit file's; None where it is not known to be this one.
+        clock: Returns milliseconds since the epoch.
+    """
+    if prepared.writes_checksum:
+        with _no_error_of(committed, "version checksum"):
+            _write_checksum(committed, prepared, content)
+    if prepared.metadata is not None and _is_checkpoint_due(committed.version, prepared.metadata):
+        with _no_error_of(committed, "checkpoint or the log's clean-up"):
+            write_checkpoint(committed.snapshot, clock())
+            clean_up_expired_log(committed.snapshot, clock())
+
+
+@contextlib.contextmanager
+def _no_error_of(committed: Committed, what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # Whatever fails, no error may make the commit look as if it had not landed.
+        _LOGGER.warning(
+            "Version %s of %s is committed, but its %s failed: %s",
+            committed.version,
+            committed.store.root,
+            what,
+            error,
+            exc_info=True,
+        )
+
+
+def _write_checksum(committed: Committed, prepared: PreparedCommit, content: bytes | None) -> None:
+    read, store = prepared.read_snapshot, committed.store
+    if content is not None and committed.version == prepared.read_version + 1:
+        # Known without reading anything back.
+        before = None if read is None else read.state
+        state = state_after(before, commit_path(committed.version), content, store.root)
+    else:
+        state = committed.snapshot.state
+    # A file that is there already is another writer's, and stays (Protocol: Writer Requirements).
+    with contextlib.suppress(FileExistsError):
+        store.put_if_absent(checksum_path(committed.version), checksum_content(state, prepared.txn_id))
+
+
+def _is_checkpoint_due(version: int, metadata: Metadata) -> bool:
+    """Return whether a version is to have a checkpoint, as delta-spark decides it."""
+    interval = integer(metadata.configuration, "delta.checkpointInterval", 10)
+    return version > 0 and interval > 0 and version % interval == 0

@@ -1,13 +1,13 @@
-"""The names of Delta's table properties: they are known, and their case does not matter."""
+"""Delta's table properties: their names are known, whatever their case, and so are the values that they take."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+from deltamerge.log.properties import parse_interval
 from deltamerge.log.protocol import SUPPORTED_WRITER_FEATURES
 from deltamerge.sql.names import near_misses
-from deltamerge.write.property_values import check_values
 
 # Delta: DeltaConfigs, and delta.targetFileSize.
 _NAMES = [
@@ -75,6 +75,19 @@ DEFAULTS = "spark.databricks.delta.properties.defaults."
 _OF_ANY_NAME = ("delta.constraints.", _FEATURE, "delta.universalformat.config.")
 
 
+_BOOLEANS = (
+    "appendOnly", "checkpoint.writeStatsAsJson", "checkpoint.writeStatsAsStruct",
+    "compatibility.symlinkFormatManifest.enabled", "enableChangeDataFeed", "enableDeletionVectors",
+    "enableExpiredLogCleanup", "enableFullRetentionRollback", "enableInCommitTimestamps", "enableRowTracking",
+    "enableTypeWidening", "enableVariantShredding", "randomizeFilePrefixes", "rowTrackingSuspended",
+)  # fmt: skip
+_INTERVALS = (
+    "checkpointRetentionDuration", "deletedFileRetentionDuration", "dropFeatureTruncateHistory.retentionDuration",
+    "logRetentionDuration", "sampleRetentionDuration", "setTransactionRetentionDuration",
+)  # fmt: skip
+_ISOLATION = ("serializable", "writeserializable", "snapshotisolation")
+
+
 def spelled(key: str) -> str:
     """Return a property's key as Delta spells it; any other key stays."""
     lowered = key.lower()
@@ -110,3 +123,46 @@ def named_properties(properties: Mapping[str, str], *, any_name: bool) -> dict[s
         found[spelled(key)] = value
     check_values(found)
     return found
+
+
+def _is_boolean(value: str) -> bool:
+    return value.lower() in ("true", "false")
+
+
+def _is_interval(value: str) -> bool:
+    try:
+        return parse_interval(value) >= 0
+    except ValueError:
+        return False
+
+
+def _is_number_from(least: int) -> Callable[[str], bool]:
+    def test(value: str) -> bool:
+        try:
+            return int(value) >= least
+        except ValueError:
+            return False
+
+    return test
+
+
+_TESTS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    **{f"delta.{name}": (_is_boolean, "true or false") for name in _BOOLEANS},
+    **{f"delta.{name}": (_is_interval, "an interval such as 'interval 7 days', without months") for name in _INTERVALS},
+    "delta.checkpointInterval": (_is_number_from(1), "a whole number greater than 0"),
+    "delta.dataSkippingNumIndexedCols": (_is_number_from(-1), "a whole number from -1 on"),
+    "delta.randomPrefixLength": (_is_number_from(1), "a whole number greater than 0"),
+    "delta.isolationLevel": (lambda value: value.lower() in _ISOLATION, "Serializable or WriteSerializable"),
+}
+
+
+def check_values(properties: Mapping[str, str]) -> None:
+    """Refuse values that a property of Delta's cannot have."""
+    for key, value in properties.items():
+        test, wanted = _TESTS.get(key, (None, ""))
+        if test is not None and not test(value):
+            raise DeltaIllegalArgumentException(
+                "DELTAMERGE_INVALID_TABLE_PROPERTY",
+                f"The table property {key} is '{value}', but it has to be {wanted}. Nothing was changed.",
+                parameters={"key": key, "value": value},
+            )

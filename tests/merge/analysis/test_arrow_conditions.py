@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from deltamerge.merge.analysis.arrow_conditions import arrow_condition
-from deltamerge.spark.classic_columns import read_classic_column
+from deltamerge.spark.column_trees import read_classic_column
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Name, Node
 from deltamerge.workers.conditions import ClauseChoice, Condition, evaluate

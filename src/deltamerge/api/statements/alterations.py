@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements import frames
-from deltamerge.api.statements.columns import type_of, without_parent
+from deltamerge.api.statements.creation import type_of, without_parent
 from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.alter_columns import (
     ColumnChange,

@@ -9,26 +9,24 @@ from pyspark.sql import DataFrame
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_sql import merge_command
-from deltamerge.api.plan_report import MergePlanReport
-from deltamerge.api.report import MergeReport
+from deltamerge.api.report import MergePlanReport, MergeReport
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_frame
-from deltamerge.commands.delete_update import delete, update
-from deltamerge.commands.truncate import truncate
+from deltamerge.commands.delete_update import delete, truncate, update
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.command import run_merge
 from deltamerge.merge.explain import explain_merge
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import conf_value
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.insert_values import with_defaults
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.names import quote
 from deltamerge.sql.relations import replace_qualifier
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, MergeRows, TruncateTable, UpdateRows
+from deltamerge.sql.statements.changes import with_defaults
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
 from deltamerge.write.table_writer import FrameWrite

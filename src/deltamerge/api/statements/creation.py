@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.api.new_tables import create, find_place, record
 from deltamerge.api.statements import frames
-from deltamerge.api.statements.columns import without_parent
 from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.clone import shallow_clone
@@ -22,8 +22,11 @@ from deltamerge.sql.names import quote
 from deltamerge.sql.statements.ast import CloneTable, ColumnDefinition, CreateTable, CreateTempView, DropTable
 from deltamerge.storage.own_files import own_files
 from deltamerge.write.constraints import CHECK_PREFIX
+from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.definition import TableDefinition, as_spelled
 from deltamerge.write.frame_rows import new_schema
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION
+from deltamerge.write.identity_columns import identity_metadata
 from deltamerge.write.table_writer import NO_NOTES, CommitNotes
 
 _CLONED = (
@@ -120,3 +123,23 @@ def run_drop(tables: Tables, statement: DropTable, sql: str) -> DataFrame:
     store = found.table.store
     store.delete([file.path for file in own_files(store)])
     return frames.nothing(tables.spark)
+
+
+def type_of(ddl: str) -> DataType:
+    """Return the type that its DDL names."""
+    return DataType.fromDDL(ddl)
+
+
+def without_parent(column: ColumnDefinition) -> StructField:
+    """Return a column, or a field under its last name, as a field of Spark's."""
+    metadata: dict[str, Any] = {}
+    if column.comment is not None:
+        metadata["comment"] = column.comment
+    if column.default is not None:
+        metadata[CURRENT_DEFAULT] = column.default
+    if column.generated is not None:
+        metadata[GENERATION_EXPRESSION] = column.generated
+    if column.identity is not None:
+        start, step, by_default = column.identity
+        metadata |= identity_metadata(start, step, allow_explicit_insert=by_default)
+    return StructField(column.name[-1], type_of(column.data_type), column.nullable, metadata)

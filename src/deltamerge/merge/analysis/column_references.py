@@ -24,8 +24,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     values_of,
 )
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
-from deltamerge.spark.classic_columns import read_classic_column
-from deltamerge.spark.connect_columns import read_proto
+from deltamerge.spark.column_trees import read_classic_column, read_proto
 from deltamerge.spark.session import attribute_names
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree

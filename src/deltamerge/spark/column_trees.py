@@ -1,19 +1,21 @@
-"""Reads a Column as Spark Connect sends it: the ``Expression`` message, from ``column.to_plan(None)``.
+"""Reads a Column as the tree of a condition: a classic one from its printed form, one of Connect from its message.
 
-Messages distinguish names from literals and have the literals' types. They are only read by their fields' names, so
-that this module needs no Spark.
+Connect's ``Expression`` messages, from ``column.to_plan(None)``, distinguish names from literals and have the literals'
+types. They are only read by their fields' names, so that this module needs no Spark.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.condition_reader import COMPARISONS, FUNCTIONS, read_condition
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, leaves, unreadable
-from deltamerge.sql.literals import Typed, number_value
+from deltamerge.sql.literals import Typed, number_value, typed_value
 from deltamerge.sql.names import parse_name, quote_name
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -24,6 +26,12 @@ _PARTS = {
     "lambda_function": ("function",),
     "unresolved_named_lambda_variable": (),
 }
+
+
+_PRINTED = re.compile(r"Column<'(.*)'>", re.DOTALL)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"-?\d+L?", re.ASCII)
+_TRUTH = ("and", "or", "not")
 
 
 def read_proto(expression: Any, double_quoted_identifiers: bool = False) -> Node:  # noqa: ANN401
@@ -134,3 +142,47 @@ _CONVERSIONS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "timestamp": ("timestamp", _utc),
     "timestamp_ntz": ("timestamp_ntz", lambda micros: _utc(micros).replace(tzinfo=None)),
 }
+
+
+def printed_sql(column: str) -> str:
+    """Return what is between ``Column<'`` and ``'>`` in a printed Column; other strings unchanged."""
+    match = _PRINTED.fullmatch(column)
+    return match[1] if match else column
+
+
+def read_classic_column(column: str, double_quoted_identifiers: bool = False) -> Node:
+    """Read a printed Column of classic PySpark.
+
+    Fractional numbers, timestamps and whatever else prints alike for different Columns become `Opaque`.
+    """
+    tree = _settle(read_condition(printed_sql(column), double_quoted_identifiers))
+    return _operand(tree) if isinstance(tree, Name) else tree
+
+
+def _settle(node: Node) -> Node:
+    """Replace the operands of printed operators by what is certain of them."""
+    if not isinstance(node, Operation):
+        return node
+    operands = tuple(map(_settle, node.operands))
+    if node.prefix and node.op not in _TRUTH:
+        operands = tuple(map(_operand, operands))
+    return replace(node, operands=operands)
+
+
+def _operand(node: Node) -> Node:
+    if isinstance(node, Name) and node.text.lower() in ("nan", "infinity"):
+        # A number prints like a name.
+        return unreadable(node.text, node.span)
+    if isinstance(node, Literal) and isinstance(node.value, (str, bytes, bool, type(None))):
+        return node
+    if isinstance(node, Literal):
+        # 1.5 may be a double or a decimal; whole numbers compare alike whatever their type is.
+        return node if _WHOLE_NUMBER.fullmatch(node.text) else _nothing_known(node)
+    if isinstance(node, Opaque) and _DATE.fullmatch(node.text):
+        typed = typed_value("DATE", node.text)
+        return Literal(typed[0], typed[1], node.text, node.span) if typed else node
+    return node
+
+
+def _nothing_known(node: Literal) -> Opaque:
+    return Opaque((), (), complete=True, subquery=False, text=node.text, span=node.span)
