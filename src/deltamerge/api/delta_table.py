@@ -59,9 +59,6 @@ class DeltaTable(TableCommands):
                 (``spark.hadoop.fs.s3a.*``, also those of a bucket), then the environment's. Spark itself always uses
                 the session's settings.
 
-        Returns:
-            The table.
-
         Raises:
             DeltaTableNotFoundException: There is no Delta table.
             DeltaLogCorruptException: Its log cannot be read.
@@ -79,9 +76,6 @@ class DeltaTable(TableCommands):
             sparkSession: The session.
             tableOrViewName: The table's name, perhaps with its database.
             options: Options of the object store; see `forPath`.
-
-        Returns:
-            The table.
 
         Raises:
             DeltaTableNotFoundException: There is no such table, or it is not a Delta table.
@@ -186,9 +180,6 @@ class DeltaTable(TableCommands):
             identifier: The folder, as ``parquet.`/path` ``.
             partitionSchema: The columns whose values are in the folders' names, as DDL or a struct.
 
-        Returns:
-            The table.
-
         Raises:
             DeltaAnalysisException: The identifier does not name a folder of Parquet files, or the folders do not
                 match the partition columns.
@@ -216,9 +207,6 @@ class DeltaTable(TableCommands):
 
         Args:
             aliasName: The name.
-
-        Returns:
-            The table under that name.
         """
         return DeltaTable(self.table, aliasName)
 

@@ -52,9 +52,6 @@ class DeltaMergeBuilder:
         Args:
             condition: When to do so, over both sides; None means always.
             set: Values by target column, or by a field such as ``a.b``; SQL or Columns over both sides.
-
-        Returns:
-            The builder with the clause added.
         """
         return self._with("matched", condition, Update(assignments_of(set, "'set' in whenMatchedUpdate")))
 
@@ -66,9 +63,6 @@ class DeltaMergeBuilder:
         Args:
             condition: When to do so, over both sides; None means always.
             except_cols: Columns of the target that keep their values: SQL's ``UPDATE SET * EXCEPT``.
-
-        Returns:
-            The builder with the clause added.
         """
         return self._with("matched", condition, Update(_star(except_cols)))
 
@@ -77,9 +71,6 @@ class DeltaMergeBuilder:
 
         Args:
             condition: When to do so, over both sides; None means always.
-
-        Returns:
-            The builder with the clause added.
         """
         return self._with("matched", condition, Delete())
 
@@ -88,9 +79,6 @@ class DeltaMergeBuilder:
 
         Args:
             condition: When to do so, over both sides; None means always.
-
-        Returns:
-            The builder with the clause added.
         """
         return self._with("matched", condition, DoNothing())
 
@@ -100,9 +88,6 @@ class DeltaMergeBuilder:
         Args:
             condition: When to do so, over the source; None means always.
             values: Values by target column; SQL or Columns over the source.
-
-        Returns:
-            The builder with the clause added.
         """
         return self._with("not_matched", condition, Insert(assignments_of(values, "'values' in whenNotMatchedInsert")))
 
@@ -114,9 +99,6 @@ class DeltaMergeBuilder:
         Args:
             condition: When to do so, over the source; None means always.
             except_cols: Columns of the target that get their default or NULL: SQL's ``INSERT * EXCEPT``.
-
-        Returns:
-            The builder with the clause added.
         """
         return self._with("not_matched", condition, Insert(_star(except_cols)))
 
@@ -125,9 +107,6 @@ class DeltaMergeBuilder:
 
         Args:
             condition: When to do so, over the source; None means always.
-
-        Returns:
-            The builder with the clause added.
         """
         return self._with("not_matched", condition, DoNothing())
 
@@ -137,9 +116,6 @@ class DeltaMergeBuilder:
         Args:
             condition: When to do so, over the target; None means always.
             set: Values by target column or field; SQL or Columns over the target.
-
-        Returns:
-            The builder with the clause added.
         """
         return self._with(
             "not_matched_by_source", condition, Update(assignments_of(set, "'set' in whenNotMatchedBySourceUpdate"))
@@ -150,9 +126,6 @@ class DeltaMergeBuilder:
 
         Args:
             condition: When to do so, over the target; None means always.
-
-        Returns:
-            The builder with the clause added.
         """
         return self._with("not_matched_by_source", condition, Delete())
 
@@ -161,18 +134,11 @@ class DeltaMergeBuilder:
 
         Args:
             condition: When to do so, over the target; None means always.
-
-        Returns:
-            The builder with the clause added.
         """
         return self._with("not_matched_by_source", condition, DoNothing())
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        """Add the source's columns and fields that the clauses use to the target.
-
-        Returns:
-            The builder with schema evolution on.
-        """
+        """Add the source's columns and fields that the clauses use to the target."""
         return replace(self, statement=replace(self.statement, schema_evolution=True))
 
     def execute(
@@ -218,9 +184,6 @@ class DeltaMergeBuilder:
                 the session's ``spark.databricks.delta.write.txnVersion``.
             user_metadata: A string for the commit's ``userMetadata``. By default the session's
                 ``spark.databricks.delta.commitInfo.userMetadata``.
-
-        Returns:
-            The report.
 
         Raises:
             DeltaIllegalArgumentException: Only one of `txn_app_id` and `txn_version` is given, or a setting is wrong.

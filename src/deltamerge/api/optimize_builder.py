@@ -57,9 +57,6 @@ class DeltaOptimizeBuilder:
 
         Args:
             partitionFilter: SQL over the partition columns.
-
-        Returns:
-            The builder with the condition added.
         """
         return replace(self, predicates=(*self.predicates, partitionFilter))
 

@@ -20,7 +20,7 @@ from deltamerge.write.identity_columns import identity_metadata
 
 
 class DeltaColumnBuilder:
-    """A column of a new table.
+    """A column of a new table; every method but `build` changes the builder and returns it.
 
     Args:
         spark: The session.
@@ -39,9 +39,6 @@ class DeltaColumnBuilder:
 
         Args:
             dataType: A `DataType` or its DDL.
-
-        Returns:
-            The builder.
         """
         self._type = dataType
         return self
@@ -51,9 +48,6 @@ class DeltaColumnBuilder:
 
         Args:
             nullable: Whether it may.
-
-        Returns:
-            The builder.
         """
         self._nullable = nullable
         return self
@@ -63,9 +57,6 @@ class DeltaColumnBuilder:
 
         Args:
             comment: The comment.
-
-        Returns:
-            The builder.
         """
         self._metadata["comment"] = comment
         return self
@@ -75,9 +66,6 @@ class DeltaColumnBuilder:
 
         Args:
             expr: SQL over the table's other columns.
-
-        Returns:
-            The builder.
         """
         self._metadata[GENERATION_EXPRESSION] = expr
         return self
@@ -88,9 +76,6 @@ class DeltaColumnBuilder:
         Args:
             start: The first value.
             step: The difference between one value and the next; not 0.
-
-        Returns:
-            The builder.
 
         Raises:
             ValueError: The step is 0.
@@ -105,9 +90,6 @@ class DeltaColumnBuilder:
             start: The first value.
             step: The difference between one value and the next; not 0.
 
-        Returns:
-            The builder.
-
         Raises:
             ValueError: The step is 0.
         """
@@ -116,9 +98,6 @@ class DeltaColumnBuilder:
 
     def build(self) -> StructField:
         """Return the column.
-
-        Returns:
-            The field.
 
         Raises:
             ValueError: It has no type.
@@ -174,9 +153,6 @@ class DeltaTableBuilder:
 
         Args:
             identifier: The name, perhaps with its database; ``delta.`path` `` names a path.
-
-        Returns:
-            The builder.
         """
         check(isinstance(identifier, str), "Identifier must be str.", identifier)
         self.name = identifier
@@ -187,9 +163,6 @@ class DeltaTableBuilder:
 
         Args:
             location: A local path or a URL.
-
-        Returns:
-            The builder.
         """
         check(isinstance(location, str), "Location must be str.", location)
         self.path = location
@@ -200,9 +173,6 @@ class DeltaTableBuilder:
 
         Args:
             comment: The comment.
-
-        Returns:
-            The builder.
         """
         check(isinstance(comment, str), "Table comment must be str.", comment)
         self.definition = replace(self.definition, description=comment)
@@ -227,9 +197,6 @@ class DeltaTableBuilder:
                 an identity column whose values only the table generates.
             generatedByDefaultAs: An `IdentityGenerator` for an identity column whose values an INSERT may set too.
             comment: Its comment.
-
-        Returns:
-            The builder.
 
         Raises:
             ValueError: Both kinds of generation are set, or the identity's step is 0.
@@ -268,9 +235,6 @@ class DeltaTableBuilder:
 
         Args:
             cols: The columns, or a struct of them.
-
-        Returns:
-            The builder.
         """
         if isinstance(cols, list):
             for column in cols:
@@ -284,9 +248,6 @@ class DeltaTableBuilder:
 
         Args:
             cols: Their names, one by one or in one list.
-
-        Returns:
-            The builder.
         """
         self.definition = replace(self.definition, partition_columns=names_of(cols, "Partitioning column must be str."))
         return self
@@ -296,9 +257,6 @@ class DeltaTableBuilder:
 
         Args:
             cols: Their names, one by one or in one list.
-
-        Returns:
-            The builder.
         """
         self.definition = replace(self.definition, clustered_by=names_of(cols, "Clustering column must be str."))
         return self
@@ -309,9 +267,6 @@ class DeltaTableBuilder:
         Args:
             key: Its name, such as ``delta.enableChangeDataFeed``.
             value: Its value.
-
-        Returns:
-            The builder.
         """
         both_strings = isinstance(key, str) and isinstance(value, str)
         check(both_strings, "Key and value of property must be string.", key, value)
@@ -321,9 +276,6 @@ class DeltaTableBuilder:
 
     def execute(self) -> Any:  # noqa: ANN401
         """Create the table.
-
-        Returns:
-            The `DeltaTable`.
 
         Raises:
             DeltaAnalysisException: The table exists already, there is none to replace, or the definition needs a

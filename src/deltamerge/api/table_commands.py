@@ -196,9 +196,6 @@ class TableCommands:
             replace: Whether the target may be an existing table, which must be empty.
             properties: Properties of the new table, added to this one's.
 
-        Returns:
-            The new table.
-
         Raises:
             ValueError: An argument has the wrong type.
             DeltaAnalysisException: The clone is not shallow, or the target exists already.
@@ -221,9 +218,6 @@ class TableCommands:
             isShallow: Must be True: files are not copied.
             replace: Whether the target may be an existing table, which must be empty.
             properties: Properties of the new table, added to this one's.
-
-        Returns:
-            The new table.
 
         Raises:
             ValueError: An argument has the wrong type.
@@ -249,9 +243,6 @@ class TableCommands:
             isShallow: Must be True: files are not copied.
             replace: Whether the target may be an existing table, which must be empty.
             properties: Properties of the new table, added to this one's.
-
-        Returns:
-            The new table.
 
         Raises:
             ValueError: An argument has the wrong type.
