@@ -42,10 +42,12 @@ class Merge:
     Args:
         on: When a target row and a source row match.
         clauses: The WHEN clauses.
+        skip_unchanged: Whether a pair fires no UPDATE that leaves the row as it is.
     """
 
     on: Expression
     clauses: tuple[Clause, ...]
+    skip_unchanged: bool = False
 
     def of(self, kind: Kind) -> list[Clause]:
         """Gives the clauses of a kind in their order."""
@@ -86,19 +88,26 @@ def merge_rows(columns: Sequence[str], target: list[Row], source: list[Row], mer
     done = Merged()
     counted = dict.fromkeys([(k, a) for k in ("matched", "not_matched_by_source") for a in ("update", "delete")], 0)
     matched_source: set[int] = set()
+    skipped = 0
     for old in target:
         partners = [i for i, new in enumerate(source) if merge.on.value({"t": old, "s": new}) is True]
         matched_source.update(partners)
         kind: Kind = "matched" if partners else "not_matched_by_source"
         fired = []
+        skips = False
         candidates: list[Row | None] = [source[i] for i in partners]
         for new in candidates or [None]:
             clause = first_true(merge.of(kind), {"t": old, "s": new})
-            if clause is not None and clause.action != "do_nothing":
-                fired.append((clause, new))
+            if clause is None or clause.action == "do_nothing":
+                continue
+            if merge.skip_unchanged and clause.action == "update" and is_unchanged(columns, clause, old, new):
+                skips = True
+                continue
+            fired.append((clause, new))
         if len(fired) > 1 and not is_one_unconditional_delete(merge.of("matched")):
             raise SeveralSourceRows
         if not fired:
+            skipped += skips
             done.rows.append(old)
             continue
         clause, new = fired[0]
@@ -109,6 +118,8 @@ def merge_rows(columns: Sequence[str], target: list[Row], source: list[Row], mer
             updated = updated_row(columns, clause, old, new)
             done.rows.append(updated)
             done.changes += [("update_preimage", old), ("update_postimage", updated)]
+    if merge.skip_unchanged:
+        done.metrics["numTargetRowsSkipped"] = skipped
     inserted = 0
     for i, new in enumerate(source):
         if i in matched_source:
@@ -119,7 +130,7 @@ def merge_rows(columns: Sequence[str], target: list[Row], source: list[Row], mer
             done.rows.append(row)
             done.changes.append(("insert", row))
             inserted += 1
-    done.metrics = {
+    done.metrics |= {
         "numSourceRows": len(source),
         "numTargetRowsInserted": inserted,
         "numTargetRowsUpdated": counted["matched", "update"] + counted["not_matched_by_source", "update"],
@@ -155,6 +166,11 @@ def updated_row(columns: Sequence[str], clause: Clause, old: Row, new: Row | Non
     for path, expression in clause.assignments:
         set_field(row, path, expression.value({"t": old, "s": new}))
     return row
+
+
+def is_unchanged(columns: Sequence[str], clause: Clause, old: Row, new: Row | None) -> bool:
+    """Tells whether an UPDATE leaves a row as it is, by text: -0.0 is not 0.0, and NaN is itself."""
+    return repr(updated_row(columns, clause, old, new)) == repr(old)
 
 
 def set_field(row: Row, path: tuple[str, ...], value: Any) -> None:

@@ -128,7 +128,9 @@ def run(spark: SparkSession, example: Example, witness: Witness, made: str, path
     spark.sql(rows_query(example.types, example.source)).createOrReplaceTempView("model_source")
     spark.conf.set("spark.deltamerge.merge.executor", wanted.executor)
     table = DeltaTable.forPath(spark, path).alias("t")
-    merge = table.merge(spark.table("model_source").alias("s"), example.merge.on.sql())
+    merge = table.merge(
+        spark.table("model_source").alias("s"), example.merge.on.sql(), skip_unchanged=example.merge.skip_unchanged
+    )
     for clause in example.merge.clauses:
         merge = _with_clause(merge, clause)
     command = MergeIntoCommand(merge.table, merge.statement, ruled_out=wanted.ruled_out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -162,6 +162,16 @@ def examples(draw: st.DrawFn) -> Example:
     clauses = draw(_clauses(types))
     merge = Merge(draw(_on(types)), clauses)
     return Example(types, partition_by, properties, files, deleted, source, merge)
+
+
+@st.composite
+def skipping_examples(draw: st.DrawFn) -> Example:
+    """Draws a merge that skips unchanged rows, some of whose source rows are the target's own."""
+    drawn = draw(examples())
+    known = [row for file in drawn.files for row in file]
+    own = draw(st.lists(st.sampled_from(known), max_size=3)) if known else []
+    source = _one_per_key([*drawn.source, *map(dict, own)])
+    return replace(drawn, source=source, merge=replace(drawn.merge, skip_unchanged=True))
 
 
 @st.composite

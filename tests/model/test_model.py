@@ -16,7 +16,7 @@ from corpus.deltamerge_engine import is_ci
 from .language import Case, Compare, IsNull, Literal, Name, Plus
 from .merge_model import Clause, Merge, Merged, SeveralSourceRows, merge_rows
 from .running import PLANS, PlanDoesNotFit, Seen, bag, make_table, row_versions, rows_before, run
-from .strategies import Example, examples
+from .strategies import Example, examples, skipping_examples
 from .witness import witness_of
 
 if TYPE_CHECKING:
@@ -124,6 +124,19 @@ def test_many_random_merges(spark: SparkSession, tmp_path: Path, part: int) -> N
     @seeded
     @searching(EXAMPLES // PARTS)
     @given(example=examples())
+    def holds(example: Example) -> None:
+        check(spark, tmp_path, example)
+
+    holds()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_merges_that_skip_unchanged_rows(spark: SparkSession, tmp_path: Path, part: int) -> None:
+    seeded: Callable[[Callable[[], None]], Callable[[], None]] = seed(part) if is_ci() else lambda test: test
+
+    @seeded
+    @searching(EXAMPLES // PARTS)
+    @given(example=skipping_examples())
     def holds(example: Example) -> None:
         check(spark, tmp_path, example)
 

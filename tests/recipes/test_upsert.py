@@ -103,7 +103,7 @@ def test_values_of_fields(spark: SparkSession, tmp_path: Path) -> None:
     report = upsert(table, source, "id", update=update, insert=False, skip_unchanged=True)
     assert report.metrics["numTargetRowsUpdated"] == 1
     assert rows_of(table.toDF()) == [(1, ("Oslo", "0150"), 1), (2, ("Voss", "1500"), 1)]
-    with pytest.raises(DeltaAnalysisException, match=r"`town` in update: the target's `place` has the columns city"):
+    with pytest.raises(DeltaAnalysisException, match="town"):
         upsert(table, source, "id", update={"place.town": "s.city"}, insert=False, skip_unchanged=True)
 
 

@@ -303,7 +303,12 @@ class DeltaTable(TableCommands):
         return None if timestamp is None else timestamp_ms(self.table.spark, timestamp)
 
     def merge(
-        self, source: DataFrame, condition: str | Column, *, dedupe_by: str | Sequence[str] | None = None
+        self,
+        source: DataFrame,
+        condition: str | Column,
+        *,
+        dedupe_by: str | Sequence[str] | None = None,
+        skip_unchanged: bool = False,
     ) -> DeltaMergeBuilder:
         """Start a merge into the table.
 
@@ -313,11 +318,13 @@ class DeltaTable(TableCommands):
             dedupe_by: A source column or several, such as the time of a change. Of the source rows that share
                 a key of ON's equalities, the one with the greatest value is merged and the others are ignored; if two
                 have it, the merge fails and names the key.
+            skip_unchanged: Whether a row to which an UPDATE would give the values that it has is left alone. The
+                report counts these rows as skipped. By default the session's ``spark.deltamerge.merge.skipUnchanged``.
 
         Returns:
             A builder; add clauses, then call ``execute()`` or ``run()``.
         """
-        return merge_builder(self.table, self._alias, source, condition, dedupe_by)
+        return merge_builder(self.table, self._alias, source, condition, dedupe_by, skip_unchanged=skip_unchanged)
 
     def delete(self, condition: Condition = None) -> None:
         """Delete rows.

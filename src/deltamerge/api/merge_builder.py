@@ -275,6 +275,8 @@ def merge_builder(
     source: DataFrame,
     condition: str | Column,
     dedupe_by: str | Sequence[str] | None = None,
+    *,
+    skip_unchanged: bool = False,
 ) -> DeltaMergeBuilder:
     """Begin a MERGE; see `DeltaTable.merge`.
 
@@ -299,6 +301,7 @@ def merge_builder(
         clauses=(),
         schema_evolution=False,
         dedupe_by=columns_to_dedupe_by(dedupe_by),
+        skip_unchanged=skip_unchanged,
     )
     return DeltaMergeBuilder(table, statement)
 

@@ -42,6 +42,7 @@ def merge_sql(
     progress: Progress | None = None,
     *,
     dedupe_by: str | Sequence[str] | None = None,
+    skip_unchanged: bool = False,
     txn_app_id: str | None = None,
     txn_version: int | None = None,
     user_metadata: str | None = None,
@@ -55,6 +56,8 @@ def merge_sql(
         tables: Delta tables by the names that they have in the statement; paths or `DeltaTable`s.
         progress: Called with each step as it begins.
         dedupe_by: A source column or several: of the source rows with one key the latest by these is merged; see
+            `DeltaTable.merge`.
+        skip_unchanged: Whether a row to which an UPDATE would give the values that it has is left alone; see
             `DeltaTable.merge`.
         txn_app_id: The application that merges; with `txn_version` the merge is done once, however often the
             application tries. By default the session's ``spark.databricks.delta.write.txnAppId``.
@@ -82,8 +85,9 @@ def merge_sql(
             "merge_sql runs a MERGE. To see what it would do, use plan_sql, or `deltamerge plan` on the command line.",
         )
     transaction = option_transaction(txn_app_id, txn_version)
-    command = merge_command(_tables(spark, options, tables), parsed, dedupe_by)
-    return MergeReport(run_merge(replace(command, transaction=transaction, user_metadata=user_metadata), progress))
+    command = merge_command(_tables(spark, options, tables), parsed, dedupe_by, skip_unchanged=skip_unchanged)
+    command = replace(command, transaction=transaction, user_metadata=user_metadata)
+    return MergeReport(run_merge(command, progress))
 
 
 def plan_sql(
@@ -93,6 +97,7 @@ def plan_sql(
     progress: Progress | None = None,
     *,
     dedupe_by: str | Sequence[str] | None = None,
+    skip_unchanged: bool = False,
     analyze: bool = False,
     options: StoreOptions | None = None,
 ) -> MergePlanReport:
@@ -105,6 +110,7 @@ def plan_sql(
         tables: Delta tables by the names that they have in the statement; paths or `DeltaTable`s.
         progress: Called with each step as it begins.
         dedupe_by: A source column or several; see `merge_sql`.
+        skip_unchanged: Whether rows that an UPDATE would leave as they are are left alone; see `merge_sql`.
         analyze: Whether to read the source and match its rows too, for the rows that each clause would change;
             otherwise only the log is read.
         options: The options of an object store; see `merge_sql`.
@@ -118,7 +124,7 @@ def plan_sql(
             fit.
     """
     parsed = parse_merge(statement)
-    command = merge_command(_tables(spark, options, tables), parsed, dedupe_by)
+    command = merge_command(_tables(spark, options, tables), parsed, dedupe_by, skip_unchanged=skip_unchanged)
     analyze = analyze or parsed.explain == "analyze"
     return MergePlanReport(explain_merge(command, analyze=analyze, progress=progress))
 
@@ -130,12 +136,17 @@ def _tables(spark: SparkSession, options: StoreOptions | None, given: NamedTable
 
 
 def merge_command(
-    tables: Tables, parsed: ParsedMerge, dedupe_by: str | Sequence[str] | None = None
+    tables: Tables,
+    parsed: ParsedMerge,
+    dedupe_by: str | Sequence[str] | None = None,
+    *,
+    skip_unchanged: bool = False,
 ) -> MergeIntoCommand:
     """Return the command that a parsed MERGE asks for."""
     target = counting_requests(tables.to_change(TableName(parsed.target.name, parsed.target.path)))
     now, begun = time.time_ns() // 1000, begin(target)
     statement = _statement(parsed, _source(tables, parsed, target, begun, now), columns_to_dedupe_by(dedupe_by))
+    statement = replace(statement, skip_unchanged=skip_unchanged)
     return MergeIntoCommand(target, statement, timestamp=now, begun=begun)
 
 

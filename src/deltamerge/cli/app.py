@@ -65,6 +65,9 @@ DedupeBy = Annotated[
     list[str] | None,
     _option("COLUMN", "Of source rows with one key, merge the one with the greatest value in this column. Repeatable."),
 ]
+SkipUnchanged = Annotated[
+    bool, typer.Option("--skip-unchanged", help="Leave rows alone to which an UPDATE would give the values they have.")
+]
 TxnAppId = Annotated[
     str | None,
     _option("NAME", "The application that merges; with --txn-version it is done once, however often it is tried."),
@@ -106,6 +109,7 @@ def merge(
     remote: Remote = None,
     conf: Conf = None,
     dedupe_by: DedupeBy = None,
+    skip_unchanged: SkipUnchanged = False,
     txn_app_id: TxnAppId = None,
     txn_version: TxnVersion = None,
     user_metadata: UserMetadata = None,
@@ -122,6 +126,7 @@ def merge(
         run = partial(
             merge_sql,
             dedupe_by=dedupe_by,
+            skip_unchanged=skip_unchanged,
             txn_app_id=txn_app_id,
             txn_version=txn_version,
             user_metadata=user_metadata,
@@ -142,6 +147,7 @@ def plan(
     remote: Remote = None,
     conf: Conf = None,
     dedupe_by: DedupeBy = None,
+    skip_unchanged: SkipUnchanged = False,
     option: Options = None,
     analyze: Annotated[bool, typer.Option("--analyze", help="Also read the source and match its rows.")] = False,
     as_json: Json = False,
@@ -154,7 +160,7 @@ def plan(
     with explained(_errors()):
         _check_folder(html)
         store = read_settings("--option", option or ())
-        run = partial(plan_sql, dedupe_by=dedupe_by, analyze=analyze, options=store)
+        run = partial(plan_sql, dedupe_by=dedupe_by, skip_unchanged=skip_unchanged, analyze=analyze, options=store)
         report = _in_session(run, sql, file, target, source, remote, conf)
         _show(report.to_json() if as_json else render_terminal(report.explanation))
         if html is not None:

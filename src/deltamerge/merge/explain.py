@@ -131,7 +131,7 @@ def _matched(execution: Execution, source: Source, summary: SourceSummary) -> Me
     files = touched.rewrite
     return MergeForecast(
         source_rows=summary.row_count,
-        clauses=tuple(ClauseForecast(clause.clause.to_sql(), counts.get(clause.key, 0)) for clause in merge.clauses),
+        clauses=tuple(ClauseForecast(clause.clause.to_sql(), counts.get(clause.key, 0)) for clause in merge.given),
         files_touched=len(files),
         bytes_touched=sum(file.size for file in files),
         bytes_to_write=_bytes_to_write(execution, files, counts),
@@ -177,7 +177,7 @@ def _bytes_to_write(execution: Execution, files: tuple[AddFile, ...], counts: di
 def _failed(execution: Execution, error: Exception, summary: SourceSummary | None = None) -> MergeForecast:
     return MergeForecast(
         source_rows=0 if summary is None else summary.row_count,
-        clauses=tuple(ClauseForecast(clause.clause.to_sql(), 0) for clause in execution.merge.clauses),
+        clauses=tuple(ClauseForecast(clause.clause.to_sql(), 0) for clause in execution.merge.given),
         files_touched=0,
         bytes_touched=0,
         bytes_to_write=0,

@@ -21,6 +21,7 @@ class ClauseOutcome:
         condition: The condition as written.
         rows: How many rows of the table it changed.
         text: The clause as SQL, for a person to read.
+        skipped: How many rows an UPDATE would have left as they are, and `skip_unchanged` left alone.
     """
 
     kind: str
@@ -28,6 +29,7 @@ class ClauseOutcome:
     condition: str | None
     rows: int
     text: str
+    skipped: int = 0
 
 
 @dataclass(frozen=True)

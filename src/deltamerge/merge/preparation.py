@@ -20,6 +20,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.resolve import resolve
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.merge.analysis.skipped_updates import skipping_unchanged
 from deltamerge.merge.executors.execution import AppendedRows, Execution
 from deltamerge.merge.planning.context import PlanningContext, SessionFacts
 from deltamerge.merge.planning.limits import LIMITS
@@ -128,7 +129,10 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         columns = (*schema.names, *command.statement.source.schema.names)
         statement = at_one_time(command.statement, timestamp, columns, conf.session_time_zone)
         check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
-        merge = narrowed(resolve(spark, statement, schema, conf, _widening(snapshot, conf)))
+        if statement.has_source and conf.skip_unchanged:
+            statement = replace(statement, skip_unchanged=True)
+        merge = resolve(spark, statement, schema, conf, _widening(snapshot, conf))
+        merge = narrowed(skipping_unchanged(spark, merge) if statement.skip_unchanged else merge)
         if merge.evolves_schema:
             check_evolution(snapshot, merge.output_schema)
         merge, metadata = table_after(snapshot, merge)

@@ -30,6 +30,7 @@ class MergeStatement:
         source_alias: The name that qualifies the source's columns, or None where the frame has its own or none.
         source_sql: The source as SQL for a person to read.
         target_alias: The name that qualifies the target's columns, or None.
+        skip_unchanged: Whether a row that an UPDATE would leave as it is is not written.
         dedupe_by: The source columns whose greatest values make the one row of a key that is merged; none: all are.
     """
 
@@ -43,6 +44,7 @@ class MergeStatement:
     sql: str | None = None
     dedupe_by: tuple[str, ...] = ()
     operation: Operation = "MERGE"
+    skip_unchanged: bool = False
 
     @property
     def has_source(self) -> bool:

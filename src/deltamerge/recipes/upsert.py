@@ -18,11 +18,11 @@ from deltamerge.merge.outcome import Progress
 from deltamerge.recipes.keyed_rows import one_row_per_key, rows_of_keys, same_keys
 from deltamerge.recipes.quarantine import Judged, WrittenColumns, judge, rejecting
 from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of, place_of_target
-from deltamerge.recipes.values import ColumnPair, all_of, check_comparable, differs_from, kept_sql
+from deltamerge.recipes.values import ColumnPair, all_of, kept_sql
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import parse_name, quote, quote_name
+from deltamerge.sql.names import quote
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name
@@ -144,7 +144,7 @@ def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> 
     keys = [ColumnPair(columns.of_target(f.name, "keys"), f) for f in of_source]
     on = same_keys(rules.keys, "t", "s", null_safe=rules.null_safe)
     rows = one_row_per_key(source, keys, rules.order_by, rules.null_safe)
-    builder = table.alias("t").merge(rows.alias("s"), on)
+    builder = table.alias("t").merge(rows.alias("s"), on, skip_unchanged=rules.skip_unchanged)
     newer = _is_newer(columns, rules.order_by)
     if rules.delete_when is not None:
         builder = builder.whenMatchedDelete(all_of(newer, rules.delete_when))
@@ -171,20 +171,6 @@ class _Columns:
 
     def of_source(self, name: str, argument: str) -> StructField:
         return column_of(self.source, name, argument, "the source", self.case_sensitive)
-
-    def path(self, name: str) -> tuple[str, ...]:
-        """Return the parts of the name of a target column or of a field in it, without the target's alias."""
-        parts = parse_name(name)
-        is_column = find_field(self.target, parts[0], self.case_sensitive) is not None
-        return parts[1:] if len(parts) > 1 and parts[0].lower() == "t" and not is_column else parts
-
-    def field_at(self, path: tuple[str, ...]) -> StructField:
-        """Return a column of the target, or a field of it."""
-        field = self.of_target(path[0], "update")
-        for place, name in enumerate(path[1:], 1):
-            fields = field.dataType if isinstance(field.dataType, StructType) else StructType([])
-            field = column_of(fields, name, "update", f"the target's {quote_name(path[:place])}", self.case_sensitive)
-        return field
 
     def new(self) -> list[StructField]:
         """Return the source's columns that the target lacks."""
@@ -261,22 +247,12 @@ def _with_update(
     else:
         named = [(columns.of_target(n, "update"), columns.of_source(n, "update")) for n in names_in("update", update)]
         values = {quote(t.name): _given(t, s, rules.ignore_nulls) for t, s in named}
-    known = dict(values)
     values |= {quote(field.name): f"s.{quote(field.name)}" for field in new}
     if not values:
         return builder
-    changed = None
-    if rules.skip_unchanged:
-        paths = {name: columns.path(name) for name in known}
-        check_comparable([*map(columns.field_at, paths.values()), *new], "skip_unchanged")
-        # In a column that the target lacks its rows have NULL.
-        has = {name: f"t.{quote_name(path)}" for name, path in paths.items()}
-        gets = [(has.get(name, "NULL"), value) for name, value in values.items()]
-        changed = differs_from(gets)
-    condition = all_of(newer, changed)
     if update is True and not rules.ignore_nulls:
-        return builder.whenMatchedUpdateAll(condition)
-    return builder.whenMatchedUpdate(condition, values)
+        return builder.whenMatchedUpdateAll(newer)
+    return builder.whenMatchedUpdate(newer, values)
 
 
 def _given(target: StructField, source: StructField, ignore_nulls: bool) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql.types import DataType, MapType, StructField, StructType, VariantType
 
-from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
 from deltamerge.spark.exact_json import exact_json
 from deltamerge.spark.nested_types import contains
@@ -27,17 +25,6 @@ class ColumnPair:
 def is_comparable(data_type: DataType) -> bool:
     """Return whether Spark compares values of a type."""
     return not (contains(data_type, MapType) or contains(data_type, VariantType))
-
-
-def check_comparable(fields: Sequence[StructField], argument: str) -> None:
-    """Refuse columns that Spark does not compare, for an argument that has to."""
-    found = [field.name for field in fields if not is_comparable(field.dataType)]
-    if found:
-        raise DeltaAnalysisException(
-            "DATATYPE_MISMATCH.INVALID_ORDERING_TYPE",
-            f"{argument} compares values, and Spark compares no maps and no VARIANT: {', '.join(found)}. Leave the "
-            "argument out, or name columns of other types.",
-        )
 
 
 def comparable(value: Column, data_type: DataType) -> Column:
@@ -73,15 +60,3 @@ def all_of(*conditions: str | Column | None) -> str | Column | None:
         return " AND ".join(f"({condition})" for condition in sql)
     columns = [F.expr(c) if isinstance(c, str) else c for c in given]
     return reduce(lambda left, right: left & right, columns)
-
-
-def differs_from(values: Sequence[tuple[str, str | Column]]) -> str | Column:
-    """Return whether a value that a row gets differs from the one that it has.
-
-    Args:
-        values: SQL of the value that it has, and the one that it gets; one pair or more.
-    """
-    if all(isinstance(value, str) for _, value in values):
-        return "NOT (" + " AND ".join(f"({value}) <=> {before}" for before, value in values) + ")"
-    same = [(F.expr(value) if isinstance(value, str) else value).eqNullSafe(F.expr(before)) for before, value in values]
-    return ~reduce(lambda left, right: left & right, same)

@@ -105,6 +105,8 @@ def _clause(clause: ClauseOutcome) -> ClauseLine:
         return ClauseLine("", "rows left as they are", clause.action, when)
     noun = "row" if clause.rows == 1 else "rows"
     done = f"{noun} {_DONE.get(clause.action, clause.action)}"
+    if clause.skipped:
+        done += f", {clause.skipped:,} without a change skipped"
     return ClauseLine(f"{clause.rows:,}", done, clause.action, when)
 
 

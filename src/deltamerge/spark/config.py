@@ -48,6 +48,7 @@ class MergeConf:
     user_metadata: str | None = _setting(f"{PREFIX}commitInfo.userMetadata", None)
     executor: str = _setting("spark.deltamerge.merge.executor", "auto")
     driver_bytes: int | None = _setting("spark.deltamerge.merge.driverBytes", None)
+    skip_unchanged: bool = _setting("spark.deltamerge.merge.skipUnchanged", False)
     conflict_retries: int = _setting("spark.deltamerge.merge.conflictRetries", 3)
     case_sensitive: bool = _setting("spark.sql.caseSensitive", False)
     session_time_zone: str = _setting("spark.sql.session.timeZone", "UTC")

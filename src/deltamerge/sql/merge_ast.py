@@ -82,13 +82,19 @@ class DoNothing:
     """``DO NOTHING``: the row stays as it is, and no later clause sees it."""
 
 
-Action: TypeAlias = Update | Insert | Delete | DoNothing
+@dataclass(frozen=True)
+class SkipUnchanged:
+    """The rows that the UPDATE after it would leave as they are stay; they are counted."""
+
+
+Action: TypeAlias = Update | Insert | Delete | DoNothing | SkipUnchanged
 
 _ACTION_NAMES: dict[type, str] = {
     Update: "update",
     Insert: "insert",
     Delete: "delete",
     DoNothing: "do_nothing",
+    SkipUnchanged: "skip_unchanged",
 }
 
 
@@ -109,7 +115,7 @@ class MergeClause:
 
     @property
     def action_name(self) -> str:
-        """The action as one word: ``update``, ``insert``, ``delete`` or ``do_nothing``."""
+        """The action as one word: ``update``, ``insert``, ``delete``, ``do_nothing`` or ``skip_unchanged``."""
         return _ACTION_NAMES[type(self.action)]
 
     @property
@@ -161,7 +167,7 @@ class MergeClause:
 def _action_sql(action: Action) -> str:
     if isinstance(action, Delete):
         return "DELETE"
-    if isinstance(action, DoNothing):
+    if isinstance(action, (DoNothing, SkipUnchanged)):
         return "DO NOTHING"
     if isinstance(action.assignments, Star):
         excepted = ", ".join(_name_sql(name) for name in action.assignments.except_columns)

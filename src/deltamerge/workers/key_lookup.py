@@ -23,6 +23,7 @@ from deltamerge.workers.row_pairs import (
     NO_SOURCE,
     RowPairs,
     by_source_number,
+    counts_by_clause,
     distinct,
     write_pairs,
 )
@@ -338,9 +339,11 @@ def _unmatched_rows(file: _File, by_source: TargetChoice | None, folder: str) ->
 
 def _kept(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Found:
     changing = pairs.changing
-    rows_taken = {
-        int(number): _count(changing.of_clause(number), unique=unique) for number in distinct(changing.clauses)
-    }
+    if unique:
+        numbers, times = np.unique(pairs.clauses[pairs.clauses != NO_CLAUSE], return_counts=True)
+        rows_taken = dict(zip(numbers.tolist(), times.tolist(), strict=True))
+    else:
+        rows_taken = counts_by_clause(pairs)
     path = write_pairs(file.files, folder, pairs)
     counts = len(pairs.rows), len(changing.rows), _count(changing, unique=unique)
     return (file.name, path, *counts, json.dumps(rows_taken))

@@ -16,6 +16,9 @@ from deltamerge.workers.files import Files
 NO_CLAUSE = -1
 # In the place of a source row: nothing matches the row.
 NO_SOURCE = -1
+# From this number on, and below its negative for BY SOURCE clauses, the number of a clause that only has its rows
+# counted: the UPDATE after it would leave them as they are.
+SKIPPED = 1 << 20
 # In the place of a row of values: nothing was computed of the pair.
 NO_VALUES = -1
 
@@ -37,8 +40,14 @@ class RowPairs:
     values: np.ndarray[Any, Any] | None = None
 
     @property
+    def is_changing(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """For each whether a clause changes its row."""
+        found: np.ndarray[Any, np.dtype[np.bool_]] = (self.clauses != NO_CLAUSE) & (np.abs(self.clauses) < SKIPPED)
+        return found
+
+    @property
     def changing(self) -> RowPairs:
-        return self.among(self.clauses != NO_CLAUSE)
+        return self.among(self.is_changing)
 
     @property
     def valued(self) -> RowPairs:
@@ -72,8 +81,13 @@ def distinct(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def counts_by_clause(pairs: RowPairs) -> dict[int, int]:
-    """Return how many rows each clause takes."""
-    return {int(number): len(distinct(pairs.of_clause(number).rows)) for number in distinct(pairs.clauses)}
+    """Return how many rows each clause takes; of those that are skipped, the ones that no other pair changes."""
+    counts, changed = dict[int, int](), pairs.changing.rows
+    for number in distinct(pairs.clauses[pairs.clauses != NO_CLAUSE]):
+        rows = distinct(pairs.of_clause(number).rows)
+        is_skipped = abs(number) >= SKIPPED
+        counts[int(number)] = int(np.isin(rows, changed, invert=True).sum()) if is_skipped else len(rows)
+    return counts
 
 
 def write_pairs(files: Files, folder: str, pairs: RowPairs) -> str:

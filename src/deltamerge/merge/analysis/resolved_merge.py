@@ -14,6 +14,7 @@ from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.statement import MergeStatement, to_column
 from deltamerge.sql.merge_ast import ClauseKind, MergeClause
 from deltamerge.sql.names import free_prefix
+from deltamerge.workers.row_pairs import SKIPPED
 from deltamerge.write.store_assignment import StoreAssignment
 
 
@@ -118,8 +119,13 @@ class ResolvedClause:
         return self.clause.kind, self.number
 
     @property
+    def skip_key(self) -> tuple[ClauseKind, int]:
+        """The key of the clause that takes the rows which this UPDATE would leave as they are."""
+        return self.clause.kind, SKIPPED + self.number
+
+    @property
     def action(self) -> str:
-        """``update``, ``delete``, ``insert`` or ``do_nothing``."""
+        """``update``, ``delete``, ``insert``, ``do_nothing`` or ``skip_unchanged``."""
         return self.clause.action_name
 
 
@@ -185,7 +191,17 @@ class ResolvedMerge:
 
     @property
     def changing_by_source(self) -> list[ResolvedClause]:
-        return [clause for clause in self.not_matched_by_source if clause.action != "do_nothing"]
+        return [clause for clause in self.changing if clause.clause.kind == "not_matched_by_source"]
+
+    @property
+    def skipping(self) -> list[ResolvedClause]:
+        """The clauses that take the rows which an UPDATE would leave as they are."""
+        return [clause for clause in self.clauses if clause.action == "skip_unchanged"]
+
+    @property
+    def given(self) -> list[ResolvedClause]:
+        """The statement's own clauses."""
+        return [clause for clause in self.clauses if clause.action != "skip_unchanged"]
 
     @property
     def is_only_one_unconditional_delete(self) -> bool:
@@ -200,7 +216,7 @@ class ResolvedMerge:
         clauses = self.matched
         return not self.inserts or (
             any(clause.clause.condition is None for clause in clauses)
-            and all(clause.action != "do_nothing" for clause in clauses)
+            and all(clause.action in ("update", "delete") for clause in clauses)
         )
 
     @property

@@ -20,7 +20,7 @@ from deltamerge.merge.executors.partitions import Partition, partitions_of, rows
 from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.row_counts import count_rows
 from deltamerge.merge.executors.staged_source import StagedSource
-from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
+from deltamerge.merge.executors.touched_files import TRACE, TouchedFiles
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import PARQUET_CODECS
@@ -61,11 +61,9 @@ class ArrowChanges:
     @cached_property
     def touched(self) -> TouchedFiles:
         files = tuple(pairs.file for pairs in self.found if pairs.rows)
-        if not files:
-            return NOTHING_TOUCHED
-        counts: dict[tuple[str, int], int] = {
-            clause.key: sum(p.rows_by_clause.get(code_of(clause), 0) for p in self.found)
-            for clause in (*self.recipe.matched, *self.recipe.by_source)
+        counts = {
+            key: sum(pairs.rows_by_clause.get(number, 0) for pairs in self.found)
+            for key, number in self.recipe.numbers.items()
         }
         return TouchedFiles(files, (), counts, has_multiple_matches=False)
 

@@ -48,7 +48,7 @@ def delete_rows(
         all_there &= set(positions) == {absolute_key(execution.table, file) for file in group}
         rows += sum(map(len, positions.values()))
         written.append(write_deletion_vectors(store, folder, positions, files))
-    counted = sum(touched.rows_by_clause.values())
+    counted = sum(touched.rows_by_clause.get(clause.key, 0) for clause in execution.merge.changing)
     # A touched file without a position would be removed with all its rows.
     if rows != counted or not all_there:
         raise DeltaRuntimeException(

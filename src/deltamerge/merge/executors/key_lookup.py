@@ -11,15 +11,18 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-from pyroaring import BitMap64
-
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors import arrow_changes, spark_changes
 from deltamerge.merge.executors.arrow_changes import ArrowChanges
 from deltamerge.merge.executors.execution import Execution, MergeChanges
-from deltamerge.merge.executors.key_matching import Pairs, find_pairs, fires_twice, matched_sources
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of, lookup_recipe
+from deltamerge.merge.executors.key_matching import (
+    Pairs,
+    find_pairs,
+    fires_twice,
+    matched_sources,
+    updating_sources,
+)
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
 from deltamerge.merge.executors.matches import Matches, find_matches
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.pair_values import evaluate_pairs
@@ -120,7 +123,7 @@ def _by_arrow(
     target: TargetFiles,
     found: tuple[Pairs, ...],
 ) -> MergeChanges:
-    if recipe.computes and fires_twice(found):
+    if recipe.computes and fires_twice(found, staged.rows):
         raise Declined(
             "changed_rows",
             "arrow",
@@ -160,34 +163,22 @@ def _by_spark(
             merge = execution.merge
             matches = find_matches(merge, pairs.rows(found, changing=False), None, str, of_source=True)
     else:
-        matches = _matches_of(recipe, found)
+        matches = _matches_of(recipe, found, staged.rows)
     _check_competing(execution, matches.has_competing)
     source = source_rows(pairs.source_frame(), execution.merge)
     changes = SparkChanges(execution, staged.summary, target, source, pairs.touched, matches)
     return spark_changes.write_changes(changes)
 
 
-def _matches_of(recipe: LookupRecipe, found: Sequence[Pairs]) -> Matches:
-    numbers = {clause.key: code_of(clause) for clause in (*recipe.matched, *recipe.by_source)}
+def _matches_of(recipe: LookupRecipe, found: Sequence[Pairs], source_rows: int) -> Matches:
     changing = [pairs for pairs in found if pairs.rows]
     return Matches(
         changed={pairs.file.path: pairs.changed for pairs in changing},
         rows_by_clause={
-            key: sum(pairs.rows_by_clause.get(number, 0) for pairs in found) for key, number in numbers.items()
+            key: sum(pairs.rows_by_clause.get(number, 0) for pairs in found) for key, number in recipe.numbers.items()
         },
-        updating=_updating(recipe, found),
+        updating=updating_sources(found, [clause.number for clause in recipe.matched if clause.action == "update"]),
         matched_sources=matched_sources(found),
         has_competing=any(pairs.pairs > pairs.rows for pairs in found),
-        sources_fire_once=not fires_twice(found),
+        sources_fire_once=not fires_twice(found, source_rows),
     )
-
-
-def _updating(recipe: LookupRecipe, found: Sequence[Pairs]) -> dict[int, BitMap64]:
-    updating: dict[int, BitMap64] = {}
-    for clause in recipe.matched:
-        if clause.action != "update":
-            continue
-        sources = [pairs.read().of_clause(clause.number).sources for pairs in found]
-        if sources and sum(map(len, sources)):
-            updating[clause.number] = BitMap64(np.unique(np.concatenate(sources)).astype(np.uint64))
-    return updating

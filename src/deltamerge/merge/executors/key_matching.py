@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +56,8 @@ class Pairs:
 
     @property
     def changed(self) -> BitMap64:
-        return BitMap64(distinct(self.read().changing.rows).astype(np.uint64))
+        of_file = self.read()
+        return _bits(of_file.rows[of_file.is_changing])
 
 
 def find_pairs(
@@ -162,17 +164,36 @@ def _declined(reason: str) -> Declined:
     return Declined("match", "key_lookup", reason)
 
 
-def fires_twice(found: Sequence[Pairs]) -> bool:
+def fires_twice(found: Iterable[Pairs], source_rows: int) -> bool:
     """Return whether a source row is in several pairs: a value such as `uuid()` is then another one for each."""
-    if not found:
-        return False
-    sources = np.concatenate([pairs.read().matched_sources for pairs in found])
-    return len(distinct(sources)) < len(sources)
+    # Of all pairs together the driver would hold many bytes each.
+    is_matched, pairs_so_far = np.zeros(source_rows, np.bool_), 0
+    for pairs in found:
+        sources = pairs.read().matched_sources
+        is_matched[sources] = True
+        pairs_so_far += len(sources)
+    return bool(np.count_nonzero(is_matched) < pairs_so_far)
 
 
 def matched_sources(found: Iterable[Pairs]) -> BitMap64:
-    sources = [pairs.read().matched_sources for pairs in found]
-    return BitMap64(distinct(np.concatenate(sources)).astype(np.uint64)) if sources else BitMap64()
+    matched = BitMap64()
+    for pairs in found:
+        matched |= _bits(pairs.read().matched_sources)
+    return matched
+
+
+def updating_sources(found: Iterable[Pairs], clauses: Sequence[int]) -> dict[int, BitMap64]:
+    """Return by the number of an UPDATE clause the source rows that it takes a new row from, where there are any."""
+    updating = {number: BitMap64() for number in clauses}
+    for pairs in found:
+        of_file = pairs.read()
+        for number in clauses:
+            updating[number] |= _bits(of_file.sources[of_file.clauses == number])
+    return {number: sources for number, sources in updating.items() if sources}
+
+
+def _bits(numbers: np.ndarray[Any, Any]) -> BitMap64:
+    return BitMap64(distinct(numbers).astype(np.uint64))
 
 
 def _deleted(store: Store, files: Sequence[AddFile]) -> list[Blocks]:

@@ -27,6 +27,7 @@ class LookupRecipe:
     Args:
         changed: Who makes the changed rows, as in the plan: ``arrow``, ``pair_values`` or ``spark``.
         matched: The MATCHED clauses that update or delete.
+        skipped: The clauses whose rows are only counted; see `SKIPPED`.
         takes_all: Whether the first of all MATCHED clauses has no condition, so that no other takes a row.
         pairs: Which clause takes a pair, where Arrow finds out from both rows; else None.
         undecided: Whether only Spark finds out which clause takes a pair.
@@ -50,6 +51,7 @@ class LookupRecipe:
     keys: PlainKeys
     changed: str
     matched: tuple[ResolvedClause, ...]
+    skipped: tuple[ResolvedClause, ...]
     takes_all: bool
     pairs: PairChoice | None
     undecided: bool
@@ -95,6 +97,11 @@ class LookupRecipe:
         )
 
     @property
+    def numbers(self) -> dict[tuple[str, int], int]:
+        """By the clauses whose rows are counted the number that pairs have for each."""
+        return {clause.key: code_of(clause) for clause in (*self.matched, *self.by_source, *self.skipped)}
+
+    @property
     def updates(self) -> tuple[ResolvedClause, ...]:
         """The MATCHED and the BY SOURCE clauses that update."""
         return tuple(clause for clause in (*self.matched, *self.by_source) if clause.action == "update")
@@ -108,12 +115,15 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     assert not isinstance(keys, str)
     clauses = reached(context)
     matched = tuple(clause for clause in clauses if clause.action in ("update", "delete"))
+    skipped = tuple(clause for clause in merge.skipping if clause in clauses or clause.clause.kind != "matched")
+    counted = [clause.number for clause in (*matched, *skipped) if clause.clause.kind == "matched"]
     from_source = all(references.of(clause).condition_from_source for clause in clauses)
     of_pairs = None
     if not takes_all(context) and (reads_pairs or not from_source):
-        of_pairs = references.pair_choice([clause.number for clause in matched])
+        of_pairs = references.pair_choice(counted)
     by_source = tuple(merge.changing_by_source)
-    unmatched = references.by_source_choice([clause.number for clause in by_source]) if by_source else None
+    kept_unmatched = [c.number for c in (*by_source, *skipped) if c.clause.kind == "not_matched_by_source"]
+    unmatched = references.by_source_choice(kept_unmatched) if by_source else None
     on_target, on_source = references.on_filters or (None, None)
     of_pairs_places = () if of_pairs is None else _source_places(context, of_pairs)
     on_source_places = () if on_source is None else on_source.columns
@@ -127,6 +137,7 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
         keys=keys,
         changed=changed,
         matched=matched,
+        skipped=skipped,
         takes_all=takes_all(context),
         pairs=None if of_pairs is None else _pair_choice(context, of_pairs, before),
         undecided=undecided,

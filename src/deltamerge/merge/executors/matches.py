@@ -26,7 +26,7 @@ class Matches:
 
     Args:
         changed: By file, by its path in the log, the positions of the rows that a clause updates or deletes.
-        rows_by_clause: How many target rows each clause changes, by kind and number.
+        rows_by_clause: How many target rows each clause changes or skips, by kind and number.
         updating: By the number of a MATCHED clause the source rows that it takes a new row from.
         matched_sources: The source rows that match a target row, whether or not a clause takes the pair.
         has_competing: Whether clauses take several source rows for one target row.
@@ -56,12 +56,12 @@ def find_matches(
     Args:
         path_of: Returns the path in the log of a file as the rows name it.
     """
-    names, changing = merge.names, merge.changing
+    names, changing, skipping = merge.names, merge.changing, merge.skipping
     rows = evaluate_matched(rows, merge, values=False)
     if merge.changing_by_source:
         rows = with_unmatchable(rows, unmatchable)
         rows = evaluate_not_matched_by_source(rows, merge, values=False)
-    places = [_place(_code(merge, changing), F.col(names.file_name), F.col(names.row_index))]
+    places = [_place(_code(merge, [*changing, *skipping]), F.col(names.file_name), F.col(names.row_index))]
     if of_source:
         matched = F.when(F.col(names.source_row_present), _source_code(merge))
         places.append(_place(matched, F.lit(None).cast("string"), F.col(names.source_row_index)))
@@ -75,7 +75,7 @@ def find_matches(
         .toArrow()
         .to_pylist()
     )
-    return _matches(found, changing, path_of)
+    return _matches(found, changing, skipping, path_of)
 
 
 def _place(code: Column, file: Column, row: Column) -> Column:
@@ -106,7 +106,12 @@ def _source_code(merge: ResolvedMerge) -> Column:
     return code
 
 
-def _matches(found: list[dict[str, Any]], changing: list[ResolvedClause], path_of: Callable[[str], str]) -> Matches:
+def _matches(
+    found: list[dict[str, Any]],
+    changing: list[ResolvedClause],
+    skipping: list[ResolvedClause],
+    path_of: Callable[[str], str],
+) -> Matches:
     pieces: dict[tuple[int, str | None], list[tuple[int, bytes]]] = defaultdict(list)
     pairs: dict[tuple[int, str | None], int] = defaultdict(int)
     for row in found:
@@ -116,16 +121,23 @@ def _matches(found: list[dict[str, Any]], changing: list[ResolvedClause], path_o
     rows = {key: from_pieces(of_key) for key, of_key in pieces.items()}
     changed: dict[str, BitMap64] = {}
     fired: dict[str, int] = defaultdict(int)
-    counts: dict[tuple[str, int], int] = {c.key: 0 for c in changing}
+    counts: dict[tuple[str, int], int] = {c.key: 0 for c in (*changing, *skipping)}
+    skipped: list[tuple[ResolvedClause, str, BitMap64]] = []
     sources: dict[int, BitMap64] = {}
     for (code, file), positions in rows.items():
         if file is None:
             sources[code - _OF_SOURCE - 1] = positions
             continue
-        clause, path = changing[code], path_of(file)
+        path = path_of(file)
+        if code >= len(changing):
+            skipped.append((skipping[code - len(changing)], path, positions))
+            continue
+        clause = changing[code]
         changed[path] = changed.get(path, BitMap64()) | positions
         fired[path] += pairs[code, file]
         counts[clause.key] += len(positions)
+    for clause, path, positions in skipped:
+        counts[clause.key] += len(positions - changed.get(path, BitMap64()))
     updating = {number: positions for number, positions in sources.items() if number >= 0}
     updates = sum(count for (code, _), count in pairs.items() if code > _OF_SOURCE)
     return Matches(

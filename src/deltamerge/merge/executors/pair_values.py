@@ -130,7 +130,7 @@ def _evaluated(frames: PairFrames, found: Sequence[Pairs]) -> DataFrame:
         return rows.frame.select(number, *values)
     # What was known before stays: rows that a BY SOURCE clause takes.
     matched = F.col(names.clause("matched"))
-    taken = F.when(matched.isin(*(clause.number for clause in recipe.matched)), matched)
+    taken = F.when(matched.isin(*(number for kind, number in recipe.numbers if kind == "matched")), matched)
     known = F.when(F.col(code) != F.lit(NO_CLAUSE), F.col(code))
     return rows.frame.select(number, F.coalesce(taken, known).alias(code), *values)
 
@@ -171,10 +171,10 @@ def _taken(found: Sequence[Pairs], codes: _Numbers) -> tuple[Pairs, ...]:
         assert before.values is not None
         clauses, asked = before.clauses.copy(), before.values != NO_VALUES
         clauses[asked] = codes[before.values[asked]]
-        changing = replace(before, clauses=clauses).changing
-        if len(changing.rows):
+        after = replace(before, clauses=clauses)
+        changing, by_clause = after.changing, counts_by_clause(after)
+        if by_clause:
             path = write_pairs(pairs.files, pairs.path.rpartition("/")[0], changing)
             rows_of = len(distinct(changing.rows))
-            by_clause = counts_by_clause(changing)
             taken.append(replace(pairs, path=path, pairs=len(changing.rows), rows=rows_of, rows_by_clause=by_clause))
     return tuple(taken)

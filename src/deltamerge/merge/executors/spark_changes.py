@@ -26,7 +26,7 @@ from deltamerge.merge.executors.row_counts import (
     observing_clauses,
 )
 from deltamerge.merge.executors.target_scan import scan_rows_to_write
-from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TRACE, TouchedFiles
+from deltamerge.merge.executors.touched_files import TRACE, TouchedFiles
 from deltamerge.merge.executors.written_rows import guarded_changes, guarded_rows, put_together, table_columns
 from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.output.frames import Rows
@@ -103,14 +103,13 @@ class SparkChanges:
 def write_changes(changes: SparkChanges) -> MergeChanges:
     execution, matches, summary = changes.execution, changes.matches, changes.summary
     merge, steps = execution.merge, execution.steps
-    touched = NOTHING_TOUCHED
+    files = tuple(changes.touched.values())
+    touched = TouchedFiles(files, (), matches.rows_by_clause, matches.has_competing)
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changes.touched))
-    if changes.touched:
+    if files:
         refuse_append_only(
             execution.snapshot, execution.table.name, f"the {merge.statement.verb} updates or deletes rows"
         )
-        files = tuple(changes.touched.values())
-        touched = TouchedFiles(files, (), matches.rows_by_clause, matches.has_competing)
     written, counts, second_scan = NOTHING_WRITTEN, None, -1
     if touched.rewrite or (merge.inserts and summary.row_count):
         second_scan = summary.row_count

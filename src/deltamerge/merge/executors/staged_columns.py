@@ -85,7 +85,7 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
         columns.of_source(index)
     matched = None
     if recipe.matched and not recipe.takes_all and recipe.pairs is None and not recipe.reads_pairs:
-        taken, numbers = F.col(names.clause("matched")), [clause.number for clause in recipe.matched]
+        taken, numbers = F.col(names.clause("matched")), [n for kind, n in recipe.numbers if kind == "matched"]
         matched = columns.compute(names.clause("matched"), F.when(taken.isin(*numbers), taken))
         columns.choose(matched, references.source_choice(merge.matched, numbers))
     inserting = [clause for clause in merge.not_matched if clause.action == "insert"]

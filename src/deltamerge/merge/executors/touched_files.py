@@ -37,7 +37,7 @@ class TouchedFiles:
     Args:
         rewrite: Files with rows that a clause updates or deletes.
         only_matched: Files with rows that ON matches but no clause changes; an INSERT must know of these matches.
-        rows_by_clause: How many target rows each clause changes, by kind and number.
+        rows_by_clause: How many target rows each clause changes or skips, by kind and number.
         has_multiple_matches: Whether several source rows match one target row, of which at most one changes it.
     """
 
@@ -124,19 +124,21 @@ def _matches_of_rows(merge: ResolvedMerge, rows: Rows) -> DataFrame:
     """Count for each target row its matches, and flag the clauses that change it."""
     names = merge.names
     fired = _taken(merge.matched, names)
-    changed_by_source = _taken(merge.not_matched_by_source, names)
+    of_target = _taken(merge.not_matched_by_source, names)
+    for clause in merge.skipping:
+        of_target = of_target | _takes(clause, names)
     matched = F.col(names.source_row_present).isNotNull()
-    changes = rows.frame.where(matched | changed_by_source).select(
+    changes = rows.frame.where(matched | of_target).select(
         F.col(names.file_name).alias("file"),
         F.col(names.row_index).alias("row"),
         matched.alias("matched"),
         fired.alias("fired"),
-        *(_takes(c, names).alias(c.name) for c in merge.changing),
+        *(_takes(c, names).alias(c.name) for c in (*merge.changing, *merge.skipping)),
     )
     return changes.groupBy("file", "row").agg(
         F.sum(F.col("matched").cast("int")).alias("matched"),
         F.sum(F.col("fired").cast("int")).alias("fired"),
-        *(F.max(c.name).alias(c.name) for c in merge.changing),
+        *(F.max(c.name).alias(c.name) for c in (*merge.changing, *merge.skipping)),
     )
 
 
@@ -144,7 +146,9 @@ def _sums(merge: ResolvedMerge) -> list[Column]:
     return [
         F.sum((F.col("fired") > 1).cast("int")).alias("competing"),
         F.sum((F.col("matched") > 1).cast("int")).alias("multiple"),
+        F.sum("matched").alias("matches"),
         *(F.sum(F.col(c.name).cast("int")).alias(c.name) for c in merge.changing),
+        *(F.sum((F.col(c.name) & (F.col("fired") == 0)).cast("int")).alias(c.name) for c in merge.skipping),
     ]
 
 
@@ -158,10 +162,12 @@ def _touched(
     competing = sum(row["competing"] or 0 for row in found)
     if competing and not merge.is_only_one_unconditional_delete:
         raise _multiple_source_rows(merge, rows, _taken(merge.matched, names), competing)
-    counts: dict[tuple[str, int], int] = {c.key: sum(row[c.name] or 0 for row in found) for c in merge.changing}
+    counted = (*merge.changing, *merge.skipping)
+    counts: dict[tuple[str, int], int] = {c.key: sum(row[c.name] or 0 for row in found) for c in counted}
     touched = {row["file"] for row in found if any(row[c.name] for c in merge.changing)}
+    matched = {row["file"] for row in found if row["matches"]}
     rewrite = tuple(files[file_key(name)] for name in sorted(touched))
-    only_matched = tuple(files[file_key(name)] for name in sorted({row["file"] for row in found} - touched))
+    only_matched = tuple(files[file_key(name)] for name in sorted(matched - touched))
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {f.path}" for f in rewrite))
     return TouchedFiles(rewrite, only_matched, counts, has_multiple_matches=any(row["multiple"] for row in found))
 

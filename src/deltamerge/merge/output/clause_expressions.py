@@ -291,5 +291,5 @@ def row_change(merge: ResolvedMerge) -> Column:
 
 def _change(clauses: Sequence[ResolvedClause], kind: ClauseKind, names: InternalColumns, otherwise: Column) -> Column:
     number = F.col(names.clause(kind))
-    changing = [clause for clause in clauses if clause.action != "do_nothing"]
+    changing = [clause for clause in clauses if clause.action in ("update", "delete", "insert")]
     return _case([(number == F.lit(clause.number), F.lit(clause.action)) for clause in changing], otherwise)

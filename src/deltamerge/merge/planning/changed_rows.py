@@ -75,7 +75,7 @@ def _against_clauses(context: PlanningContext) -> str | None:
             return "a generated column or a constraint reads the target's row"
     if all(references.of(clause).condition_from_source for clause in clauses):
         return None
-    if references.pair_choice([c.number for c in clauses]) is None:
+    if references.pair_choice(()) is None:
         return "a MATCHED condition on the target's row is more than plain comparisons"
     # A value of a source row is computed for the clause that takes it, which here only pairs of rows determine.
     for clause in updates:

@@ -68,7 +68,7 @@ def _against_table(context: PlanningContext) -> str | None:
 def _against_by_source(context: PlanningContext) -> str | None:
     clauses = context.merge.changing_by_source
     has_source = context.merge.statement.has_source
-    if clauses and context.references.by_source_choice([c.number for c in clauses]) is None:
+    if clauses and context.references.by_source_choice(()) is None:
         return f"{'a NOT MATCHED BY SOURCE' if has_source else 'the'} condition is more than plain comparisons"
     very_many = context.snapshot.files.rows_about() > context.limits.unmatched_rows
     if very_many and any(clause.clause.condition is None for clause in clauses):

@@ -23,6 +23,7 @@ def metrics_of(changes: MergeChanges) -> dict[str, int]:
     by_source_updated = touched.rows(merge.not_matched_by_source, "update")
     by_source_deleted = touched.rows(merge.not_matched_by_source, "delete")
     updated = matched_updated + by_source_updated
+    skipped = touched.rows(merge.skipping, "skip_unchanged")
     return {
         "numSourceRows": changes.source_rows,
         "numSourceRowsInSecondScan": changes.second_scan_rows,
@@ -34,6 +35,7 @@ def metrics_of(changes: MergeChanges) -> dict[str, int]:
         "numTargetRowsMatchedDeleted": matched_deleted,
         "numTargetRowsNotMatchedBySourceDeleted": by_source_deleted,
         "numTargetRowsCopied": changes.copied,
+        **({"numTargetRowsSkipped": skipped} if merge.statement.skip_unchanged else {}),
         "numOutputRows": changes.inserted + updated + changes.copied,
         "numTargetFilesBeforeSkipping": scan.files_before,
         "numTargetFilesAfterSkipping": scan.files_after,
@@ -128,7 +130,7 @@ def operation_parameters(merge: ResolvedMerge) -> dict[str, str]:
                 **({"predicate": c.clause.condition.text} if c.clause.condition is not None else {}),
                 "actionType": c.action,
             }
-            for c in merge.clauses
+            for c in merge.given
             if c.clause.kind == kind and c.action != "do_nothing"
         )
 

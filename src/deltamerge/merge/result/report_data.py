@@ -98,8 +98,9 @@ def _clause_outcomes(merge: ResolvedMerge, changes: MergeChanges) -> tuple[Claus
             condition=None if clause.clause.condition is None else clause.clause.condition.text,
             rows=rows.get(clause.key, 0),
             text=clause.clause.to_sql(),
+            skipped=rows.get(clause.skip_key, 0),
         )
-        for clause in merge.clauses
+        for clause in merge.given
     )
 
 

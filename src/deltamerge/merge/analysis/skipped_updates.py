@@ -1,0 +1,204 @@
+"""skip_unchanged: before each UPDATE a clause that takes the rows which it would leave as they are.
+
+The clause is like DO NOTHING, so that no later clause sees these rows. What cannot be compared for certain counts as
+changed: maps and VARIANT, values that are not deterministic, subqueries, defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+from typing import TypeAlias
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+)
+
+from deltamerge.merge.analysis.resolved_merge import (
+    Output,
+    ResolvedClause,
+    ResolvedMerge,
+    SetFields,
+    TakeGenerated,
+    TakeSource,
+    TakeTarget,
+    TakeValue,
+    type_at,
+    values_of,
+)
+from deltamerge.merge.analysis.spark_analysis import Sides, analyse, sides_of
+from deltamerge.merge.statement import to_column
+from deltamerge.spark import columns as F
+from deltamerge.spark.exact_json import exact_json
+from deltamerge.spark.nested_types import all_types, contains
+from deltamerge.sql.conditions import contains_subquery
+from deltamerge.sql.merge_ast import Expression, MergeClause, SkipUnchanged
+from deltamerge.sql.names import quote
+from deltamerge.workers.row_pairs import SKIPPED
+from deltamerge.write.align import align, set_fields
+
+_Same: TypeAlias = "str | Column"
+
+
+def skipping_unchanged(spark: SparkSession, merge: ResolvedMerge) -> ResolvedMerge:
+    """Add to a merge the clauses that take rows which an UPDATE would leave as they are."""
+    sides = sides_of(spark, merge.statement, merge.target_schema, merge.target_alias)
+    clauses: list[ResolvedClause] = []
+    for clause in merge.clauses:
+        skipped = _Unchanged(merge, clause, sides).clause() if clause.action == "update" else None
+        clauses += [clause] if skipped is None else [skipped, clause]
+    return replace(merge, clauses=tuple(clauses))
+
+
+@dataclass(frozen=True)
+class _Unchanged:
+    merge: ResolvedMerge
+    update: ResolvedClause
+    sides: Sides
+
+    def clause(self) -> ResolvedClause | None:
+        """Return the clause that takes rows without a change; None where every row counts as changed."""
+        own = [
+            (index, o) for index, o in enumerate(self.update.outputs) if not isinstance(o, (TakeTarget, TakeGenerated))
+        ]
+        same: list[_Same] = []
+        for index, output in own:
+            found = self._same(index, output)
+            if found is None:
+                return None
+            same.append(found)
+        condition = self._with_its_condition(same)
+        if not self._is_deterministic(condition):
+            return None
+        clause = MergeClause(self.update.clause.kind, condition, SkipUnchanged())
+        return ResolvedClause(clause, SKIPPED + self.update.number)
+
+    def _with_its_condition(self, same: list[_Same]) -> Expression:
+        own = self.update.clause.condition
+        if all(isinstance(each, str) for each in same) and (own is None or own.column is None):
+            parts = [] if own is None else [f"({own.evaluated or own.text}\n)"]
+            return Expression(" AND ".join([*parts, *map(str, same)]) or "true")
+        columns = [F.expr(each) if isinstance(each, str) else each for each in same]
+        both = reduce(and_, columns if own is None else [to_column(own), *columns])
+        return Expression(str(both), column=both)
+
+    def _is_deterministic(self, condition: Expression) -> bool:
+        """Return whether Spark takes the comparison as a join's condition, which must be deterministic."""
+        frames = {"matched": self.sides.source, "not_matched_by_source": self.sides.other}
+        try:
+            analyse(lambda: frames[self.update.clause.kind].join(self.sides.target, to_column(condition), "inner"))
+        except PySparkException:
+            return False
+        return True
+
+    def _same(self, index: int, output: Output) -> _Same | None:
+        """Return what holds where an output column keeps its value; None where that is not to be known."""
+        field = self.merge.output_schema.fields[index]
+        if not _is_comparable(field.dataType):
+            return None
+        values = [self.update.clause.values[value] for value in values_of(output)]
+        if any(contains_subquery(value.text) for value in values):
+            return None
+        is_new = index >= len(self.merge.target_schema.fields)
+        plain = None if is_new else self._plain_value(index, output)
+        if plain is not None and _is_compared_as_is(field.dataType):
+            return f"({plain}\n) <=> {self._target_sql(index)}"
+        value = self._value(index, output)
+        if value is None:
+            return None
+        return value.isNull() if is_new else _equal(value, self._kept(index), field.dataType)
+
+    def _plain_value(self, index: int, output: Output) -> str | None:
+        """Return SQL of a value that already has the column's type; None for any other."""
+        wanted = self.merge.output_schema.fields[index].dataType
+        if wanted != self.merge.target_schema.fields[index].dataType:
+            return None
+        if isinstance(output, TakeSource) and self.merge.source_schema.fields[output.index].dataType == wanted:
+            return self._source_sql(output.index)
+        if isinstance(output, TakeValue) and self.update.value_types[output.index] == wanted:
+            value = self.update.clause.values[output.index]
+            return None if value.column is not None else value.evaluated or value.text
+        return None
+
+    def _value(self, index: int, output: Output) -> Column | None:
+        """Return what an output column gets, in its type, over the users' names."""
+        merge, field = self.merge, self.merge.output_schema.fields[index]
+        assignment = merge.assignment.into(field.name)
+        if isinstance(output, TakeSource):
+            given = merge.source_schema.fields[output.index].dataType
+            source = self._source_column(output.index)
+            existing = self._kept(index) if output.keep_target_fields else None
+            return None if source is None else align(source, given, field.dataType, assignment, existing)
+        values, types = self.update.values, self.update.value_types
+        if isinstance(output, TakeValue):
+            return align(values[output.index], types[output.index], field.dataType, assignment)
+        if isinstance(output, SetFields) and isinstance(field.dataType, StructType):
+            changes = {
+                path: align(values[value], types[value], type_at(field.dataType, path), assignment)
+                for path, value in output.fields
+            }
+            return set_fields(self._kept(index), field.dataType, changes)
+        return None
+
+    def _kept(self, index: int) -> Column:
+        """Return the target's own value in the output's type; a new column is NULL."""
+        wanted = self.merge.output_schema.fields[index].dataType
+        if index >= len(self.merge.target_schema.fields):
+            return F.lit(None).cast(wanted)
+        by_name = replace(self.merge.assignment, structs_by_name=True)
+        return align(F.expr(self._target_sql(index)), self.merge.target_schema.fields[index].dataType, wanted, by_name)
+
+    def _target_sql(self, index: int) -> str:
+        return f"{quote(self.merge.target_alias)}.{quote(self.merge.target_schema.names[index])}"
+
+    def _source_sql(self, index: int) -> str | None:
+        """Return a source column's name as both sides' rows know it; None where only the user's frame does."""
+        merge, name = self.merge, self.merge.source_schema.names[index]
+        if merge.source_alias is not None:
+            return f"{quote(merge.source_alias)}.{quote(name)}"
+        is_of_target = name.lower() in (other.lower() for other in merge.target_schema.names)
+        return None if is_of_target else quote(name)
+
+    def _source_column(self, index: int) -> Column | None:
+        sql, name = self._source_sql(index), self.merge.source_schema.names[index]
+        if sql is not None:
+            return F.expr(sql)
+        names = [other.lower() for other in self.merge.source_schema.names]
+        return self.merge.statement.source[quote(name)] if names.count(name.lower()) == 1 else None
+
+
+def _is_comparable(data_type: DataType) -> bool:
+    """Return whether equal values of a type are certainly the same value."""
+    if contains(data_type, (MapType, VariantType)):
+        return False
+    # An equal string of a collation may be another one.
+    inner = [each for each in all_types(data_type) if each is not data_type]
+    return all(each == StringType() for each in inner if isinstance(each, StringType))
+
+
+def _is_compared_as_is(data_type: DataType) -> bool:
+    is_binary = not isinstance(data_type, StringType) or data_type == StringType()
+    return is_binary and not contains(data_type, (DoubleType, FloatType))
+
+
+def _equal(value: Column, kept: Column, data_type: DataType) -> Column:
+    """Return whether two values are the same, also where a comparison takes no notice of what differs."""
+    if isinstance(data_type, StringType) and data_type != StringType():
+        value, kept = F.encode(value, "UTF-8"), F.encode(kept, "UTF-8")
+    elif isinstance(data_type, (DoubleType, FloatType)):
+        # 0.0 equals -0.0.
+        value, kept = value.cast("string"), kept.cast("string")
+    elif contains(data_type, (DoubleType, FloatType)):
+        same = value.eqNullSafe(kept)
+        value, kept = (exact_json(F.struct(each.alias("v"))) for each in (value, kept))
+        return same & value.eqNullSafe(kept)
+    return value.eqNullSafe(kept)
