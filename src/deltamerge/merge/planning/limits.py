@@ -21,7 +21,7 @@ class Limits:
         collected_values: Values that may come to the driver at once; two million take 0.3 s.
         collected_bytes: Bytes, by Spark's estimate, of rows that may come to the driver in local mode; tasks take 0.2 s
             more, and two seconds in a new process.
-        pairs: Pairs of source and target rows; the driver looks at 8 bytes of each.
+        pairs: Pairs of source and target rows; the driver holds a byte of each source row, and the pairs of one file.
         pairs_of_task: Pairs that a task makes at once where source rows have a key in common; 240 MB.
         unmatched_rows: Target rows that BY SOURCE clauses may change by key lookup; each takes the memory of a pair.
         positions: Rows whose positions the driver holds, as bits: 128 MiB.
@@ -64,7 +64,7 @@ class Limits:
     decoding_works: int = 16
     collected_values: int = 2_000_000
     collected_bytes: int = 64 * _MIB
-    pairs: int = 32_000_000
+    pairs: int = 512_000_000
     pairs_of_task: int = 10_000_000
     unmatched_rows: int = 16_000_000
     positions: int = 1 << 30
