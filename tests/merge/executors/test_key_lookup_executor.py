@@ -164,7 +164,7 @@ def test_large_files_of_a_source_are_decoded_once(
     source(spark, tmp_path, "large files")
     path = table(spark, tmp_path / "t", {})
     report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING changes_to_merge s ON t.id = s.id {UPSERT}")
-    assert report.plan.source.choice == "in_place"
+    assert report.plan is not None and report.plan.source.choice == "in_place"
     assert "decoding the source's files" in str(report)
     assert not [name for name in files_below(path) if name.endswith(".arrow")]
 
