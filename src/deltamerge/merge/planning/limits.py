@@ -25,8 +25,8 @@ class Limits:
         pairs_of_task: Pairs that a task makes at once where source rows have a key in common; 240 MB.
         unmatched_rows: Target rows that BY SOURCE clauses may change by key lookup; each takes the memory of a pair.
         positions: Rows whose positions the driver holds, as bits: 128 MiB.
-        partitions: Partitions that new and moved rows of a key lookup may go to; each is a file of its own, and what the
-            driver does for each takes about a millisecond.
+        partitions: Partitions that new and moved rows of a key lookup may go to; each is a file of its own, for which
+            the driver takes about a millisecond.
         rewritten_bytes: Bytes of files that may match, up to which one outer join that writes them again costs less
             than the jobs that would avoid it (0.1 to 0.3 s each).
         broadcast_target_bytes: Bytes of files that may match, up to which Spark sends them to every executor, so that
