@@ -110,7 +110,12 @@ def test_days_that_are_left_to_spark(tmp_path: Path, day: int | None, reason: st
 
 
 def test_new_rows_are_listed_by_partition(tmp_path: Path) -> None:
-    source = {"sp": ["a", "b", "a", "a", "c", "a"], "other": ["d"] * 6, "then": [DAY] * 6, "by": [0, 0, 0, 0, 1, 2]}
+    source: dict[str, list[Any]] = {
+        "sp": ["a", "b", "a", "a", "c", "a"],
+        "other": ["d"] * 6,
+        "then": [DAY] * 6,
+        "by": [0, 0, 0, 0, 1, 2],
+    }
     inserts = {0: {"p": "sp", "day": "then"}, 1: {"p": "other", "day": "then"}}
     lookup = Lookup(tmp_path, source, inserts=inserts, clause="by")
     matched = lookup.pairs("a", row_pairs([9], [2], [NO_CLAUSE]))
@@ -130,7 +135,7 @@ def test_new_rows_are_listed_by_partition(tmp_path: Path) -> None:
 
 
 def test_so_many_rows_are_several_files(tmp_path: Path) -> None:
-    source = {"sp": ["a"] * 5, "then": [DAY] * 5}
+    source: dict[str, list[Any]] = {"sp": ["a"] * 5, "then": [DAY] * 5}
     lookup = Lookup(tmp_path, source, inserts={0: {"p": "sp", "day": "then"}}, clause=None)
     (partition,) = partitions_of(lookup.execution, lookup.recipe, lookup.staged, [], [], {}).each
     assert partition.inserted == ((0, 1), (1, 3), (3, 5))
