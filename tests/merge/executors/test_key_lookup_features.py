@@ -54,9 +54,8 @@ CLAUSES = [
     pytest.param(UPSERT, id="upsert"),
     pytest.param(COUNT, id="count", marks=pytest.mark.sessions),
     pytest.param(CHANGES, id="changes"),
-    pytest.param(MOVES, id="moves"),
-    pytest.param(MOVES_OF_SOURCE, id="moves of source"),
 ]
+MOVING = [pytest.param(MOVES, id="moves"), pytest.param(MOVES_OF_SOURCE, id="moves of source")]
 PROPERTIES: dict[str, dict[str, str]] = {
     "mapped by name": {"delta.columnMapping.mode": "name"},
     "mapped by id, tracked": {"delta.columnMapping.mode": "id", "delta.enableRowTracking": "true"},
@@ -75,7 +74,7 @@ PROPERTIES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("clauses", CLAUSES)
+@pytest.mark.parametrize("clauses", [*CLAUSES, *MOVING])
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_tables_with_features(spark: SparkSession, tmp_path: Path, name: str, clauses: str) -> None:
     properties = PROPERTIES[name]
