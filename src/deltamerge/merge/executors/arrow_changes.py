@@ -297,8 +297,10 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
         },
     )
     rows = pa.table({"work": pa.array(items, pa.string())})
-    in_driver = changes.staged.bytes_in_memory <= limits.driver_source_bytes and fits_driver(
-        execution, _bytes_read(changes, new), len(changes.found)
+    in_driver = (
+        len(items) <= limits.driver_new_files
+        and changes.staged.bytes_in_memory <= limits.driver_source_bytes
+        and fits_driver(execution, _bytes_read(changes, new), len(changes.found))
     )
     report = execution.steps.advance
     done = tasks.run(spark, writing(execution.files, new), rows, DONE_SCHEMA, in_driver=in_driver, report=report)
