@@ -45,7 +45,7 @@ class Limits:
         driver_bytes_in_local_mode: The same where tasks run on the driver's machine anyway and would wait for Python
             workers, which Spark ends after a minute without work.
         driver_files: Files that the driver reads itself.
-        driver_new_files: Files that the driver writes itself: each takes it 1.4 ms on a local disk, and a store's answer.
+        driver_new_files: Files that the driver writes itself: each takes 1.4 ms on a local disk, more in a store.
         driver_source_bytes: Bytes of a source that the driver's threads read, each for itself.
         driver_rows_bytes: Bytes of matched rows that the driver hands to Spark; above, tasks read them.
         pairs_of_a_file: Updated rows that go into one new file beside a deletion vector.
