@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,17 +25,17 @@ from deltamerge.workers.parquet_patch import (
     row_groups,
     with_column,
 )
-from deltamerge.workers.row_pairs import RowPairs, distinct, read_pairs, unmatched
+from deltamerge.workers.row_pairs import MOVED, RowPairs, distinct, read_numbers, read_pairs, unmatched
 from deltamerge.workers.row_tracking import Origin, changed_now
 from deltamerge.workers.staged_rows import (
     TakenRows,
-    in_plain_numbers,
     is_of_other_calendar,
     open_staged,
     plain_types,
     taken,
 )
 
+_Numbers: TypeAlias = np.ndarray[Any, Any]
 _PIECE_BYTES = 64 << 20
 # Into a store that takes long to answer; each file in work is in memory.
 _FILES_AT_ONCE = 4
@@ -110,6 +110,7 @@ class _Source:
         self._new = new
         self._rows: pa.Table | None = None
         self._values: pa.Table | None = None
+        self._order: _Numbers | None = None
         self._is_new: np.ndarray[Any, np.dtype[np.bool_]] | None = None
 
     @property
@@ -124,6 +125,12 @@ class _Source:
             assert self._new.values is not None
             self._values = open_staged(self.files, self._new.values, sorted(self._new.of_pairs))
         return self._values
+
+    @property
+    def order(self) -> _Numbers:
+        if self._order is None:
+            self._order = read_numbers(self.files, self._new.order)
+        return self._order
 
     @property
     def is_new(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -223,9 +230,11 @@ def _changed(
     _check(table, new, updated - start)
     deleted = changing.rows[~np.isin(changing.clauses, list(new.updates))]
     if changes.is_wanted:
-        changes.add(before.take(pa.array(updated - start)), UPDATE_PREIMAGE)
+        is_moved = changing.clauses == MOVED
+        changes.add(before.take(pa.array(np.concatenate([updated, changing.rows[is_moved]]) - start)), UPDATE_PREIMAGE)
         changes.add(table.take(pa.array(updated - start)), UPDATE_POSTIMAGE)
-        changes.add(before.take(pa.array(distinct(deleted) - start)), DELETE)
+        removed = changing.rows[~is_moved & ~np.isin(changing.clauses, list(new.updates))]
+        changes.add(before.take(pa.array(distinct(removed) - start)), DELETE)
     if not len(deleted):
         return table
     keep = np.ones(table.num_rows, np.bool_)
@@ -285,7 +294,7 @@ def _new_file(
     Raises:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
-    takes_over = bool(work["rewritten"] or work["changed"])
+    takes_over = bool(work["rewritten"] or work["changed"] or work["moved"])
     schema = new.hidden.added_to(new.schema) if takes_over and new.hidden is not None else new.schema
     with TableWriter(source.files, work["target"], schema, new.options, new.metadata) as writer:
         for table in _row_groups(_rows_of_new_file(work, schema, source, new, counts, changes)):
@@ -321,13 +330,14 @@ def _rows_of_new_file(
         if changes.is_wanted:
             yield _only_updated(_rows_of(source.files, file, schema, new), source, changing, new, changes)
             continue
-        for number in new.updates:
-            updated = changing.of_clause(number)
-            if len(updated.rows):
-                yield _updated(file, schema, source, updated, number, new)
+        yield from _updated_rows(file, changing, schema, source, new)
+    for file in map(ChangingFile.of, work["moved"]):
+        for table in _updated_rows(file, read_pairs(source.files, file.pairs), schema, source, new):
+            changes.add(table, UPDATE_POSTIMAGE)
+            yield table
     begin, end = work["inserted"]
     if begin < end:
-        for table in _inserted(begin, end, work["values"], schema, source, new, counts):
+        for table in _inserted(begin, end, schema, source, new, counts):
             changes.add(table, INSERT)
             yield table
 
@@ -339,6 +349,16 @@ def _only_updated(
     rows = distinct(changing.rows)
     among = replace(changing, rows=np.searchsorted(rows, changing.rows))
     return _changed(table.take(pa.array(rows)), source, among, 0, new, changes)
+
+
+def _updated_rows(
+    file: ChangingFile, changing: RowPairs, schema: pa.Schema, source: _Source, new: NewRows
+) -> Iterator[pa.Table]:
+    """Return only the updated rows of a file."""
+    for number in new.updates:
+        updated = changing.of_clause(number)
+        if len(updated.rows):
+            yield _updated(file, schema, source, updated, number, new)
 
 
 def _updated(
@@ -368,21 +388,33 @@ def _rows_of(files: Files, file: ChangingFile, schema: pa.Schema, new: NewRows) 
 def _inserted(
     begin: int,
     end: int,
-    values: Mapping[str, int | str | None],
     schema: pa.Schema,
     source: _Source,
     new: NewRows,
     counts: dict[str, int],
 ) -> Iterator[pa.Table]:
-    """Return those of some kept rows that match nothing, have these values, and that an INSERT takes."""
-    at = begin
-    for piece in _pieces(source.rows, begin, end):
-        rows = np.flatnonzero(source.is_new[at : at + piece.num_rows] & _have(piece, values))
+    """Return those of some kept rows that match nothing, and that an INSERT takes; see `new_file_work`."""
+    for piece, at, rows in _ordered(source, begin, end) if new.order else _unmatched(source, begin, end):
         table, taken_by = _inserted_rows(piece, at, rows, schema, new)
-        at += piece.num_rows
         for number, count in taken_by.items():
             counts[str(number)] += count
         yield table
+
+
+def _ordered(source: _Source, begin: int, end: int) -> Iterator[tuple[pa.Table, int, _Numbers]]:
+    """Return the kept rows at places of the order, the number of the first, and which of them are wanted."""
+    rows = source.rows
+    most = max(1, _PIECE_BYTES * len(rows) // max(1, rows.nbytes))
+    for place in range(begin, end, most):
+        yield rows, 0, source.order[place : min(end, place + most)]
+
+
+def _unmatched(source: _Source, begin: int, end: int) -> Iterator[tuple[pa.Table, int, _Numbers]]:
+    """Return pieces of the kept rows, the number of the first row in each, and which of them match nothing."""
+    at = begin
+    for piece in _pieces(source.rows, begin, end):
+        yield piece, at, np.flatnonzero(source.is_new[at : at + piece.num_rows])
+        at += piece.num_rows
 
 
 def _pieces(staged: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
@@ -396,15 +428,6 @@ def _pieces(staged: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(pending).combine_chunks()
 
 
-def _have(piece: pa.Table, values: Mapping[str, int | str | None]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    found = np.ones(piece.num_rows, np.bool_)
-    for name, value in values.items():
-        column = in_plain_numbers(piece.column(name))
-        same = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
-        found &= same.fill_null(False).to_numpy()
-    return found
-
-
 def _inserted_rows(
     piece: pa.Table, at: int, rows: np.ndarray[Any, Any], schema: pa.Schema, new: NewRows
 ) -> tuple[pa.Table, dict[int, int]]:
@@ -416,7 +439,7 @@ def _inserted_rows(
     if new.clause is None:
         (number,) = new.inserts
         return _made(piece, at, rows, number, schema, new), {number: len(rows)}
-    clauses = piece.column(new.clause).combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)[rows]
+    clauses = taken(piece.column(new.clause), rows).fill_null(-1).to_numpy(zero_copy_only=False)
     counts = {number: int((clauses == number).sum()) for number in new.inserts}
     kinds = list(new.inserts.values())
     if all(columns == kinds[0] for columns in kinds) and not new.inserts_hold:

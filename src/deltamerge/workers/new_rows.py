@@ -27,6 +27,8 @@ class NewRows:
         form: What files have; wherever the table's columns are named, it is by the names there.
         not_null: The table's columns that are never NULL.
         pairs: The files of all pairs of target and source rows: what is named there is not inserted.
+        order: The file with the numbers of the kept rows that are inserted, by partition; empty where they are all that
+            match nothing.
         options: Arguments of ``ParquetWriter`` for new files.
         values: What was computed of pairs, by the rows that these name; None where nothing was.
         of_pairs: The columns of `values`.
@@ -47,6 +49,7 @@ class NewRows:
     metadata: Mapping[bytes, bytes]
     pairs: tuple[str, ...]
     options: Mapping[str, Any]
+    order: str = ""
     values: KeptRows | None = None
     of_pairs: frozenset[str] = frozenset()
     checks: tuple[RowCheck, ...] = ()
@@ -110,8 +113,8 @@ def new_file_work(
     *,
     rewritten: Sequence[ChangingFile] = (),
     changed: Sequence[ChangingFile] = (),
+    moved: Sequence[ChangingFile] = (),
     inserted: tuple[int, int] = (0, 0),
-    values: Mapping[str, int | str | None] | None = None,
 ) -> str:
     """Describe a new file.
 
@@ -119,8 +122,9 @@ def new_file_work(
         changes: The path of the file with the change data; empty where none is written.
         rewritten: Files all of whose rows it takes over, with their changes.
         changed: Files of which it gets only the changed rows, since deletion vectors delete them where they were.
-        inserted: The first of the kept rows that it may get, and the one after the last.
-        values: What these have in columns of the kept rows, dates as days since 1970; other rows it does not get.
+        moved: Files of other partitions of which it gets the updated rows.
+        inserted: The first of the kept rows that it may get, and the one after the last; with `NewRows.order` their
+            places there.
     """
     return json.dumps(
         {
@@ -128,7 +132,7 @@ def new_file_work(
             "changes": changes,
             "rewritten": [file.as_json for file in rewritten],
             "changed": [file.as_json for file in changed],
+            "moved": [file.as_json for file in moved],
             "inserted": inserted,
-            "values": values or {},
         }
     )

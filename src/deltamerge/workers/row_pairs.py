@@ -14,6 +14,8 @@ from deltamerge.workers.files import Files
 
 # In the place of a clause's number: no clause takes the pair.
 NO_CLAUSE = -1
+# In the place of a clause's number: the row is updated, and goes to another partition.
+MOVED = -(1 << 31)
 # In the place of a source row: nothing matches the row.
 NO_SOURCE = -1
 # From this number on, and below its negative for BY SOURCE clauses, the number of a clause that only has its rows
@@ -30,7 +32,7 @@ class RowPairs:
     Args:
         sources: For each the source's row, or `NO_SOURCE`.
         clauses: For each the number of the MATCHED clause that takes the pair, `by_source_number` of the BY SOURCE
-            clause that takes the row, or `NO_CLAUSE`.
+            clause that takes the row, `NO_CLAUSE` or `MOVED`.
         values: For each the row of what was computed of it, or `NO_VALUES`; None where that is so for all.
     """
 
@@ -97,6 +99,17 @@ def write_pairs(files: Files, folder: str, pairs: RowPairs) -> str:
         columns["values"] = pairs.values
     files.write_arrow(path, [pa.table(columns)])
     return path
+
+
+def write_numbers(files: Files, folder: str, numbers: Sequence[np.ndarray[Any, Any]]) -> str:
+    path = f"{folder}/rows-{uuid.uuid4().hex}.arrow"
+    files.write_arrow(path, [pa.table({"row": np.concatenate(numbers)})])
+    return path
+
+
+def read_numbers(files: Files, path: str) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any] = files.arrow(path).column(0).to_numpy()
+    return found
 
 
 def read_pairs(files: Files, path: str) -> RowPairs:

@@ -25,6 +25,16 @@ CHANGES = (
     "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
 )
 
+# Rows 10 to 39 in steps of 3 match: some stay in their partition p, some go to another, some to a new one.
+MOVES = (
+    "WHEN MATCHED AND s.id % 5 = 0 THEN DELETE WHEN MATCHED AND s.id % 2 = 0 THEN UPDATE SET p = s.n % 3, v = s.v "
+    "WHEN MATCHED THEN UPDATE SET p = t.p + t.n % 2, n = s.n WHEN NOT MATCHED THEN INSERT *"
+)
+MOVES_OF_SOURCE = (
+    "WHEN MATCHED AND s.id % 5 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET n = s.n, p = if(s.id = 31, null, s.n % 3) "
+    "WHEN NOT MATCHED AND s.id % 2 = 0 THEN INSERT * WHEN NOT MATCHED THEN INSERT (id, p) VALUES (s.id, s.id % 4)"
+)
+
 
 def merge(spark: SparkSession, path: str, clauses: str, on: str, executor: str, evolution: str = "") -> MergePlan:
     """Merges a view, and returns the plan as it was carried out."""
@@ -45,6 +55,7 @@ CLAUSES = [
     pytest.param(COUNT, id="count", marks=pytest.mark.sessions),
     pytest.param(CHANGES, id="changes"),
 ]
+MOVING = [pytest.param(MOVES, id="moves"), pytest.param(MOVES_OF_SOURCE, id="moves of source")]
 PROPERTIES: dict[str, dict[str, str]] = {
     "mapped by name": {"delta.columnMapping.mode": "name"},
     "mapped by id, tracked": {"delta.columnMapping.mode": "id", "delta.enableRowTracking": "true"},
@@ -63,7 +74,7 @@ PROPERTIES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("clauses", CLAUSES)
+@pytest.mark.parametrize("clauses", [*CLAUSES, *MOVING])
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_tables_with_features(spark: SparkSession, tmp_path: Path, name: str, clauses: str) -> None:
     properties = PROPERTIES[name]
@@ -87,7 +98,7 @@ def test_tables_with_features(spark: SparkSession, tmp_path: Path, name: str, cl
             found[executor] = [*found[executor], *rows(ids)]
         if "delta.enableChangeDataFeed" in properties:
             found[executor] = [*found[executor], *rows(table.changes(2).drop("_commit_timestamp"))]
-    assert plan.changed_rows.choice == ("arrow" if clauses == UPSERT else "pair_values")
+    assert plan.changed_rows.choice == ("arrow" if clauses in (UPSERT, MOVES_OF_SOURCE) else "pair_values")
     assert found["key_lookup"] == found["classic"]
     if "delta.columnMapping.mode" in properties:
         metadata = [field.metadata for field in DeltaTable.forPath(spark, path).table.snapshot().schema.fields]

@@ -64,9 +64,30 @@ MERGES = {
             "THEN DELETE WHEN NOT MATCHED BY SOURCE AND t.p = 'a/b' AND t.v > 'v6' THEN DELETE"
         ),
     ),
+    "moved": (
+        "t.id = s.id",
+        (
+            "WHEN MATCHED AND s.op = 'delete' AND s.id > 70 THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET v = s.v, p = s.op, n = 3 WHEN NOT MATCHED THEN INSERT *"
+        ),
+    ),
+    "moved by both": (
+        "t.id = s.id",
+        (
+            "WHEN MATCHED AND t.n = 1 THEN UPDATE SET n = t.n + s.id % 2 "
+            "WHEN MATCHED THEN UPDATE SET p = concat(t.p, 'x'), v = s.v WHEN NOT MATCHED THEN INSERT *"
+        ),
+    ),
+    "moved by source": (
+        BY_ALL,
+        (
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED BY SOURCE AND t.n = 1 THEN UPDATE SET p = 'one' "
+            "WHEN NOT MATCHED BY SOURCE AND t.n = 2 AND t.p = 'a/b' THEN UPDATE SET n = 2, v = 'stays'"
+        ),
+    ),
     "one value": ("t.id = s.id", "WHEN NOT MATCHED THEN INSERT (id, p, n) VALUES (s.id, 'one', 1 + 1)"),
 }
-MOST_PARTS = ("change data",)
+MOST_PARTS = ("change data", "moved", "moved by both", "moved by source")
 AGREEING = [
     (merge, vectors)
     for number, merge in enumerate(MERGES)
@@ -149,15 +170,51 @@ def test_low_shuffle_looks_keys_of_partitions_up(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.sessions
-def test_rows_that_would_change_their_partition_are_written_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_change_their_partition(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(frame(spark, "id INT, p STRING", [(1, "a"), (2, "b")]), path, partition_by=["p"])
     new = frame(spark, "id INT, p STRING", [(1, "b"), (3, "c")])
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
     report = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
     assert report.outcome.plan is not None
-    assert report.outcome.plan.changed_rows.choice == "spark"
+    assert report.outcome.plan.changed_rows.choice == "arrow"
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "b"), (2, "b"), (3, "c")]
+    counts = [report.metrics[f"numTargetRows{what}"] for what in ("Updated", "Inserted", "Deleted", "Copied")]
+    assert counts == [1, 1, 0, 0]
+
+
+@pytest.mark.sessions
+@pytest.mark.parametrize("properties", [{}, {"delta.enableChangeDataFeed": "true"}, VECTORS])
+def test_generated_partition_columns_that_change(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str]
+) -> None:
+    path = str(tmp_path / "t")
+    builder = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("at", "TIMESTAMP")
+    builder = builder.addColumn("day", "DATE", generatedAlwaysAs="CAST(at AS DATE)").partitionedBy("day")
+    for key, value in properties.items():
+        builder = builder.property(key, value)
+    builder.execute()
+    at = "timestamp'2024-02-28 12:00:00' + make_interval(0, 0, 0, cast(id % 3 AS int)) AS at"
+    write_delta(spark.range(9).selectExpr("cast(id AS int) AS id", at), path, mode="append")
+    spark.range(5, 12).selectExpr("cast(id AS int) AS id", at.replace("id % 3", "id % 4")).createOrReplaceTempView(
+        "days"
+    )
+    report = merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING days s ON t.id = s.id WHEN MATCHED THEN UPDATE SET at = s.at "
+        "WHEN NOT MATCHED THEN INSERT (id, at) VALUES (s.id, s.at)",
+    )
+    assert report.outcome.plan is not None
+    assert report.outcome.plan.changed_rows.choice == "arrow"
+    found = DeltaTable.forPath(spark, path).toDF().selectExpr("id", "day(at)", "cast(day AS string)")
+    days = [(i, i % 3 if i < 5 else i % 4) for i in range(12)]
+    spelled = ["2024-02-28", "2024-02-29", "2024-03-01", "2024-03-02"]
+    assert rows(found) == [(i, int(spelled[day][-2:]), spelled[day]) for i, day in days]
+    if "delta.enableChangeDataFeed" in properties:
+        feed = DeltaTable.forPath(spark, path).changes(report.version or 0).where("id < 9")
+        changed = rows(feed.selectExpr("_change_type", "id", "cast(day AS string)"))
+        old = [("update_preimage", i, spelled[i % 3]) for i in range(5, 9)]
+        assert changed == sorted([("update_postimage", i, spelled[i % 4]) for i in range(5, 9)] + old)
 
 
 def test_small_files_of_a_partition_are_put_together(spark: SparkSession, tmp_path: Path) -> None:

@@ -197,48 +197,11 @@ def partitioned(*names: str, columns: Columns = PEOPLE) -> Table:
 @pytest.mark.parametrize(
     ("clauses", "on", "table", "reason"),
     [
-        (UPSERT, BY_KEY, partitioned("name"), "an UPDATE may move rows to another partition of name"),
-        (
-            "WHEN MATCHED THEN UPDATE SET name = 'b'",
-            BY_KEY,
-            partitioned("name"),
-            "an UPDATE may move rows to another partition of name",
-        ),
-        (
-            "WHEN MATCHED THEN UPDATE SET name = upper(s.name)",
-            "t.id = s.id AND t.name = s.name",
-            partitioned("name"),
-            "an UPDATE may move rows to another partition of name",
-        ),
-        (
-            "WHEN MATCHED THEN UPDATE SET day = s.day",
-            "t.id = s.id AND t.name = s.name",
-            partitioned("name", "day"),
-            "an UPDATE may move rows to another partition of day",
-        ),
         (
             INSERT,
             BY_KEY,
             partitioned("at", columns={**PEOPLE, "at": TimestampType()}),
             "the partition column at is of type timestamp",
-        ),
-        (
-            (
-                "WHEN NOT MATCHED AND s.n = 1 THEN INSERT * "
-                "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, upper(s.name))"
-            ),
-            BY_KEY,
-            partitioned("name"),
-            "INSERT clauses compute the partition column name",
-        ),
-        (
-            (
-                "WHEN NOT MATCHED AND s.n = 1 THEN INSERT (id, name) VALUES (s.id, 'a') "
-                "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'a')"
-            ),
-            BY_KEY,
-            partitioned("name"),
-            "INSERT clauses compute the partition column name",
         ),
     ],
 )

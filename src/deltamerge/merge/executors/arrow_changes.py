@@ -16,7 +16,7 @@ from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges, file_form
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
-from deltamerge.merge.executors.partitions import Partition, partitions_of, rows_of_a_file
+from deltamerge.merge.executors.partitions import Partition, Partitions, moved_rows, partitions_of, rows_of_a_file
 from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.row_counts import count_rows
 from deltamerge.merge.executors.staged_source import StagedSource
@@ -105,7 +105,7 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
     """Write changed and new rows, and copy the others of touched files where they have no deletion vectors.
 
     Raises:
-        Declined: A file is not to be written by PyArrow, or new rows go to very many partitions.
+        Declined: A file is not to be written by PyArrow, or rows go to very many partitions.
     """
     execution, touched = changes.execution, changes.touched
     merge, steps = execution.merge, execution.steps
@@ -116,12 +116,12 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
         if not execution.writes_deletion_vectors:
             check_patchable(execution, touched.rewrite)
     partitions = _partitions(changes)
-    items = _items(changes, partitions)
+    items = _items(changes, partitions.each)
     written, by_clause = NOTHING_WRITTEN, dict[int, int]()
     if items:
         with steps.step(*_step(changes), touched.rewrite):
-            by_clause, written = _write_files(changes, items)
-            _remove_empty_folders(changes, partitions, written)
+            by_clause, written = _write_files(changes, items, partitions.order)
+            _remove_empty_folders(changes, partitions.each, written)
     copied, inserted = count_rows(execution, touched, written)
     vectors = NO_VECTORS
     if touched.rewrite and execution.writes_deletion_vectors:
@@ -156,30 +156,33 @@ def _step(changes: ArrowChanges) -> tuple[str, str]:
     return "write_all_changes", f"rewriting {touched} file{'' if touched == 1 else 's'}"
 
 
-def _partitions(changes: ArrowChanges) -> list[Partition]:
+def _partitions(changes: ArrowChanges) -> Partitions:
     """Find the partitions that get files, and make their folders."""
     touched = {file.path for file in changes.touched.rewrite}
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in sorted(touched)))
     pairs = sorted((p for p in changes.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
-    if changes.execution.writes_deletion_vectors and not changes.writes_change_data:
-        pairs = [found for found in pairs if changes.updated(found)]
-    partitions = partitions_of(changes.execution, changes.recipe, changes.staged, changes.matched, pairs)
+    execution, recipe, staged = changes.execution, changes.recipe, changes.staged
+    apart = moved_rows(execution, recipe, staged, pairs, changes.values)
+    changed = apart.stay
+    if execution.writes_deletion_vectors and not changes.writes_change_data:
+        changed = tuple(found for found in changed if changes.updated(found))
+    partitions = partitions_of(execution, recipe, staged, changes.matched, changed, apart.moved)
     for root in changes.roots:
-        for folder in sorted({partition.folders for partition in partitions}):
+        for folder in sorted({partition.folders for partition in partitions.each}):
             changes.execution.table.store.make_folder(f"{root}/{folder}")
     return partitions
 
 
 def _remove_empty_folders(changes: ArrowChanges, partitions: Sequence[Partition], written: WrittenFiles) -> None:
     """Delete the folders of partitions of which no row is left."""
-    used = [*map(decode_path, (file.path for file in written.files))]
-    used += map(decode_path, (file.path for file in written.change_files))
+    paths = (decode_path(file.path).split("/")[:-1] for file in (*written.files, *written.change_files))
+    used = {"/".join([*levels[:depth], ""]) for levels in paths for depth in range(1, len(levels) + 1)}
     for root in changes.roots:
         for partition in partitions:
             levels = partition.folders.split("/")[:-1]
             for depth in range(len(levels)):
                 folder = "/".join([root, *levels[: depth + 1], ""])
-                if not any(path.startswith(folder) for path in used):
+                if folder not in used:
                     changes.execution.table.store.delete_folder(folder)
 
 
@@ -192,17 +195,17 @@ def _items(changes: ArrowChanges, partitions: Sequence[Partition]) -> list[str]:
             new += _one_item(changes, partition, number)
         else:
             changed += _changed_items(changes, partition, number)
-            new += _new_items(changes, partition, number)
+            new += [*_moved_items(changes, partition, number), *_new_items(changes, partition, number)]
     return [*changed, *new]
 
 
 def _one_item(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
     target = changes.new_files(partition, "part", number, 0)
-    files, values = changes.located(partition.pairs), partition.values
+    files, moved = changes.located(partition.pairs), changes.located(partition.moved)
     (inserted,) = partition.inserted or ((0, 0),)
     if changes.execution.writes_deletion_vectors:
-        return [new_file_work(*target, changed=files, inserted=inserted, values=values)]
-    return [new_file_work(*target, rewritten=files, inserted=inserted, values=values)]
+        return [new_file_work(*target, changed=files, moved=moved, inserted=inserted)]
+    return [new_file_work(*target, rewritten=files, moved=moved, inserted=inserted)]
 
 
 def _changed_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
@@ -211,31 +214,34 @@ def _changed_items(changes: ArrowChanges, partition: Partition, number: int) -> 
             patch_work(file, *changes.new_files(partition, "kept", number, i))
             for i, file in enumerate(changes.located(partition.pairs))
         ]
-    most = min(
-        rows_of_a_file(changes.execution) or changes.execution.limits.pairs_of_a_file,
-        changes.execution.limits.pairs_of_a_file,
-    )
     return [
         new_file_work(*changes.new_files(partition, "changed", number, i), changed=changes.located(group))
-        for i, group in enumerate(_groups(changes, partition.pairs, most))
+        for i, group in enumerate(_groups(changes, partition.pairs))
+    ]
+
+
+def _moved_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
+    return [
+        new_file_work(*changes.new_files(partition, "moved", number, i), moved=changes.located(group))
+        for i, group in enumerate(_groups(changes, partition.moved))
     ]
 
 
 def _new_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
     return [
-        new_file_work(*changes.new_files(partition, "part", number, i), inserted=inserted, values=partition.values)
+        new_file_work(*changes.new_files(partition, "part", number, i), inserted=inserted)
         for i, inserted in enumerate(partition.inserted)
     ]
 
 
 def _is_small(changes: ArrowChanges, partition: Partition) -> bool:
     """Return whether a partition gets only one file: small merges shall not leave ever more small files."""
-    rows, most = partition.rows, rows_of_a_file(changes.execution)
+    rows, most = partition.rows + sum(map(changes.updated, partition.moved)), rows_of_a_file(changes.execution)
     if most is not None and rows + _rows_written_again(changes, partition.pairs) > most:
         return False
     size = changes.staged.bytes + sum(pairs.file.size for pairs in partition.pairs)
-    limits = changes.execution.limits
-    if len(partition.inserted) > 1 or len(partition.pairs) > limits.driver_files or size > limits.small_partition_bytes:
+    limits, files = changes.execution.limits, len(partition.pairs) + len(partition.moved)
+    if len(partition.inserted) > 1 or files > limits.driver_files or size > limits.small_partition_bytes:
         return False
     return bool(rows) or len(partition.pairs) > 1
 
@@ -246,8 +252,10 @@ def _rows_written_again(changes: ArrowChanges, changed: Sequence[Pairs]) -> int:
     return rows_about((pairs.file.stats, pairs.file.size) for pairs in changed)
 
 
-def _groups(changes: ArrowChanges, changed: Sequence[Pairs], most: int) -> Iterator[list[Pairs]]:
-    """Put files together whose updated rows go into one new file, of at most so many unless one file has more."""
+def _groups(changes: ArrowChanges, changed: Sequence[Pairs]) -> Iterator[list[Pairs]]:
+    """Put files together whose updated rows go into one new file, which is not too large unless one file has more."""
+    limit = changes.execution.limits.pairs_of_a_file
+    most = min(rows_of_a_file(changes.execution) or limit, limit)
     group: list[Pairs] = []
     for pairs in changed:
         if group and sum(map(changes.updated, group)) + changes.updated(pairs) > most:
@@ -258,7 +266,7 @@ def _groups(changes: ArrowChanges, changed: Sequence[Pairs], most: int) -> Itera
         yield group
 
 
-def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int, int], WrittenFiles]:
+def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tuple[dict[int, int], WrittenFiles]:
     """Write all files in one job; return how many rows each INSERT clause took, and the files."""
     execution, columns, recipe = changes.execution, changes.staged.columns, changes.recipe
     spark, limits = execution.table.spark, execution.limits
@@ -280,6 +288,7 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
         checks=recipe.checks,
         metadata={SPARK_VERSION: spark.version.encode()},
         pairs=tuple(pairs.path for pairs in changes.matched),
+        order=order,
         options={
             "compression": PARQUET_CODECS[execution.context.session.compression.lower()],
             "store_decimal_as_integer": True,
@@ -288,8 +297,10 @@ def _write_files(changes: ArrowChanges, items: Sequence[str]) -> tuple[dict[int,
         },
     )
     rows = pa.table({"work": pa.array(items, pa.string())})
-    in_driver = changes.staged.bytes_in_memory <= limits.driver_source_bytes and fits_driver(
-        execution, _bytes_read(changes, new), len(changes.found)
+    in_driver = (
+        len(items) <= limits.driver_new_files
+        and changes.staged.bytes_in_memory <= limits.driver_source_bytes
+        and fits_driver(execution, _bytes_read(changes, new), len(changes.found))
     )
     report = execution.steps.advance
     done = tasks.run(spark, writing(execution.files, new), rows, DONE_SCHEMA, in_driver=in_driver, report=report)

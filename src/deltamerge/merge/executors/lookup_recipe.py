@@ -10,7 +10,7 @@ from pyspark.sql.types import StructField
 
 from deltamerge.merge.analysis.join_keys import PlainKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget, TakeValue, values_of
-from deltamerge.merge.planning.changed_rows import reached, takes_all
+from deltamerge.merge.planning.changed_rows import moving_columns, reached, takes_all
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.derived_columns import checks_in_arrow, derived_of
 from deltamerge.merge.planning.fit import arrow_type, stored_columns
@@ -39,6 +39,7 @@ class LookupRecipe:
             pair the column with it; empty unless Spark does.
         pair_values: By the same code the positions of the clause's values that are evaluated for that.
         pair_holds: By the same code the column that says whether constraints hold, where Spark evaluates them.
+        moving: By the same code the partition columns that the clause may set to another value.
         pair_target: The positions of the target's columns that Spark reads of a pair; None for all.
         pair_source: The same of the source's columns.
         computes: Whether a clause sets a value, or has a condition, that may be another one for each pair.
@@ -63,6 +64,7 @@ class LookupRecipe:
     pair_columns: Mapping[int, Mapping[str, str]]
     pair_values: Mapping[int, frozenset[int]]
     pair_holds: Mapping[int, str]
+    moving: Mapping[int, tuple[str, ...]]
     pair_target: frozenset[int] | None
     pair_source: frozenset[int] | None
     computes: bool
@@ -154,6 +156,7 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
         pair_holds={
             code_of(clause): merge.names.holds(*clause.key) for clause in updates if derived_of(context, clause).checks
         },
+        moving={} if changed == "spark" else _moving(context, (*matched, *by_source)),
         pair_target=None if read is None else read[0],
         pair_source=None if read is None else read[1],
         computes=not reads_pairs and _computes(context, clauses),
@@ -206,6 +209,12 @@ def _computed_of_pairs(context: PlanningContext, clause: ResolvedClause) -> tupl
 def _pair_columns(context: PlanningContext, clause: ResolvedClause, outputs: Sequence[int]) -> dict[str, str]:
     merge = context.merge
     return {merge.output_schema.names[index]: merge.names.stored(*clause.key, index) for index in outputs}
+
+
+def _moving(context: PlanningContext, clauses: Sequence[ResolvedClause]) -> dict[int, tuple[str, ...]]:
+    updates = (clause for clause in clauses if clause.action == "update")
+    found = ((code_of(clause), moving_columns(context, clause)) for clause in updates)
+    return {code: columns for code, columns in found if columns}
 
 
 def _checks(context: PlanningContext) -> tuple[RowCheck, ...]:

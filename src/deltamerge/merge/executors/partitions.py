@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,20 @@ from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.workers.row_pairs import unmatched
-from deltamerge.workers.staged_rows import in_plain_numbers, open_staged
+from deltamerge.workers.row_pairs import (
+    MOVED,
+    RowPairs,
+    counts_by_clause,
+    distinct,
+    unmatched,
+    write_numbers,
+    write_pairs,
+)
+from deltamerge.workers.staged_rows import KeptRows, in_plain_numbers, open_staged, taken
 from deltamerge.write.layout import partition_folders
 
 _EPOCH = date(1970, 1, 1).toordinal()
+_Numbers = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -29,15 +40,104 @@ class Partition:
 
     Args:
         folders: Where its files are below the merge's folder, with a slash at the end; empty without partition columns.
-        inserted: For each file of new rows the first of the staged rows that may go there, and the one after the last.
-        values: The values of these rows in the partition columns, dates as days since 1970, by the staged rows' names.
+        pairs: Of its files those with rows that change or leave for another partition.
+        moved: Of files of other partitions the pairs whose updated rows come here.
+        inserted: For each file of new rows the first of the staged rows that may go there, and the one after the last;
+            in a table with partition columns their places in `Partitions.order`.
+        rows: How many rows that is.
     """
 
     folders: str
-    pairs: tuple[Pairs, ...]
-    inserted: tuple[tuple[int, int], ...]
-    rows: int
-    values: Mapping[str, int | str | None]
+    pairs: tuple[Pairs, ...] = ()
+    moved: tuple[Pairs, ...] = ()
+    inserted: tuple[tuple[int, int], ...] = ()
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The partitions that get files.
+
+    Args:
+        order: The file with the numbers of the staged rows that are inserted, by partition; empty where they are all
+            that match nothing.
+    """
+
+    each: tuple[Partition, ...]
+    order: str
+
+
+@dataclass(frozen=True)
+class MovedRows:
+    """Pairs of files, apart from those whose updated rows go to another partition.
+
+    Args:
+        stay: All files; rows that leave their partition are `MOVED` in them.
+        moved: The pairs of these rows by the folders of the partition to which they go.
+    """
+
+    stay: tuple[Pairs, ...]
+    moved: Mapping[str, tuple[Pairs, ...]]
+
+
+def moved_rows(
+    execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs], values: KeptRows | None
+) -> MovedRows:
+    """Find the updated rows that go to another partition.
+
+    Args:
+        values: What Spark computed of pairs.
+
+    Raises:
+        Declined: A row goes to a partition that must not be NULL.
+    """
+    moving = {code: columns for code, columns in recipe.moving.items() if any(code in p.rows_by_clause for p in found)}
+    if not moving:
+        return MovedRows(tuple(found), {})
+    kept = {name for code, columns in moving.items() for name in _setting(staged, code, columns)}
+    of_pairs = sorted(kept & recipe.of_pairs) if values is not None else []
+    of_source = sorted(kept.difference(of_pairs))
+    rows = open_staged(execution.files, staged.kept, of_source) if of_source else pa.table({})
+    computed = open_staged(execution.files, values, of_pairs) if values is not None and of_pairs else pa.table({})
+    stay, moved = [], defaultdict[str, list[Pairs]](list)
+    for pairs in found:
+        of_file = pairs.read()
+        going = defaultdict[str, list[_Numbers]](list)
+        for code, columns in moving.items():
+            places = np.flatnonzero(of_file.clauses == code)
+            updated = of_file.among(places)
+            setting = [
+                taken(rows.column(name), updated.sources)
+                if name not in of_pairs or updated.values is None
+                else taken(computed.column(name), updated.values)
+                for name in _setting(staged, code, columns)
+            ]
+            for folders, rows_there in _by_folders(execution, recipe, columns, setting, pairs.file.partition_values):
+                going[folders].append(places[rows_there])
+        going.pop(_folders_of(execution, pairs.file.partition_values), None)
+        clauses = of_file.clauses.copy()
+        for folders, each in going.items():
+            places = np.sort(np.concatenate(each))
+            clauses[places] = MOVED
+            moved[folders].append(_with_pairs(execution, pairs, of_file.among(places)))
+        stay.append(_with_pairs(execution, pairs, replace(of_file, clauses=clauses)) if going else pairs)
+    return MovedRows(tuple(stay), {folders: tuple(pairs) for folders, pairs in moved.items()})
+
+
+def _setting(staged: StagedSource, code: int, columns: Sequence[str]) -> list[str]:
+    """Return the kept columns to which a clause sets columns of the table."""
+    return [staged.columns.updates[code][column] for column in columns]
+
+
+def _with_pairs(execution: Execution, of_file: Pairs, pairs: RowPairs) -> Pairs:
+    changing = pairs.changing
+    return replace(
+        of_file,
+        path=write_pairs(execution.files, execution.scratch, changing),
+        pairs=len(changing.rows),
+        rows=len(distinct(changing.rows)),
+        rows_by_clause=counts_by_clause(changing),
+    )
 
 
 def partitions_of(
@@ -46,91 +146,127 @@ def partitions_of(
     staged: StagedSource,
     found: Sequence[Pairs],
     changed: Sequence[Pairs],
-) -> list[Partition]:
+    moved: Mapping[str, Sequence[Pairs]],
+) -> Partitions:
     """Find the partitions that get files.
 
     Args:
         found: All pairs: their source rows are not new.
         changed: Those of files that are written again, or whose updated rows are.
+        moved: As in `MovedRows`.
 
     Raises:
-        Declined: New rows go to very many partitions, or to one that must not be NULL.
+        Declined: Rows go to very many partitions, or to one that must not be NULL.
     """
-    columns = execution.write_target.physical_partition_columns
-    if not columns:
-        rows = np.arange(staged.rows if staged.columns.inserts else 0)
-        return [Partition("", tuple(changed), _ranges(execution, rows, staged), len(rows), {})]
-    new = _new_partitions(execution, recipe, staged, found) if staged.columns.inserts and staged.rows else []
-    by_folders: dict[str, list[Pairs]] = {}
+    if not execution.write_target.physical_partition_columns:
+        count = staged.rows if staged.columns.inserts else 0
+        return Partitions((Partition("", tuple(changed), (), _ranges(execution, 0, count, staged), count),), "")
+    by_folders = defaultdict[str, list[Pairs]](list)
     for pairs in changed:
-        folders = partition_folders(columns, pairs.file.partition_values)
-        by_folders.setdefault(folders, []).append(pairs)
-    both = [Partition(p.folders, tuple(by_folders.pop(p.folders, ())), p.inserted, p.rows, p.values) for p in new]
-    return [*(Partition(at, tuple(pairs), (), 0, {}) for at, pairs in by_folders.items()), *both]
-
-
-def _new_partitions(
-    execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs]
-) -> list[Partition]:
-    columns, limits = execution.snapshot.metadata.partition_columns, execution.limits
-    physical, kept = execution.write_target.physical_partition_columns, staged.columns
-    names = [next(iter(kept.inserts.values()))[column] for column in columns]
-    wanted = list(dict.fromkeys([*names, *([] if kept.clause is None else [kept.clause])]))
-    rows = open_staged(execution.files, staged.kept, wanted)
-    is_new = unmatched(execution.files, [pairs.path for pairs in found], staged.rows)
-    if kept.clause is not None:
-        inserting = pa.array(list(kept.inserts), pa.int32())
-        is_new &= pc.is_in(rows.column(kept.clause).cast(pa.int32()), inserting).to_numpy()
-    by = [f"p{index}" for index in range(len(names))]
-    table = pa.table([in_plain_numbers(rows.column(name)) for name in names], names=by)
-    table = table.append_column("row", pa.array(np.arange(staged.rows))).filter(pa.array(is_new))
-    groups = table.group_by(by).aggregate([("row", "list")])
-    if len(groups) > limits.partitions:
-        raise _declined(execution, f"new rows go to more than {limits.partitions:,} partitions")
-    partitions = []
-    for number, group in enumerate(groups.select(by).to_pylist()):
-        values = list(group.values())
-        spelled = {
-            column: _spelled(value, recipe.stored[column].type) for column, value in zip(columns, values, strict=True)
-        }
-        for column in recipe.not_null.intersection(columns):
-            if spelled[column] is None:
-                raise _declined(execution, f"partition column {column} would be NULL")
-        of_partition = np.sort(groups["row_list"][number].values.to_numpy())
-        partitions.append(
-            Partition(
-                folders=partition_folders(physical, dict(zip(physical, spelled.values(), strict=True))),
-                pairs=(),
-                inserted=_ranges(execution, of_partition, staged),
-                rows=len(of_partition),
-                values=dict(zip(names, values, strict=True)),
-            )
+        by_folders[_folders_of(execution, pairs.file.partition_values)].append(pairs)
+    new = _new_rows(execution, recipe, staged, found) if staged.columns.inserts and staged.rows else {}
+    folders = dict.fromkeys([*by_folders, *moved, *new])
+    if len(moved.keys() | new.keys()) > execution.limits.partitions:
+        raise _declined(execution, f"rows go to more than {execution.limits.partitions:,} partitions")
+    order = write_numbers(execution.files, execution.scratch, list(new.values())) if new else ""
+    first = dict(zip(new, accumulate(map(len, new.values()), initial=0), strict=False))
+    each = (
+        Partition(
+            at,
+            tuple(by_folders.get(at, ())),
+            tuple(moved.get(at, ())),
+            _ranges(execution, first.get(at, 0), len(new.get(at, ())), staged),
+            len(new.get(at, ())),
         )
-    looked_at = sum(end - first for partition in partitions for first, end in partition.inserted)
-    if looked_at > limits.partition_rows:
-        raise _declined(execution, "new rows of very many partitions are mixed")
-    return partitions
+        for at in folders
+    )
+    return Partitions(tuple(each), order)
+
+
+def _new_rows(
+    execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs]
+) -> dict[str, _Numbers]:
+    """Return the staged rows that are inserted by their partition's folders, in order."""
+    columns, kept = execution.snapshot.metadata.partition_columns, staged.columns
+    clauses = [] if kept.clause is None else [kept.clause]
+    wanted = [*clauses, *(setting[column] for setting in kept.inserts.values() for column in columns)]
+    rows = open_staged(execution.files, staged.kept, list(dict.fromkeys(wanted)))
+    is_new = unmatched(execution.files, [pairs.path for pairs in found], staged.rows)
+    taken_by = None if kept.clause is None else rows.column(kept.clause).cast(pa.int32())
+    by_folders = defaultdict[str, list[_Numbers]](list)
+    for number, setting in kept.inserts.items():
+        new = is_new if taken_by is None else is_new & pc.equal(taken_by, number).fill_null(False).to_numpy()
+        places = np.flatnonzero(new)
+        values = [taken(rows.column(setting[column]), places) for column in columns]
+        for folders, rows_there in _by_folders(execution, recipe, columns, values, {}):
+            by_folders[folders].append(places[rows_there])
+    return {folders: np.sort(np.concatenate(each)) for folders, each in by_folders.items()}
+
+
+def _by_folders(
+    execution: Execution,
+    recipe: LookupRecipe,
+    columns: Sequence[str],
+    values: Sequence[Any],
+    others: Mapping[str, str | None],
+) -> Iterator[tuple[str, _Numbers]]:
+    """Group rows by their partition's folders.
+
+    Args:
+        values: The rows' values in some partition columns.
+        others: The values of the other ones, as the log has them, by physical name.
+    """
+    by = [f"p{index}" for index in range(len(columns))]
+    table = pa.table([in_plain_numbers(column) for column in values], names=by)
+    table = table.append_column("row", pa.array(np.arange(len(table))))
+    groups = table.group_by(by).aggregate([("row", "list")])
+    physical = dict(
+        zip(
+            execution.snapshot.metadata.partition_columns,
+            execution.write_target.physical_partition_columns,
+            strict=True,
+        )
+    )
+    found = groups["row_list"].combine_chunks()
+    ends = found.offsets.to_numpy()
+    numbers = found.values.to_numpy()
+    for number, group in enumerate(groups.select(by).to_pylist()):
+        spelled = {}
+        for column, value in zip(columns, group.values(), strict=True):
+            if pa.types.is_date(recipe.stored[column].type) and value is not None and not _is_of_calendar(value):
+                raise _declined(execution, f"partition column {column} would have a day that Python does not know")
+            spelled[column] = _spelled(value, recipe.stored[column].type)
+            if spelled[column] is None and column in recipe.not_null:
+                raise _declined(execution, f"partition column {column} would be NULL")
+        where = {**others, **{physical[column]: value for column, value in spelled.items()}}
+        yield _folders_of(execution, where), numbers[ends[number] : ends[number + 1]]
+
+
+def _folders_of(execution: Execution, values: Mapping[str, str | None]) -> str:
+    return partition_folders(execution.write_target.physical_partition_columns, values)
 
 
 def _declined(execution: Execution, reason: str) -> Declined:
     return Declined("changed_rows", execution.plan.changed_rows.choice, reason)
 
 
-def _ranges(execution: Execution, rows: np.ndarray[Any, Any], staged: StagedSource) -> tuple[tuple[int, int], ...]:
+def _ranges(execution: Execution, first: int, rows: int, staged: StagedSource) -> tuple[tuple[int, int], ...]:
     """Distribute rows over files: for each the first row, and the one after the last."""
     most = rows_of_a_file(execution)
     if most is None:
         most = max(1, staged.rows * execution.limits.staged_bytes_of_a_file // max(1, staged.bytes))
-    shares = np.array_split(rows, -(-len(rows) // most)) if len(rows) else []
-    return tuple((int(share[0]), int(share[-1]) + 1) for share in shares)
+    files = -(-rows // most)
+    ends = [first + rows * number // files for number in range(files + 1)] if files else []
+    return tuple(pairwise(ends))
+
+
+def _is_of_calendar(days: int) -> bool:
+    """Return whether a day is of the years 1 to 9999."""
+    return date.min.toordinal() <= _EPOCH + days <= date.max.toordinal()
 
 
 def _spelled(value: int | str | None, kind: pa.DataType) -> str | None:
-    """Spell a value as the log does; the empty string is NULL. Protocol: Partition Value Serialization.
-
-    Raises:
-        ValueError: A date is not of the years 1 to 9999.
-    """
+    """Spell a value as the log does; the empty string is NULL. Protocol: Partition Value Serialization."""
     if value is None or value == "":
         return None
     if pa.types.is_date(kind):

@@ -23,7 +23,7 @@ from deltamerge.write.constraints import NotNull, constraints_of
 
 def arrow(context: PlanningContext, _: str) -> Fits:
     """PyArrow takes the values from the source's rows as they are, or as Spark computed them from these."""
-    against = _against_table(context) or _against_clauses(context) or _against_partitions(context)
+    against = _against_table(context) or _against_clauses(context) or _unread_partition(context)
     if against is not None:
         return no(against)
     return yes("clauses write values of the source's rows, which PyArrow copies")
@@ -88,30 +88,19 @@ def _against_clauses(context: PlanningContext) -> str | None:
     return None
 
 
-def _against_partitions(context: PlanningContext) -> str | None:
-    """Return what may move updated rows to another partition, or hides to which one new rows go."""
+def moving_columns(context: PlanningContext, clause: ResolvedClause) -> tuple[str, ...]:
+    """Return the partition columns that an UPDATE may set to another value, so that rows go to another partition."""
     merge, references, keys = context.merge, context.references, context.plain_keys
     assert not isinstance(keys, str)
-    unread = _unread_partition(context)
-    if unread is not None:
-        return unread
-    of_key = dict(zip(keys.target, keys.source, strict=True))
-    inserts = [clause for clause in merge.not_matched if clause.action == "insert"]
-    clauses = (*reached(context), *merge.changing_by_source)
-    updates = [clause for clause in clauses if clause.action == "update"]
-    for index, field in enumerate(merge.output_schema.fields):
-        if field.name not in context.snapshot.metadata.partition_columns:
-            continue
-        for clause in updates:
-            taken = references.of(clause).source_columns[index]
-            is_key = field.name in of_key and taken == of_key[field.name] and clause.clause.kind == "matched"
-            if not is_key and not isinstance(clause.outputs[index], TakeTarget):
-                return f"an UPDATE may move rows to another partition of {field.name}"
-        if len(inserts) > 1:
-            given = {references.of(clause).taken_as_is(index) for clause in inserts}
-            if len(given) > 1 or None in given:
-                return f"INSERT clauses compute the partition column {field.name}"
-    return None
+    of_key = dict(zip(keys.target, keys.source, strict=True)) if clause.clause.kind == "matched" else {}
+    partitions = context.snapshot.metadata.partition_columns
+    set_to = dict(zip(merge.output_schema.names, references.of(clause).source_columns, strict=True))
+    outputs = dict(zip(merge.output_schema.names, clause.outputs, strict=True))
+    return tuple(
+        name
+        for name in partitions
+        if not isinstance(outputs[name], TakeTarget) and not (name in of_key and set_to[name] == of_key[name])
+    )
 
 
 def _unread_partition(context: PlanningContext) -> str | None:
@@ -130,7 +119,7 @@ def none(_: PlanningContext, __: str) -> Fits:
 
 def pair_values(context: PlanningContext, match: str) -> Fits:
     """Spark computes what depends on both rows of a pair, and PyArrow writes it."""
-    against = _against_table(context) or _against_partitions(context)
+    against = _against_table(context) or _unread_partition(context)
     if against is not None:
         return no(against)
     readable = spark(context, match)

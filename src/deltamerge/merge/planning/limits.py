@@ -25,8 +25,8 @@ class Limits:
         pairs_of_task: Pairs that a task makes at once where source rows have a key in common; 240 MB.
         unmatched_rows: Target rows that BY SOURCE clauses may change by key lookup; each takes the memory of a pair.
         positions: Rows whose positions the driver holds, as bits: 128 MiB.
-        partitions: Partitions that new rows of a key lookup may go to; each is a file of its own.
-        partition_rows: Rows that tasks look at for the partitions of new rows, all partitions together.
+        partitions: Partitions that new and moved rows of a key lookup may go to; each is a file of its own, for which
+            the driver takes about a millisecond.
         rewritten_bytes: Bytes of files that may match, up to which one outer join that writes them again costs less
             than the jobs that would avoid it (0.1 to 0.3 s each).
         broadcast_target_bytes: Bytes of files that may match, up to which Spark sends them to every executor, so that
@@ -45,6 +45,7 @@ class Limits:
         driver_bytes_in_local_mode: The same where tasks run on the driver's machine anyway and would wait for Python
             workers, which Spark ends after a minute without work.
         driver_files: Files that the driver reads itself.
+        driver_new_files: Files that the driver writes itself: each takes 1.4 ms on a local disk, more in a store.
         driver_source_bytes: Bytes of a source that the driver's threads read, each for itself.
         driver_rows_bytes: Bytes of matched rows that the driver hands to Spark; above, tasks read them.
         pairs_of_a_file: Updated rows that go into one new file beside a deletion vector.
@@ -68,8 +69,7 @@ class Limits:
     pairs_of_task: int = 10_000_000
     unmatched_rows: int = 16_000_000
     positions: int = 1 << 30
-    partitions: int = 1_000
-    partition_rows: int = 50_000_000
+    partitions: int = 20_000
     rewritten_bytes: int = 4 * _MIB
     broadcast_target_bytes: int = 8 * _MIB
     broadcast_key_bytes: int = 64 * _MIB
@@ -85,6 +85,7 @@ class Limits:
     driver_bytes: int = 32 * _MIB
     driver_bytes_in_local_mode: int = 1024 * _MIB
     driver_files: int = 32
+    driver_new_files: int = 200
     driver_source_bytes: int = 128 * _MIB
     driver_rows_bytes: int = 64 * _MIB
     pairs_of_a_file: int = 500_000

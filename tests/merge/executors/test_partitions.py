@@ -1,0 +1,144 @@
+"""The partitions of changed and new rows, found in the rows that were kept of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from deltamerge.log.actions import AddFile
+from deltamerge.merge.executors.key_matching import Pairs
+from deltamerge.merge.executors.partitions import moved_rows, partitions_of
+from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.planning.limits import LIMITS
+from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.row_pairs import MOVED, NO_CLAUSE, RowPairs, counts_by_clause, read_numbers, write_pairs
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
+
+DAY = date(2024, 2, 29)
+
+
+class Lookup:
+    """A lookup in a table that is partitioned by ``p`` and ``day``, which its files name ``pp`` and ``day``."""
+
+    def __init__(self, folder: Path, rows: Mapping[str, Sequence[Any]], **staged: Any) -> None:
+        self.folder = folder
+        self.kept = self.keep("rows", rows)
+        self.staged: Any = SimpleNamespace(
+            kept=self.kept, rows=len(next(iter(rows.values()))), bytes=1, columns=SimpleNamespace(**staged)
+        )
+        self.execution: Any = SimpleNamespace(
+            files=LOCAL_FILES,
+            scratch=str(folder),
+            limits=LIMITS,
+            snapshot=SimpleNamespace(metadata=SimpleNamespace(partition_columns=("p", "day"))),
+            write_target=SimpleNamespace(physical_partition_columns=("pp", "day"), records_per_file=2),
+            plan=SimpleNamespace(changed_rows=SimpleNamespace(choice="arrow")),
+        )
+        self.recipe: Any = SimpleNamespace(
+            moving={},
+            of_pairs=frozenset(),
+            not_null=frozenset({"day"}),
+            stored={"p": pa.field("pp", pa.string()), "day": pa.field("day", pa.date32())},
+        )
+
+    def keep(self, name: str, rows: Mapping[str, Sequence[Any]]) -> KeptRows:
+        path = str(self.folder / f"{name}{STAGED_SUFFIX}")
+        LOCAL_FILES.write_arrow(path, [pa.table(dict(rows))])
+        return KeptRows((KeptFile(path, 0, 0),))
+
+    def pairs(self, p: str | None, rows: RowPairs) -> Pairs:
+        values = {"pp": p, "day": "2024-02-29"}
+        file = cast(AddFile, SimpleNamespace(partition_values=values))
+        path = write_pairs(LOCAL_FILES, str(self.folder), rows)
+        return Pairs(file, LOCAL_FILES, path, len(rows.rows), len(rows.rows), len(rows.rows), counts_by_clause(rows))
+
+
+def row_pairs(rows: Sequence[int], sources: Sequence[int], clauses: Sequence[int]) -> RowPairs:
+    return RowPairs(*(np.array(numbers, np.int64) for numbers in (rows, sources, clauses)))
+
+
+def found(pairs: Pairs) -> list[tuple[int, int, int]]:
+    of_file = pairs.read()
+    return list(zip(of_file.rows.tolist(), of_file.sources.tolist(), of_file.clauses.tolist(), strict=True))
+
+
+def test_rows_that_go_to_another_partition(tmp_path: Path) -> None:
+    lookup = Lookup(tmp_path, {"sp": ["a", "b", "", None]}, updates={0: {"p": "sp"}, 1: {}})
+    lookup.recipe.moving = {0: ("p",)}
+    of_a = lookup.pairs("a", row_pairs([1, 3, 4, 6, 7], [0, 1, 2, 3, 0], [0, 0, 0, 1, NO_CLAUSE]))
+    of_b = lookup.pairs("b", row_pairs([5], [1], [0]))
+    apart = moved_rows(lookup.execution, lookup.recipe, lookup.staged, [of_a, of_b], None)
+    stay, same = apart.stay
+    assert found(stay) == [(1, 0, 0), (3, 1, MOVED), (4, 2, MOVED), (6, 3, 1)]
+    assert stay.rows_by_clause == {0: 1, 1: 1, MOVED: 2}
+    assert same is of_b
+    null = "pp=__HIVE_DEFAULT_PARTITION__/day=2024-02-29/"
+    assert {at: [found(pairs) for pairs in there] for at, there in apart.moved.items()} == {
+        "pp=b/day=2024-02-29/": [[(3, 1, 0)]],
+        null: [[(4, 2, 0)]],
+    }
+
+
+def test_values_that_were_computed_of_pairs(tmp_path: Path) -> None:
+    lookup = Lookup(tmp_path, {"sp": ["x"]}, updates={-2: {"p": "computed", "day": "then"}})
+    lookup.recipe.moving, lookup.recipe.of_pairs = {-2: ("p", "day")}, frozenset({"computed", "then"})
+    values = lookup.keep("values", {"computed": ["b", "a"], "then": [DAY, date(1, 1, 1)]})
+    rows = replace(row_pairs([0, 1], [-1, -1], [-2, -2]), values=np.array([1, 0]))
+    apart = moved_rows(lookup.execution, lookup.recipe, lookup.staged, [lookup.pairs("b", rows)], values)
+    assert found(apart.stay[0]) == [(0, -1, MOVED), (1, -1, -2)]
+    ((there,),) = apart.moved.values()
+    assert list(apart.moved) == ["pp=a/day=0001-01-01/"]
+    assert there.read().values is not None
+    assert found(there) == [(0, -1, -2)]
+
+
+@pytest.mark.parametrize(("day", "reason"), [(None, "would be NULL"), (4_000_000, "Python does not know")])
+def test_days_that_are_left_to_spark(tmp_path: Path, day: int | None, reason: str) -> None:
+    days = pa.array([day], pa.int32()).cast(pa.date32())
+    lookup = Lookup(tmp_path, {"then": cast(Any, days)}, updates={0: {"day": "then"}})
+    lookup.recipe.moving = {0: ("day",)}
+    with pytest.raises(Declined, match=reason):
+        moved_rows(lookup.execution, lookup.recipe, lookup.staged, [lookup.pairs("a", row_pairs([0], [0], [0]))], None)
+
+
+def test_new_rows_are_listed_by_partition(tmp_path: Path) -> None:
+    source: dict[str, list[Any]] = {
+        "sp": ["a", "b", "a", "a", "c", "a"],
+        "other": ["d"] * 6,
+        "then": [DAY] * 6,
+        "by": [0, 0, 0, 0, 1, 2],
+    }
+    inserts = {0: {"p": "sp", "day": "then"}, 1: {"p": "other", "day": "then"}}
+    lookup = Lookup(tmp_path, source, inserts=inserts, clause="by")
+    matched = lookup.pairs("a", row_pairs([9], [2], [NO_CLAUSE]))
+    moved = lookup.pairs("x", row_pairs([1], [2], [0]))
+    folders = {name: f"pp={name}/day=2024-02-29/" for name in "abd"}
+    partitions = partitions_of(
+        lookup.execution, lookup.recipe, lookup.staged, [matched], [matched], {folders["b"]: [moved]}
+    )
+    order = read_numbers(LOCAL_FILES, partitions.order).tolist()
+    rows = {p.folders: [order[first:end] for first, end in p.inserted] for p in partitions.each}
+    assert rows == {folders["a"]: [[0, 3]], folders["b"]: [[1]], folders["d"]: [[4]]}
+    assert {p.folders: (p.pairs, p.moved, p.rows) for p in partitions.each} == {
+        folders["a"]: ((matched,), (), 2),
+        folders["b"]: ((), (moved,), 1),
+        folders["d"]: ((), (), 1),
+    }
+
+
+def test_so_many_rows_are_several_files(tmp_path: Path) -> None:
+    source: dict[str, list[Any]] = {"sp": ["a"] * 5, "then": [DAY] * 5}
+    lookup = Lookup(tmp_path, source, inserts={0: {"p": "sp", "day": "then"}}, clause=None)
+    (partition,) = partitions_of(lookup.execution, lookup.recipe, lookup.staged, [], [], {}).each
+    assert partition.inserted == ((0, 1), (1, 3), (3, 5))
+    lookup.execution.limits = replace(LIMITS, partitions=0)
+    with pytest.raises(Declined, match="rows go to more than 0 partitions"):
+        partitions_of(lookup.execution, lookup.recipe, lookup.staged, [], [], {})
