@@ -22,14 +22,15 @@ from merge_checksum import Checksum, table_checksum
 from merge_data import LAYOUTS, Layout, prepare
 from merge_engines import ROOT, Engine, lineitem_settings
 
-# A twentieth of the keys at scale 1, in the middle; other scales have other shares.
-_KEYS = "l_orderkey BETWEEN 3000000 AND 3300000"
+# A twentieth of the keys, in the middle.
+_KEYS = "l_orderkey BETWEEN {first} AND {last}"
+_FIRST, _LAST = 3_000_000, 3_300_000
 COMMANDS = {
     "delete some": "DELETE FROM {table} WHERE l_suppkey < 100",
-    "delete a key range": f"DELETE FROM {{table}} WHERE {_KEYS}",
+    "delete a key range": "DELETE FROM {table} WHERE " + _KEYS,
     "delete computed": "DELETE FROM {table} WHERE l_orderkey % 100 = 7 AND year(l_shipdate) > 1995",
     "update some": "UPDATE {table} SET l_linestatus = 'X' WHERE l_suppkey < 100",
-    "update a key range": f"UPDATE {{table}} SET l_comment = 'late', l_shipmode = 'AIR' WHERE {_KEYS}",
+    "update a key range": "UPDATE {table} SET l_comment = 'late', l_shipmode = 'AIR' WHERE " + _KEYS,
     "update computed": (
         "UPDATE {table} SET l_quantity = l_quantity + 1, l_comment = concat(l_comment, '!') WHERE l_orderkey % 100 = 7"
     ),
@@ -39,10 +40,13 @@ COMMANDS = {
 }
 
 
-def run(engine: Engine, layout: Layout, command: str, target: Path, *, vectors: bool) -> tuple[float, Checksum]:
+def run(
+    engine: Engine, layout: Layout, command: str, target: Path, options: argparse.Namespace
+) -> tuple[float, Checksum]:
     """Run a command on a fresh copy; return its seconds and what the table is then."""
-    layout.copy(target, deletion_vectors=vectors)
-    answer = engine.run_sql(COMMANDS[command].format(table=f"delta.`{target}`"))
+    layout.copy(target, deletion_vectors=options.deletion_vectors)
+    first, last = (int(key * options.scale) for key in (_FIRST, _LAST))
+    answer = engine.run_sql(COMMANDS[command].format(table=f"delta.`{target}`", first=first, last=last))
     return answer["seconds"], table_checksum(str(target), layout.files)
 
 
@@ -57,7 +61,7 @@ def run_case(engines: list[Engine], layout: Layout, command: str, options: argpa
     for _ in range(options.repeat):
         for engine in engines:
             target = options.folder / f"commands-{engine.name}"
-            taken, sums[engine.name] = run(engine, layout, command, target, vectors=options.deletion_vectors)
+            taken, sums[engine.name] = run(engine, layout, command, target, options)
             seconds[engine.name].append(taken)
     if len(set(sums.values())) > 1:
         raise SystemExit(f"{command} of the {layout.name} table: the engines differ: {sums}")

@@ -14,7 +14,7 @@ from deltamerge import DeltaTable, exceptions, write_delta
 from deltamerge.cli.failures import ExitCode
 from deltamerge.merge.planning import changed_rows, sources, unchanged_rows
 from deltamerge.merge.planning.plan import PLAN_NAMES
-from deltamerge.spark.config import KEYS, PREFIX, CommandConf, MergeConf
+from deltamerge.spark.config import KEYS, PREFIX, AutoCompactConf, CommandConf, MergeConf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,8 @@ def test_every_key_is_explained(name: str) -> None:
 
 
 def test_the_defaults_are_those_of_the_code() -> None:
-    by_key = {setting.metadata["key"]: setting.default for kind in (MergeConf, CommandConf) for setting in fields(kind)}
+    kinds = (MergeConf, CommandConf, AutoCompactConf)
+    by_key = {setting.metadata["key"]: setting.default for kind in kinds for setting in fields(kind)}
     rows = re.findall(r"^\| `([\w.]+)` \| `(\w+)` \|", CONFIGURATION, re.MULTILINE)
     assert len(rows) > 10
     for key, default in rows:

@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame
 
 from deltamerge.api.arguments import Condition, Values, assignments_of, condition_of
 from deltamerge.api.report import MergePlanReport, MergeReport
+from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.log.change_feed import ChangedFile
 from deltamerge.merge.analysis.checks import check_clause_order
-from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.outcome import Progress
 from deltamerge.merge.result.after_commit import after_commit
@@ -194,7 +195,7 @@ class DeltaMergeBuilder:
         check_clause_order(self.statement)
         transaction = option_transaction(txn_app_id, txn_version)
         command = MergeIntoCommand(self.table, self.statement, transaction=transaction, user_metadata=user_metadata)
-        return MergeReport(run_merge(command, progress))
+        return MergeReport(merge_and_compact(command, progress))
 
     def returning(
         self,
@@ -236,7 +237,7 @@ class DeltaMergeBuilder:
             returns_changes=True,
         )
         files: list[ChangedFile] = []
-        outcome = run_merge(command, progress, on_commit=lambda *found: files.extend(rows_changed(*found)))
+        outcome = merge_and_compact(command, progress, on_commit=lambda *found: files.extend(rows_changed(*found)))
         if outcome.version is None:
             return changed_rows_frame(self.table, self.table.snapshot(), files)
         with after_commit(outcome.version, self.table.name):

@@ -14,9 +14,10 @@ from deltamerge.api.merge_builder import columns_to_dedupe_by
 from deltamerge.api.report import MergePlanReport, MergeReport
 from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
+from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.resolve import TARGET_ALIAS
-from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.outcome import Progress
 from deltamerge.merge.preparation import Begun, begin
@@ -87,7 +88,7 @@ def merge_sql(
     transaction = option_transaction(txn_app_id, txn_version)
     command = merge_command(_tables(spark, options, tables), parsed, dedupe_by, skip_unchanged=skip_unchanged)
     command = replace(command, transaction=transaction, user_metadata=user_metadata)
-    return MergeReport(run_merge(command, progress))
+    return MergeReport(merge_and_compact(command, progress))
 
 
 def plan_sql(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pyspark.sql.types import StructType
 
 from deltamerge.commands.alter_properties import EVERYTHING_READ
+from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.commands.committing import commit_command
-from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.outcome import MergeOutcome
 from deltamerge.merge.statement import MergeStatement, Operation
 from deltamerge.spark.session import empty_frame
@@ -23,7 +24,7 @@ def delete(table: Table, alias: str | None, condition: Expression | None) -> Mer
     Args:
         alias: The name that qualifies the table's columns, or None.
     """
-    return run_merge(MergeIntoCommand(table, delete_statement(table, alias, condition)))
+    return merge_and_compact(MergeIntoCommand(table, delete_statement(table, alias, condition)))
 
 
 def update(
@@ -34,7 +35,8 @@ def update(
     Args:
         alias: The name that qualifies the table's columns, or None.
     """
-    return run_merge(MergeIntoCommand(table, _statement("UPDATE", table, alias, condition, Update(assignments))))
+    statement = _statement("UPDATE", table, alias, condition, Update(assignments))
+    return merge_and_compact(MergeIntoCommand(table, statement))
 
 
 def delete_statement(table: Table, alias: str | None, condition: Expression | None) -> MergeStatement:

@@ -70,17 +70,32 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str], *, is_
         bins = _bins(snapshot, candidates, columns, clustered, conf, is_full=is_full)
         added: tuple[AddFile, ...] = ()
         if bins:
-            parameters = {
-                "predicate": listed(where),
-                "zOrderBy": listed(order_by),
-                "clusterBy": listed(clustered),
-                "auto": False,
-                **({"isFull": is_full} if clustered else {}),
-            }
+            full: dict[str, object] = {"isFull": is_full} if clustered else {}
+            parameters = {**_parameters(where, order_by, clustered), **full}
             record = RewriteRecord("OPTIMIZE", parameters, clustered)
             added = rewrite(table, snapshot, bins, columns, conf, record)
     rewritten = tuple(map(tuple, bins))
     return Optimized(snapshot, len(candidates), rewritten, added, started, bool(order_by), bool(clustered))
+
+
+def compact(table: Table, snapshot: Snapshot, candidates: Sequence[AddFile], conf: CommandConf) -> None:
+    """Compact the small ones of some files without being asked: the compaction after a commit."""
+    bins = _bins(snapshot, candidates, (), (), conf, is_full=False)
+    if bins:
+        record = RewriteRecord("OPTIMIZE", _parameters((), (), (), is_auto=True))
+        rewrite(table, snapshot, bins, (), conf, record)
+
+
+def _parameters(
+    where: Sequence[str], order_by: Sequence[str], clustered: Sequence[str], *, is_auto: bool = False
+) -> dict[str, object]:
+    """Return what the history shows of an OPTIMIZE."""
+    return {
+        "predicate": listed(where),
+        "zOrderBy": listed(order_by),
+        "clusterBy": listed(clustered),
+        "auto": is_auto,
+    }
 
 
 def purge(table: Table, where: Sequence[str]) -> Optimized:

@@ -16,8 +16,9 @@ from pyspark.sql.types import StructField, StructType
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
+from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.outcome import MergeOutcome, Progress
 from deltamerge.merge.reruns import RUN_AGAIN, seconds_to_wait
 from deltamerge.recipes.changes import (
@@ -292,7 +293,7 @@ class _Follower:
             logged = logged_events(rows_of_keys(log.table, log.table.snapshot(), keys), rules)
             builder = self._builder(table, snapshot, logged, keys, rules)
             try:
-                return run_merge(command(builder.statement, snapshot=snapshot), progress)
+                return merge_and_compact(command(builder.statement, snapshot=snapshot), progress)
             except RUN_AGAIN:
                 lost += 1
                 if lost > retries:

@@ -58,6 +58,8 @@ class MergeConf:
     preserve_null_source_structs: bool = _setting(f"{PREFIX}merge.preserveNullSourceStructs", True)
     preserve_null_structs_of_star: bool = _setting(f"{PREFIX}merge.preserveNullSourceStructs.updateStar", True)
     preserve_null_structs_of_writes: bool = _setting(f"{PREFIX}insert.preserveNullSourceStructs", True)
+    optimize_write: bool | None = _setting(f"{PREFIX}optimizeWrite.enabled", None)
+    optimize_write_bin_size: str = _setting(f"{PREFIX}optimizeWrite.binSize", "512m")
     auto_broadcast_join_threshold: str = _setting("spark.sql.autoBroadcastJoinThreshold", "10485760b")
 
     @property
@@ -87,6 +89,17 @@ class CommandConf:
     restore_protocol_downgrade: bool = _setting(f"{PREFIX}restore.protocolDowngradeAllowed", False)
     ignore_missing_files: bool = _setting("spark.sql.files.ignoreMissingFiles", False)
     any_property: bool = _setting(f"{PREFIX}allowArbitraryProperties.enabled", False)
+
+
+@dataclass(frozen=True)
+class AutoCompactConf:
+    """The session settings of the compaction after a commit; None leaves it to the table's properties."""
+
+    enabled: bool | None = _setting(f"{PREFIX}autoCompact.enabled", None)
+    max_file_size: int = _setting(f"{PREFIX}autoCompact.maxFileSize", 128 << 20)
+    min_file_size: int | None = _setting(f"{PREFIX}autoCompact.minFileSize", None)
+    min_num_files: int = _setting(f"{PREFIX}autoCompact.minNumFiles", 50)
+    modified_partitions_only: bool = _setting(f"{PREFIX}autoCompact.modifiedPartitionsOnly.enabled", True)
 
 
 KEYS: dict[str, str] = {setting.name: setting.metadata["key"] for setting in fields(MergeConf)}

@@ -52,6 +52,8 @@ class WriteTarget:
         hidden_columns: BIGINT columns that the files have besides the table's own.
         records_per_file: The most rows of a file; None for any number.
         options: Of Spark's Parquet writer; they go before the session's settings.
+        bin_size: Of how many bytes a task's rows are to be, for which Spark shuffles them by partition and puts them
+            together; None where they stay in the tasks that they are in.
     """
 
     store: Store
@@ -62,6 +64,7 @@ class WriteTarget:
     hidden_columns: tuple[str, ...] = ()
     records_per_file: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    bin_size: int | None = None
 
     @cached_property
     def log_schema(self) -> LogSchema:
@@ -212,6 +215,8 @@ def removing_leftovers(store: Store, folder: str) -> Iterator[None]:
 
 
 def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[str]) -> None:
+    if target.bin_size is not None:
+        frame = frame.hint("rebalance", *(F.col(quote(name)) for name in partition_columns))
     writer = frame.write.mode("append").option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     if partition_columns:
         writer = writer.partitionBy(*partition_columns)
@@ -224,7 +229,9 @@ def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[st
 
 def _write_settings(target: WriteTarget) -> dict[str, str]:
     """Settings of the form of files only: other threads of the session write the same values meanwhile."""
-    schema, settings = target.schema.json(), {}
+    schema, settings = target.schema.json(), dict[str, str]()
+    if target.bin_size is not None:
+        settings["spark.sql.adaptive.advisoryPartitionSizeInBytes"] = f"{target.bin_size}b"
     if target.mode != NONE:
         settings[WRITE_IDS] = "true"
     if '"timestamp"' in schema:

@@ -32,6 +32,7 @@ from deltamerge.write.defaults import column_defaults
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
 from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
+from deltamerge.write.layout import bin_size
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy, overflow_in
 
 
@@ -115,6 +116,7 @@ def write_checked(
     with_changes: bool = False,
 ) -> WrittenFiles:
     """Write rows that have the table's columns, and check its constraints."""
+    conf = merge_conf(table.spark)
     target = WriteTarget(
         store=table.store,
         schema=definition.schema,
@@ -122,6 +124,7 @@ def write_checked(
         configuration=definition.properties,
         folder=folder,
         options=options,
+        bin_size=bin_size(definition.properties, conf.optimize_write, conf.optimize_write_bin_size),
     )
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
         try:

@@ -15,6 +15,7 @@ TARGET_FILE_SIZE = "delta.targetFileSize"
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
 PREFIX_LENGTH = "delta.randomPrefixLength"
 
+_OPTIMIZE_WRITE = ("delta.autoOptimize.optimizeWrite", "delta.autoOptimize")
 _SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 _DATA_FOLDER = re.compile(r"deltamerge-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-source)?")
 
@@ -73,6 +74,22 @@ def target_file_size(configuration: Mapping[str, str]) -> int | None:
             "'100mb'.",
         )
     return size
+
+
+def bin_size(configuration: Mapping[str, str], is_asked: bool | None, size: str) -> int | None:
+    """Return of how many bytes a task's rows are to be in an optimized write; None where none is asked for.
+
+    Delta: DeltaOptimizedWriterExec.
+
+    Args:
+        is_asked: By the session's setting; None leaves it to the table's property.
+        size: The session's size, such as ``512m``.
+    """
+    by_table = any(configuration.get(name, "").lower() == "true" for name in _OPTIMIZE_WRITE)
+    if not (by_table if is_asked is None else is_asked):
+        return None
+    # Without a unit the setting is in MiB.
+    return bytes_of(f"{size}m" if size.strip().isdigit() else size) or None
 
 
 def bytes_of(size: str) -> int | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.actions import SetTransaction
+from deltamerge.log.actions import AddFile, SetTransaction
 from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot, table_exists
@@ -185,7 +186,13 @@ class FrameWrite:
         return {"error": "ErrorIfExists", "append": "Append"}.get(self.kind, "Overwrite")
 
 
-def write_table(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None:
+OnCommit: TypeAlias = "Callable[[Mapping[str, str], Sequence[AddFile]], None]"
+"""Is called after a commit with the table's properties and the files that it got."""
+
+
+def write_table(
+    table: Table, frame: DataFrame, asked: FrameWrite, on_commit: OnCommit = lambda _, __: None
+) -> int | None:
     """Write a frame's rows as a table.
 
     Returns:
@@ -203,10 +210,10 @@ def write_table(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None
             f"Cannot write to existing table {table.name} with mode error. Use append or overwrite.",
         )
     if before is not None and asked.kind != "overwrite_schema":
-        return _write_rows(table, before, frame, asked)
+        return _write_rows(table, before, frame, asked, on_commit)
     schema, defaults = new_schema(frame.schema), {} if exists else _default_properties(table)
     definition = new_definition(before, table.name, schema, asked.partition_columns, asked.properties, defaults)
-    return _write_definition(table, frame, before, definition, asked)
+    return _write_definition(table, frame, before, definition, asked, on_commit=on_commit)
 
 
 def _write_definition(
@@ -216,6 +223,7 @@ def _write_definition(
     definition: TableDefinition,
     asked: FrameWrite,
     entry: HistoryEntry | None = None,
+    on_commit: OnCommit = lambda _, __: None,
 ) -> int:
     protocol_of(before, definition)
     folder = data_folder(definition.properties)
@@ -224,12 +232,14 @@ def _write_definition(
         destination, named = destination_of(table, asked.notes), asked.notes.named()
         # What is no overwrite takes the table's place.
         overwrites = entry is None
-        return commit_definition(
+        version = commit_definition(
             destination, before, definition, written, named, asked.mode, entry, overwrites=overwrites
         )
+    on_commit(definition.properties, written.files)
+    return version
 
 
-def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: FrameWrite) -> int:
+def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: FrameWrite, on_commit: OnCommit) -> int:
     """Append rows to a table, or put them into the place of all or some of its rows."""
     snapshot.check_writable()
     if asked.kind != "append":
@@ -251,7 +261,9 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
         names = asked.partition_columns or ()
         rows = WrittenRows(definition, protocol, written, replaced(written), condition, is_dynamic, names)
-        return commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
+        version = commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
+    on_commit(definition.properties, written.files)
+    return version
 
 
 def destination_of(table: Table, notes: CommitNotes = NO_NOTES) -> Destination:

@@ -14,9 +14,9 @@ from deltamerge.api.statements import frames
 from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_frame
+from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.commands.delete_update import delete, truncate, update
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.command import run_merge
 from deltamerge.merge.explain import explain_merge
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import conf_value
@@ -37,7 +37,7 @@ def run_merge_rows(tables: Tables, statement: MergeRows, sql: str) -> DataFrame:
     parsed = parse_merge(sql)
     command = merge_command(tables, parsed)
     if not statement.explains:
-        return MergeReport(run_merge(command)).counts(tables.spark)
+        return MergeReport(merge_and_compact(command)).counts(tables.spark)
     plan = MergePlanReport(explain_merge(command, analyze=parsed.explain == "analyze"))
     return frames.table(tables.spark, [(str(plan),)], "plan STRING")
 

@@ -92,7 +92,8 @@ def run_clone(tables: Tables, statement: CloneTable, _: str) -> DataFrame:
             times = CommitTimes.of(source.table.snapshot())
             version = version_at(times, expression_ms(tables.spark, statement.at.timestamp))
     place = find_place(tables.spark, statement.table, statement.location, tables.options)
-    if place.exists and statement.mode == "create_if_not_exists":
+    if place.exists and place.name and statement.mode == "create_if_not_exists":
+        # At a path delta-spark asks the catalog, which does not know the table, and fails.
         return frames.nothing(tables.spark)
     record(place, spark_schema(source.table.snapshot(version)), None, requires_entry=True)
     replaces = statement.mode in ("replace", "create_or_replace")

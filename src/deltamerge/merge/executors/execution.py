@@ -44,7 +44,7 @@ from deltamerge.write.data_files import WriteTarget, WrittenFiles
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges
 from deltamerge.write.identity_columns import RowNumbers
-from deltamerge.write.layout import records_per_file
+from deltamerge.write.layout import bin_size, records_per_file
 
 NOTHING_WRITTEN = WrittenFiles((), (), ())
 
@@ -138,6 +138,7 @@ class Execution:
             configuration=self.metadata.configuration,
             folder=self.folder,
             records_per_file=self._records_per_file(),
+            bin_size=bin_size(self.metadata.configuration, self.conf.optimize_write, self.conf.optimize_write_bin_size),
         )
 
     def _records_per_file(self) -> int | None:

@@ -1,0 +1,84 @@
+"""Auto compaction: after a commit the small files of the partitions that got files are compacted, where they are many.
+
+Delta: AutoCompact, a hook after the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from deltamerge.commands.optimize import compact
+from deltamerge.commands.rewriting import by_partition
+from deltamerge.log.actions import AddFile
+from deltamerge.log.features.clustering import clustered_by
+from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.executors.execution import MergeChanges
+from deltamerge.merge.outcome import MergeOutcome, Progress
+from deltamerge.spark.config import AutoCompactConf, CommandConf
+from deltamerge.spark.session import errors_not_logged, for_reading, session_conf, session_settings
+from deltamerge.spark.table import Table
+
+logger = logging.getLogger("deltamerge.commands.AutoCompact")
+
+PROPERTIES = ("delta.autoOptimize.autoCompact", "delta.autoOptimize")
+
+
+def merge_and_compact(
+    command: MergeIntoCommand,
+    progress: Progress | None = None,
+    *,
+    on_commit: Callable[[MergeChanges, int], None] = lambda _, __: None,
+) -> MergeOutcome:
+    """Run a merge as `run_merge` does, then compact what it wrote where that is asked for."""
+    committed: list[MergeChanges] = []
+
+    def noted(changes: MergeChanges, version: int) -> None:
+        committed.append(changes)
+        on_commit(changes, version)
+
+    outcome = run_merge(command, progress, on_commit=noted)
+    for changes in committed:
+        compact_after(command.table, changes.execution.metadata.configuration, changes.written.files)
+    return outcome
+
+
+def compact_after(table: Table, configuration: Mapping[str, str], added: Sequence[AddFile]) -> None:
+    """Compact the partitions that a commit added files to, where session or table ask for it.
+
+    The commit is there, so that a failure is only a warning in the log.
+
+    Args:
+        configuration: The table's properties.
+    """
+    conf = session_conf(table.spark, AutoCompactConf)
+    asked = any(configuration.get(name, "").lower() == "true" for name in PROPERTIES)
+    if not added or not (asked if conf.enabled is None else conf.enabled):
+        return
+    try:
+        _compact(table, conf, added)
+    except Exception:
+        # Whatever fails here, whoever wrote must not take it for a write that failed, and write again.
+        logger.warning("the small files of %s were not compacted", table.name, exc_info=True)
+
+
+def _compact(table: Table, conf: AutoCompactConf, added: Sequence[AddFile]) -> None:
+    with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
+        snapshot = table.snapshot()
+        snapshot.check_writable()
+        if clustered_by(snapshot.domain_metadata, snapshot.schema):
+            # To order its rows takes an OPTIMIZE.
+            return
+        smallest = conf.max_file_size // 2 if conf.min_file_size is None else conf.min_file_size
+        written = [dict(files[0].partition_values) for files in by_partition(added)]
+        candidates = [
+            file
+            for files in by_partition(file for file in snapshot.files.add_files() if file.size < smallest)
+            if len(files) >= conf.min_num_files
+            and (not conf.modified_partitions_only or dict(files[0].partition_values) in written)
+            for file in files
+        ]
+        commands = session_conf(table.spark, CommandConf)
+        sized = replace(commands, optimize_min_file_size=smallest, optimize_max_file_size=conf.max_file_size)
+        compact(table, snapshot, candidates, sized)
