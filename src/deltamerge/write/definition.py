@@ -5,14 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.clustering import MOST_COLUMNS
 from deltamerge.log.features.column_mapping import check_names, physical_name
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.indexed import IndexedColumns
+from deltamerge.sql.statements.ast import ColumnDefinition
+from deltamerge.write.defaults import CURRENT_DEFAULT
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION
+from deltamerge.write.identity_columns import identity_metadata
 from deltamerge.write.unsupported_types import check_types
 
 # Types whose bounds let files be skipped. Delta: SkippingEligibleDataType.
@@ -134,3 +148,18 @@ def _check_clustering_names(definition: TableDefinition) -> None:
 def physical_names(schema: StructType) -> dict[str, str]:
     """Return the names of columns in files by their names in the table."""
     return {field.name: physical_name(field) for field in parse_schema(schema.json()).fields}
+
+
+def definition_field(column: ColumnDefinition) -> StructField:
+    """Return a column of CREATE or ALTER TABLE, or a field under its last name, as a field of Spark's."""
+    metadata: dict[str, Any] = {}
+    if column.comment is not None:
+        metadata["comment"] = column.comment
+    if column.default is not None:
+        metadata[CURRENT_DEFAULT] = column.default
+    if column.generated is not None:
+        metadata[GENERATION_EXPRESSION] = column.generated
+    if column.identity is not None:
+        start, step, by_default = column.identity
+        metadata |= identity_metadata(start, step, allow_explicit_insert=by_default)
+    return StructField(column.name[-1], DataType.fromDDL(column.data_type), column.nullable, metadata)
