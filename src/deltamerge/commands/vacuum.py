@@ -22,8 +22,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
-from deltamerge.storage.own_files import own_files
-from deltamerge.storage.store import StoredFile
+from deltamerge.storage.store import StoredFile, own_files
 from deltamerge.storage.stored_file import SCHEME
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.layout import is_data_folder

@@ -232,3 +232,14 @@ def in_parallel(work: Callable[..., _Result], *items: Iterable[Any]) -> list[_Re
     """Return what a function returns for each item, in their order; threads wait for the store at the same time."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(work, *items))
+
+
+def own_files(store: Store) -> list[StoredFile]:
+    """List the files of a table's folder, without those that a symbolic link shows of a folder elsewhere."""
+    found = store.list()
+    if not store.is_local:
+        return found
+    root = Path(store.root).resolve()
+    folders = {posixpath.dirname(file.path) for file in found}
+    own = {folder for folder in folders if (root / folder).resolve().is_relative_to(root)}
+    return [file for file in found if posixpath.dirname(file.path) in own]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyspark.sql import types as T
 from pyspark.sql.types import (
     DataType,
     DateType,
@@ -27,10 +28,24 @@ from deltamerge.sql.statements.ast import ColumnDefinition
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION
 from deltamerge.write.identity_columns import identity_metadata
-from deltamerge.write.unsupported_types import check_types
 
 # Types whose bounds let files be skipped. Delta: SkippingEligibleDataType.
 _ORDERED = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
+
+
+_TYPE_CHECK = "spark.databricks.delta.schema.typeCheck.enabled"
+_SUPPORTED = (
+    T.NullType,
+    T.BooleanType,
+    T.NumericType,
+    T.CharType,
+    T.VarcharType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.VariantType,
+)
 
 
 @dataclass(frozen=True)
@@ -163,3 +178,32 @@ def definition_field(column: ColumnDefinition) -> StructField:
         start, step, by_default = column.identity
         metadata |= identity_metadata(start, step, allow_explicit_insert=by_default)
     return StructField(column.name[-1], DataType.fromDDL(column.data_type), column.nullable, metadata)
+
+
+def check_types(schema: T.StructType) -> None:
+    """Refuse a schema with columns or fields of types that Delta lacks."""
+    found = [f"{path}: {data_type.simpleString().upper()}" for path, data_type in _unsupported(schema, "")]
+    if found:
+        listed = f"[{', '.join(found)}]"
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_DATA_TYPES",
+            f"Found columns using unsupported data types: {listed}. Cast them to types that Delta has: intervals and "
+            "times to BIGINT or STRING, strings with a collation to STRING COLLATE UTF8_BINARY.",
+            parameters={"dataTypeList": listed, "config": _TYPE_CHECK},
+        )
+
+
+def _unsupported(data_type: T.DataType, path: str) -> Iterator[tuple[str, T.DataType]]:
+    """Delta: SchemaUtils.findUnsupportedDataTypes."""
+    if isinstance(data_type, T.StructType):
+        for field in data_type.fields:
+            yield from _unsupported(field.dataType, f"{path}.{field.name}" if path else field.name)
+    elif isinstance(data_type, T.ArrayType):
+        yield from _unsupported(data_type.elementType, f"{path}[]")
+    elif isinstance(data_type, T.MapType):
+        yield from _unsupported(data_type.keyType, f"{path}[key]")
+        yield from _unsupported(data_type.valueType, f"{path}[value]")
+    elif isinstance(data_type, T.UserDefinedType):
+        yield from _unsupported(data_type.sqlType(), path)
+    elif not (data_type == T.StringType() or isinstance(data_type, _SUPPORTED)):
+        yield path, data_type

@@ -18,7 +18,7 @@ from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote
 from deltamerge.sql.statements.ast import CloneTable, ColumnDefinition, CreateTable, CreateTempView, DropTable
-from deltamerge.storage.own_files import own_files
+from deltamerge.storage.store import own_files
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, as_spelled, definition_field
 from deltamerge.write.frame_rows import new_schema
