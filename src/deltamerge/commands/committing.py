@@ -57,7 +57,7 @@ def commit_command(
     commit(prepared)
 
 
-def commit_definition(
+def commit_alteration(
     table: Table,
     snapshot: Snapshot,
     operation: str,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deltamerge.commands.committing import commit_command, commit_definition
+from deltamerge.commands.committing import commit_alteration, commit_command
 from deltamerge.commands.feature_traces import DROPPABLE, Traces, removals_of_domains, unset
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Action, Protocol
@@ -111,7 +111,7 @@ def _downgrade(
     actions: list[Action] = [_without(snapshot.protocol, name, added), metadata]
     actions += removals_of_domains(snapshot, traces.domains)
     parameters = {"featureName": name, "truncateHistory": truncate_history}
-    commit_definition(table, snapshot, "DROP FEATURE", parameters, actions)
+    commit_alteration(table, snapshot, "DROP FEATURE", parameters, actions)
 
 
 def _drop_protection(table: Table) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from deltamerge.commands.alter_columns import described_column
 from deltamerge.commands.alter_properties import set_properties
-from deltamerge.commands.committing import commit_definition
+from deltamerge.commands.committing import commit_alteration
 from deltamerge.commands.optimize import purge
 from deltamerge.commands.rewriting import RewriteRecord, packed_partitions, rewrite
 from deltamerge.commands.stored_columns import with_narrower_types
@@ -92,7 +92,7 @@ def unset(table: Table, properties: Sequence[str], *, disabled: Sequence[str] = 
     configuration |= dict.fromkeys(disabled, "false")
     keys = compact_json([*properties, *disabled])
     metadata = replace(snapshot.metadata, configuration=configuration)
-    commit_definition(table, snapshot, "UNSET TBLPROPERTIES", {"properties": keys, "ifExists": True}, [metadata])
+    commit_alteration(table, snapshot, "UNSET TBLPROPERTIES", {"properties": keys, "ifExists": True}, [metadata])
 
 
 def _refuse_constraints(table: Table) -> bool:
@@ -152,7 +152,7 @@ def _add_tombstones_of_vectors(table: Table) -> None:
     paths = {encode_path(path) for vector in vectors if (path := vector_path(vector)) is not None}
     missing = sorted(paths - {row["path"] for row in tombstones if not row["deletion_vector"]})
     actions = [RemoveFile(path, deletion_timestamp=now, data_change=False) for path in missing]
-    commit_definition(table, snapshot, "Deletion Vector Tombstones", {}, actions, "SnapshotIsolation")
+    commit_alteration(table, snapshot, "Deletion Vector Tombstones", {}, actions, "SnapshotIsolation")
 
 
 def _uses_vectors(action: Action) -> bool:
@@ -231,7 +231,7 @@ def _forget_type_changes(table: Table) -> None:
     changed = [described_column(path[:-1], field) for path, field in schema.walk() if TYPE_CHANGES in field.metadata]
     parameters = {"columns": compact_json(changed)}
     metadata = replace(snapshot.metadata, schema_string=schema_to_json(cleaned))
-    commit_definition(table, snapshot, "DROP FEATURE", parameters, [metadata])
+    commit_alteration(table, snapshot, "DROP FEATURE", parameters, [metadata])
 
 
 def _uses_widening(action: Action) -> bool:
@@ -281,7 +281,7 @@ def _remove_row_ids(table: Table) -> bool:
         if _has_row_ids(file)
     ]
     if without:
-        commit_definition(table, snapshot, "ROW TRACKING UNBACKFILL", {"batchId": "0"}, without, "SnapshotIsolation")
+        commit_alteration(table, snapshot, "ROW TRACKING UNBACKFILL", {"batchId": "0"}, without, "SnapshotIsolation")
     return True
 
 
@@ -294,7 +294,7 @@ def _remove_domains(table: Table) -> bool:
     if _has_no_domains(snapshot):
         return False
     removed = removals_of_domains(snapshot, tuple(snapshot.domain_metadata))
-    commit_definition(table, snapshot, "DOMAIN METADATA CLEANUP", {"domainMetadataRemovedCount": len(removed)}, removed)
+    commit_alteration(table, snapshot, "DOMAIN METADATA CLEANUP", {"domainMetadataRemovedCount": len(removed)}, removed)
     return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deltamerge.commands.committing import commit_definition
+from deltamerge.commands.committing import commit_alteration
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Protocol, compact_json
 from deltamerge.log.protocol import (
@@ -35,7 +35,7 @@ def upgrade_protocol(table: Table, reader: int, writer: int) -> None:
         **({} if wanted.writer_features is None else {"writerFeatures": sorted(wanted.writer_features)}),
     }
     parameters = {"newProtocol": compact_json(described)}
-    commit_definition(table, snapshot, "UPGRADE PROTOCOL", parameters, [wanted])
+    commit_alteration(table, snapshot, "UPGRADE PROTOCOL", parameters, [wanted])
 
 
 def add_feature(table: Table, name: str) -> None:
@@ -55,4 +55,4 @@ def add_feature(table: Table, name: str) -> None:
     if wanted == snapshot.protocol:
         return
     properties = compact_json({f"{_PREFIX}{feature}": "supported"})
-    commit_definition(table, snapshot, "SET TBLPROPERTIES", {"properties": properties}, [wanted])
+    commit_alteration(table, snapshot, "SET TBLPROPERTIES", {"properties": properties}, [wanted])
